@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 
 import pytest
+import sqlalchemy as sa
 from service import seeded, serving, ten_rows
 
 from odf_node.app.service.pages.pagination import pages
-from odf_node.protocol.metadata.events import SetInfo, SetLicense
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.metadata.events import DatasetKind, SetInfo, SetLicense
 from odf_node.storage.datasets.node.overviews import bring_up
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.storage.stores.index.sql import entry_row
+from odf_node.storage.stores.index.sql_blocks import insert_blocks
+from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_node.storage.stores.sql.engine import writing
+from odf_node.storage.stores.sql.tables import datasets, refs
 
 HTML = {"accept": "text/html"}
 
@@ -113,6 +119,10 @@ def test_an_empty_node_says_how_to_publish(tmp_path):
     assert "Next" not in shown
 
 
+def test_a_filter_by_account_leads_to_the_page_of_the_account(visitor):
+    assert 'href="/v/accounts/anna"' in visitor.get("/?account=anna").text
+
+
 def test_what_is_hidden_is_neither_listed_nor_counted(visitor, node):
     assert "61 datasets" in visitor.get("/").text
     assert "0 datasets found" in visitor.get("/?search=hidden").text
@@ -124,3 +134,27 @@ def test_pages_between_the_first_and_those_around_the_shown_are_left_out():
     numbers = [one and one.number for one in pages(10, 2000, 100, str).numbers]
     assert numbers == [1, None, 8, 9, 10, 11, 12, None, 20]
     assert pages(1, 0, 50, str).numbers == pages(1, 50, 50, str).numbers
+
+
+def test_each_of_a_thousand_datasets_is_on_one_page_and_a_search_finds_it(tmp_path):
+    with serving(tmp_path) as service, service.http() as client:
+        client.headers.update(HTML)
+        now = service.node.clock()
+        with writing(service.node.stores.engine) as db:
+            for number in range(1000):
+                chain = seeded()
+                alias = DatasetAlias.parse(f"kamu/set-{number:03}")
+                entry = DatasetEntry(chain.id, alias, DatasetKind.Root, Visibility.PUBLIC, now)
+                db.execute(sa.insert(datasets).values(**entry_row(entry)))
+                insert_blocks(db, chain.id, chain.blocks)
+                db.execute(sa.insert(refs).values(dataset=chain.id, name="head", hash=chain.head))
+        first = client.get("/").text
+        assert "1,000 datasets" in first
+        link, seen = "/", []
+        while link is not None:
+            shown = client.get(link).text
+            seen += listed(shown)
+            found = re.search(r'<a href="([^"]+)" rel="next">', shown)
+            link = None if found is None else found[1].replace("&amp;", "&")
+        assert seen == [f"set-{number:03}" for number in range(1000)]
+        assert listed(client.get("/?search=set-777").text) == ["set-777"]
