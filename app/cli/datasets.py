@@ -12,6 +12,7 @@ from odf_node.protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
+from ..client.several_datasets import create_all
 from ..client.text import age_text, in_columns, one_line, size_text
 from ..client.urls import node_base
 from .blocks import read_file
@@ -53,39 +54,54 @@ dataset.add_command(init)
 
 
 @dataset.command()
-@click.argument("manifest", metavar="MANIFEST")
+@click.argument("manifests", metavar="MANIFEST...", nargs=-1, required=True)
 @_node_option(required=True)
 @click.option(
     "--visibility",
     type=click.Choice(["private", "public"]),
     default="private",
     show_default=True,
-    help="Who may read the dataset.",
+    help="Who may read the datasets.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be created, and create nothing.")
 @token_option
 @json_option
 def create(
-    manifest: str, node: str, visibility: str, dry_run: bool, token: str | None, as_json: bool
+    manifests: tuple[str, ...],
+    node: str,
+    visibility: str,
+    dry_run: bool,
+    token: str | None,
+    as_json: bool,
 ) -> None:
-    """Create the dataset a DatasetSnapshot MANIFEST describes (YAML or JSON; `-` is stdin).
+    """Create the datasets that DatasetSnapshot MANIFESTs describe (YAML or JSON; `-` is stdin).
 
-    The query of a derivative is looked at by the node first.
+    Several may be given, in any order, also as documents of one file: inputs are created first.
+    If the node refuses one, those created before it are deleted again. The query of a derivative
+    is looked at by the node first.
     """
-    text = read_file(manifest, MAX_TEXT_BYTES)
-    if len(load_snapshots(text)) != 1:
-        raise click.UsageError(f"{manifest} holds several datasets; create them one by one")
+    texts = [read_file(one, MAX_TEXT_BYTES) for one in manifests]
+    snapshots = [each for text in texts for each in load_snapshots(text)]
+    if dry_run and len(snapshots) > 1:
+        raise click.UsageError("--dry-run takes one manifest: inputs have to be on the node")
     with open_http() as http:
-        created = NodeApi(node_base(node), token, http=http).create_dataset(
-            text, visibility=visibility, dry_run=dry_run
-        )
+        api = NodeApi(node_base(node), token, http=http)
+
+        def made(text: bytes) -> dict[str, Any]:
+            return api.create_dataset(text, visibility=visibility, dry_run=dry_run)
+
+        def gone(one: dict[str, Any]) -> None:
+            NodeApi(dataset_base(str(one["url"])), token, http=http).ask("DELETE", "")
+
+        alone = len(snapshots) == 1 and len(texts) == 1
+        created = [made(texts[0])] if alone else create_all(snapshots, made, gone)
     if as_json:
-        print_json(created)
+        print_json(created[0] if alone else created)
     elif dry_run:
-        click.echo(to_yaml(created), nl=False)
-    else:
-        click.echo(f"created {created.get('alias')} at {created.get('url')}\n{created.get('id')}")
-        print_findings(created)
+        click.echo(to_yaml(created[0]), nl=False)
+    for one in () if as_json or dry_run else created:
+        click.echo(f"created {one.get('alias')} at {one.get('url')}\n{one.get('id')}")
+        print_findings(one)
 
 
 @dataset.command("list")

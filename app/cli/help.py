@@ -44,6 +44,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "access private": ("odf-node access private http://127.0.0.1:8080/weather",),
     "dataset create": (
         "odf-node dataset create weather.yaml --node http://127.0.0.1:8080 --visibility public",
+        "odf-node dataset create daily.yaml weather.yaml --node work",
     ),
     "dataset append": (
         "odf-node dataset append weather info.yaml --node http://127.0.0.1:8080 --dry-run",
