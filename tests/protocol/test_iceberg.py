@@ -154,7 +154,12 @@ def test_another_reader_reads_manifests_and_their_list(tmp_path):
         assert json.loads(reader.header.meta["schema"]) == schema.told
 
 
-@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.none() | st.binary(max_size=300))))
+@given(
+    st.lists(
+        st.tuples(st.integers(-(2**63), 2**63 - 1), st.none() | st.binary(max_size=100)),
+        max_size=10,
+    )
+)
 def test_numbers_and_bytes_of_any_size_come_back(rows):
     from io import BytesIO
 
