@@ -116,6 +116,7 @@ def test_an_empty_node_says_how_to_publish(tmp_path):
     with serving(tmp_path) as service, service.http() as client:
         shown = client.get("/", headers=HTML).text
     assert "odf-node dataset create" in shown
+    assert 'href="/v/publish"' in shown
     assert "Next" not in shown
 
 
