@@ -116,7 +116,7 @@ def test_the_page_is_whole_without_javascript(node, window):
 
 def test_the_keyboard_reaches_everything(node, window):
     page = window(f"{node.url}/anna/stations")
-    page.locator("summary", has_text="DuckDB").focus()
+    page.get_by_text("DuckDB", exact=True).focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Copy"

@@ -81,10 +81,10 @@ def test_a_manifest_of_init_makes_the_dataset_that_takes_the_file(node, tmp_path
     env = {"ODF_NODE_TOKEN": node.token()}
     file, manifest = tmp_path / "towns.csv", tmp_path / "towns.yaml"
     file.write_text(ROWS)
-    odf("dataset", "init", file, "towns", "-o", manifest)
-    odf("dataset", "init", file, "towns", "-o", manifest, expect=1)  # what is there stays
+    odf("dataset", "init", file, "towns-of-init", "-o", manifest)
+    odf("dataset", "init", file, "towns-of-init", "-o", manifest, expect=1)  # what is there stays
     odf("dataset", "create", manifest, "--node", node.url, **env)
-    assert "3 added" in odf("ingest", file, f"{node.url}/towns", **env).stdout
+    assert "3 added" in odf("ingest", file, f"{node.url}/towns-of-init", **env).stdout
 
 
 # --- the form in the browser ----------------------------------------------------------------
