@@ -1,10 +1,11 @@
-"""How many files of ours take part in five flows: what a reader opens to follow each of them.
+"""How many files a reader opens to follow each of five flows, and how many take part in it.
 
     PYTHONPATH=.:tests/support python tests/architecture/flows.py [--list]
 
-Service, worker and client run in threads of this process, each flow is played once before it is
-counted, and a file counts if one of its functions was called. Processes that are started for a
-query, an answer or received slices are not seen into.
+A reader opens the files that DEVELOPING.md names in the flow: those that have the data in hand.
+To count those that take part, service, worker and client run in threads of this process, each
+flow is played once before it is counted, and a file counts if one of its functions was called.
+Processes that are started for a query, an answer or received slices are not seen into.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import sys
 import tempfile
 import threading
@@ -19,6 +21,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,29 @@ from tests.workers.derivatives import derivative, node_of
 ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "protocol", "storage", "workers")
 QUERY = 'select event_time, id, n from "rows-1"'
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A flow as DEVELOPING.md tells it: under which heading, and how many files it may name."""
+
+    heading: str
+    most: int | None = None
+
+    def files(self) -> list[str]:
+        """As they are named, some without their folder."""
+        text = (ROOT / "DEVELOPING.md").read_text()
+        told = text.split(f"### {self.heading}\n", 1)[1].split("\n##", 1)[0]
+        return sorted(set(re.findall(r"`([\w/]+\.py)`", told)))
+
+
+WALKS = {
+    "pulled block": Walk("A block is pulled", 20),
+    "pushed object": Walk("An object is pushed", 12),
+    "posted rows": Walk("Rows are posted", 25),
+    "transform input": Walk("A derivative is computed"),
+    "verify": Walk("A dataset is verified", 14),
+}
 
 
 class Called:
@@ -175,7 +201,7 @@ def files_of_flows(folder: Path) -> dict[str, set[str]]:
 
 def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
-    reader.add_argument("--list", action="store_true", help="name the files, too")
+    reader.add_argument("--list", action="store_true", help="name the files, too; * is opened")
     listed = reader.parse_args().list
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
@@ -183,9 +209,11 @@ def main() -> int:
     for name, files in found.items():
         rooms = Counter(file.partition("/")[0] for file in files)
         parts = ", ".join(f"{count} in {room}" for room, count in sorted(rooms.items()))
-        print(f"{name:16} {len(files):4} files: {parts}")
+        walk = WALKS[name].files()
+        print(f"{name:16} {len(walk):3} opened, {len(files):4} take part: {parts}")
         for file in sorted(files) if listed else ():
-            print(f"    {file}")
+            opened = any(f"/{file}".endswith(f"/{one}") for one in walk)
+            print(f"  {'*' if opened else ' '} {file}")
     return 0
 
 

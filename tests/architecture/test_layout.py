@@ -10,6 +10,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.architecture.flows import WALKS
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "conformance", "migrations", "protocol", "storage", "workers")
 BESIDE = {"__init__", "errors", "main", "settings", "wiring"}
@@ -96,3 +98,11 @@ def test_rooms_are_links_in_the_package_so_that_every_tool_finds_them():
     assert {name: link.resolve() for name, link in links.items()} == {
         room: ROOT / room for room in ROOMS
     }
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_a_reader_follows_a_flow_by_few_files(name):
+    files = WALKS[name].files()
+    assert len(files) <= (WALKS[name].most or len(files))
+    known = [f"/{each.relative_to(ROOT)}" for room in ROOMS for each in (ROOT / room).rglob("*.py")]
+    assert [one for one in files if not any(each.endswith(f"/{one}") for each in known)] == []
