@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import HTMLResponse, Response
 
-from ...client.text import size_text
+from ...client.text import one_line, size_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,7 +56,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"size": size_text, "count": count_text, "moment": moment_text}
-    made.filters |= {"short_json": short_json, "prose": prose, "linked_data": linked_data}
+    made.filters |= {"short_json": short_json, "result": result_text}
+    made.filters |= {"prose": prose, "linked_data": linked_data}
     return made
 
 
@@ -81,6 +82,17 @@ def short_json(value: Any) -> str:
     """A value in one short line."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_JSON_CHARS else text[: MAX_JSON_CHARS - 1] + "…"
+
+
+def result_text(result: dict[str, Any]) -> str:
+    """What a job says came of it: its outcome, its reason, and counts that are not 0."""
+    said = [str(result[name]) for name in ("outcome", "reason") if result.get(name)]
+    counts = [
+        f"{re.sub('[A-Z]', lambda found: f' {found[0].lower()}', name)} {count_text(value)}"
+        for name, value in result.items()
+        if type(value) is int and value
+    ]
+    return one_line(": ".join(said)) + (" · " if said and counts else "") + ", ".join(counts)
 
 
 def count_text(number: int) -> str:
