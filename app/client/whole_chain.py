@@ -7,6 +7,7 @@ with the message, the blocks are asked for one by one: that names what is wrong,
 
 from __future__ import annotations
 
+import logging
 from threading import Lock
 
 import httpx
@@ -29,6 +30,8 @@ from .progress import UNWATCHED, Progress
 from .repositories import HttpRepository
 from .socket import Conversation, UnintelligibleAnswer, conversation
 from .urls import Location
+
+_log = logging.getLogger("odf.client")
 
 
 class WholeChainRepository(HttpRepository):
@@ -60,7 +63,8 @@ class WholeChainRepository(HttpRepository):
             with conversation(self._location, "pull", self._of, limits=self._bounds) as talk:
                 blocks = receive_blocks(talk, request, limits=self._bounds)
                 talk.close(PULL_SUCCEEDED)
-        except NodeError:
+        except NodeError as error:
+            _log.info("blocks are asked for one by one: %s", error)
             return {}
         return {block.hash: block.raw for block in blocks}
 

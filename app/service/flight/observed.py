@@ -38,39 +38,35 @@ class Watching:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """A call that is over; `sent` are bytes of its answer, `actor` is None if nobody was let in."""
+
+    name: str
+    peer: str
+    actor: Actor | None
+    status: HTTPStatus
+    sent: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Observed:
     """For the threads of calls; counting is the event loop's."""
 
     watching: Watching
     bridge: Bridge
 
-    def ended(
-        self,
-        name: str,
-        peer: str,
-        actor: Actor | None,
-        status: HTTPStatus,
-        sent: int,
-        seconds: float,
-    ) -> None:
-        """A call is over; `sent` are bytes of its answer."""
-        self.bridge.soon(partial(self._tell, name, peer, actor, status, sent, seconds))
+    def ended(self, call: Ended) -> None:
+        """Counts and tells it, soon."""
+        self.bridge.soon(partial(self._tell, call))
 
-    def _tell(
-        self,
-        name: str,
-        peer: str,
-        actor: Actor | None,
-        status: HTTPStatus,
-        sent: int,
-        seconds: float,
-    ) -> None:
-        watching = self.watching
-        watching.counters.answered(METHOD, name, int(status)).add(sent)
-        watching.counters.took(METHOD, name, seconds)
-        account = actor.account if actor is not None else None
-        shown = account.name if account else "nobody" if actor is None else "anonymous"
-        is_deed = name == ROWS or status in REFUSED
+    def _tell(self, call: Ended) -> None:
+        watching, name, status = self.watching, call.name, int(call.status)
+        watching.counters.answered(METHOD, name, status).add(call.sent)
+        watching.counters.took(METHOD, name, call.seconds)
+        account = call.actor.account if call.actor is not None else None
+        shown = account.name if account else "nobody" if call.actor is None else "anonymous"
+        is_deed = name == ROWS or call.status in REFUSED
         if is_deed:
             watching.audit.write(
                 AuditEntry(
@@ -79,13 +75,13 @@ class Observed:
                     account=str(account.id) if account else None,
                     action=f"{METHOD} {name}",
                     subject=f"{METHOD} {name}",
-                    outcome=str(int(status)),
+                    outcome=str(status),
                     dataset=None,
-                    address=host_of(peer),
+                    address=host_of(call.peer),
                     trace=None,
                     facts={},
                 )
             )
         if is_deed or watching.logs_all:
-            facts = {"method": METHOD, "path": name, "status": int(status), "actor": shown}
-            _log.info(line("request", **facts, seconds=seconds, bytes=sent))
+            facts = {"method": METHOD, "path": name, "status": status, "actor": shown}
+            _log.info(line("request", **facts, seconds=call.seconds, bytes=call.sent))

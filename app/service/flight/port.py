@@ -20,7 +20,7 @@ from .bridge import Bridge
 from .callers import HEADER, CallersOfFlight
 from .calls import Call, call_of
 from .errors import told
-from .observed import Observed
+from .observed import Ended, Observed
 from .server import FlightSql
 
 SPARE_THREADS = 8
@@ -145,7 +145,7 @@ class FlightPort:
             status, *refused = told(error)
         finally:
             seconds = time.perf_counter() - began
-            self._observed.ended(name, context.peer(), actor, status, sent, seconds)
+            self._observed.ended(Ended(name, context.peer(), actor, status, sent, seconds))
         if refused:
             context.abort(*refused)
 
