@@ -1,11 +1,12 @@
-"""Ingest on a standalone cluster of one executor and of two, each of one core, over a bucket.
+"""Ingest on a standalone cluster of one executor and of two, each of one core.
 
-    python benchmarks/cluster.py [--rows 2000000]
+    python benchmarks/cluster.py [--rows 2000000] [--store bucket|folder]
 
 Posts Csv of `--rows` rows to a node whose batches run on the cluster, appends it, and prints the
 seconds with one executor and with two, and the ratio. What executors cannot share is told beside
 it: processor time of the node with its driver, of the S3 server, and of each executor. All of them
-are on this machine, so on two processors two executors have to share them with all others.
+are on this machine, so on two processors two executors have to share them with all others. A folder
+that all share shows the executors without the S3 server.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ PATIENCE_S = 1800
 
 
 @contextmanager
-def on_cluster(folder: Path, s3: S3Server, executors: int) -> Iterator[tuple[Cluster, RunningNode]]:
+def on_cluster(
+    folder: Path, s3: S3Server, executors: int, store: str
+) -> Iterator[tuple[Cluster, RunningNode]]:
     """A node whose batches run on so many executors."""
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
@@ -45,10 +48,11 @@ def on_cluster(folder: Path, s3: S3Server, executors: int) -> Iterator[tuple[Clu
         for name, value in QUICK_START.items():
             patch.setenv(name, value)
         settings = {
-            "ODF_STORE_OBJECTS_URL": make_bucket(s3, f"executors-{executors}"),
             "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
             "ODF_WORKER_MICRO_BATCH_BYTES": "0",
         }
+        if store == "bucket":
+            settings["ODF_STORE_OBJECTS_URL"] = make_bucket(s3, f"executors-{executors}")
         with (
             spark_cluster(folder, workers=executors) as cluster,
             served(folder / "node", ODF_WORKER_SPARK_MASTER=cluster.url, **settings) as node,
@@ -59,12 +63,17 @@ def on_cluster(folder: Path, s3: S3Server, executors: int) -> Iterator[tuple[Clu
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--rows", type=int, default=2_000_000)
-    rows = given.parse_args().rows
+    given.add_argument("--store", choices=("bucket", "folder"), default="bucket")
+    asked = given.parse_args()
+    rows = asked.rows
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     content, taken = body(0, rows), {}
     with tempfile.TemporaryDirectory() as name, s3_server(Path(name)) as s3:
         for executors in (1, 2):
-            with on_cluster(Path(name) / str(executors), s3, executors) as (cluster, node):
+            with on_cluster(Path(name) / str(executors), s3, executors, asked.store) as (
+                cluster,
+                node,
+            ):
                 places = {"node": node.process.pid, "S3 server": s3.process.pid}
                 places |= {f"executor {n}": pid for n, pid in enumerate(cluster.workers)}
                 with Bench("spark", node).dataset("Append", "large") as post:
