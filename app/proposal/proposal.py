@@ -45,7 +45,7 @@ SYSTEM_NAMES = {
     "system_time": "system_time_column",
 }
 """Columns of every dataset, and the words of the vocabulary that give them other names."""
-_KEY_NAME = re.compile(r"(?i)^(id|key|code|uuid|guid|name)$|(_|^)(id|key|code)$")
+_KEY_NAME = re.compile(r"(?i)^(id|key|code|uuid|guid)$|(_|^)(id|key|code)$")
 _TIME_NAME = re.compile(r"(?i)^(event_?time|time|timestamp|date|datetime|day|ts)$|_(time|date)$")
 _KEY_KINDS = ("Int64", "String", "Date", "Timestamp")
 _WITH_PATTERNS = (Format.CSV, Format.JSON, Format.NDJSON)

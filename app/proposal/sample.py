@@ -7,10 +7,11 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
+from typing import IO
 
 import pyarrow as pa
 
@@ -170,13 +171,20 @@ def _unzstd(data: bytes, most: int) -> Unpacked:
     out = bytearray()
     try:
         with pa.CompressedInputStream(pa.py_buffer(data), "zstd") as stream:
-            while len(out) < most and (piece := stream.read(min(most - len(out), PIECE_BYTES))):
+            for piece in _pieces(stream, most):
                 out += piece
     except (pa.ArrowException, OSError) as bad:
         if not out:
             raise DamagedPacking(f"the file is no intact zstd file ({bad})") from None
         return bytes(out), False, None  # the sample ends within a frame
     return bytes(out), len(out) < most, None
+
+
+def _pieces(stream: IO[bytes], most: int) -> Iterator[bytes]:
+    """The first `most` bytes, few at once."""
+    while most > 0 and (piece := stream.read(min(most, PIECE_BYTES))):
+        most -= len(piece)
+        yield piece
 
 
 def _unzip(data: bytes, most: int) -> Unpacked:
@@ -188,7 +196,7 @@ def _unzip(data: bytes, most: int) -> Unpacked:
                     f"the archive holds {len(entries)} files; publish them one by one"
                 )
             with archive.open(entries[0]) as stream:
-                out = stream.read(most)
+                out = b"".join(_pieces(stream, most))
     except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError) as bad:
         raise DamagedPacking(f"the file is no intact zip archive ({bad})") from None
     return out, len(out) < most, PurePath(entries[0].filename).name

@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import json
+import random
 import zipfile
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from odf_node.app.proposal.manifest import to_manifest
 from odf_node.app.proposal.proposal import Choices, UnusableChoice, propose
 from odf_node.app.proposal.records import NoRecords
 from odf_node.app.proposal.sample import (
+    DIRECTORY_BYTES,
     DamagedPacking,
     NotUtf8,
     UnknownFormat,
@@ -317,6 +319,18 @@ def test_a_sample_that_ends_in_a_packed_file_is_no_damage():
 def test_files_that_cannot_be_looked_at_say_why(name, data, error):
     with pytest.raises(error):
         propose(sample_of(name, data, is_whole=True))
+
+
+def test_an_archive_may_be_larger_than_its_table_of_contents():
+    noise = random.Random(1).randbytes(DIRECTORY_BYTES).hex()
+    rows = "n,s\n" + "".join(f"{n},{noise[n : n + 60]}\n" for n in range(0, len(noise), 60))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", rows)
+    assert len(out.getvalue()) > DIRECTORY_BYTES
+    sample = sample_of("a.zip", out.getvalue(), is_whole=True)
+    assert rows.startswith(sample.text())
+    assert [one.name for one in propose(sample).columns] == ["n", "s"]
 
 
 def test_an_archive_of_too_many_names_is_refused():
