@@ -41,7 +41,7 @@ class Private:
 
     def signed(self) -> str:
         urls = self.service.node.signed_urls
-        return urls.signed("data", self.entry.id, self.name, urls.expiry())
+        return urls.signer("data", self.entry.id, urls.expiry())(str(self.name))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from odf_node.protocol.delta.roaring import portable
 from odf_node.protocol.delta.roaring import positions as positions_in
 from odf_node.protocol.delta.schemas import DeltaSchema
-from odf_node.protocol.delta.vectors import inline_vector, z85
+from odf_node.protocol.delta.vectors import inline_vectors, z85
 from odf_node.protocol.metadata import schema as odf
 from odf_node.protocol.metadata.schema import DataField, DataSchema
 
@@ -67,7 +67,7 @@ def test_a_bitmap_holds_its_positions(positions):
 
 def test_a_vector_says_its_length_and_number():
     bitmap = portable(np.array([1, 5], np.int64))
-    told = inline_vector(bitmap, 2)
+    [told] = inline_vectors([(bitmap, 2)])
     assert (told["storageType"], told["cardinality"]) == ("i", 2)
     assert told["sizeInBytes"] == len(bitmap) + 4
     assert len(str(told["pathOrInlineDv"])) == -(-(len(bitmap) + 4) // 4) * 5

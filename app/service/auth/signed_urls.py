@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import hmac
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qs
@@ -57,11 +57,15 @@ class SignedUrls:
         """When a URL made now expires, in seconds since 1970."""
         return self.clock().ns // NANOS + self.ttl_s
 
-    def signed(self, kind: str, dataset: DatasetId, name: Multihash, expires_s: int) -> str:
-        """The query of a URL of that file: `sp=…`."""
-        expiry = _EXPIRY.pack(expires_s)
-        proof = _proof(self._keys[0], kind, dataset, str(name), expiry)
-        return f"{PARAMETER}={base64.urlsafe_b64encode(expiry + proof).decode().rstrip('=')}"
+    def signer(self, kind: str, dataset: DatasetId, expires_s: int) -> Callable[[str], str]:
+        """Makes the query of the URL of a file of this kind by its name: `sp=…`."""
+        key, expiry, owner = self._keys[0], _EXPIRY.pack(expires_s), str(dataset)
+
+        def signed(name: str) -> str:
+            proof = _proof(key, kind, owner, name, expiry)
+            return f"{PARAMETER}={base64.urlsafe_b64encode(expiry + proof).decode().rstrip('=')}"
+
+        return signed
 
     def check(self, text: str, kind: str, dataset: DatasetId, name: Multihash) -> None:
         """Whether the text opens that file.
@@ -71,7 +75,7 @@ class SignedUrls:
         """
         raw = _decoded(text)
         expiry, proof = raw[: _EXPIRY.size], raw[_EXPIRY.size :]
-        made = [_proof(key, kind, dataset, str(name), expiry) for key in self._keys]
+        made = [_proof(key, kind, str(dataset), str(name), expiry) for key in self._keys]
         if not any(hmac.compare_digest(one, proof) for one in made):
             raise DatasetHidden
         if _EXPIRY.unpack(expiry)[0] * NANOS <= self.clock().ns:
@@ -86,8 +90,8 @@ def signature_of(query: bytes) -> str | None:
     return None if found is None else ",".join(found)
 
 
-def _proof(key: bytes, kind: str, dataset: DatasetId, name: str, expiry: bytes) -> bytes:
-    said = "\n".join((kind, str(dataset), name)).encode()
+def _proof(key: bytes, kind: str, dataset: str, name: str, expiry: bytes) -> bytes:
+    said = "\n".join((kind, dataset, name)).encode()
     return hmac.digest(key, expiry + said, hashlib.sha256)
 
 

@@ -95,8 +95,8 @@ class ChangeFeeds:
             raise TooManyNewFiles(len(changed), self.most_files)
         files = slice_files(self.tables.urls, self.tables.access, table, found, base)
         lines = head_lines(form, told)
-        for each in versions:
-            file: FileTold = files.told(each, {})
+        for each, whole in zip(versions, files.told(versions, {}), strict=True):
+            file: FileTold = whole
             if each.number in changed:
                 file = files.told_anew(each, self._made(found, each.number))
             lines.append(change_line(form, file))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
-
-from odf_node.protocol.identity import DatasetId
+from odf_node.protocol.delta.vectors import inline_vectors
 from odf_node.storage.datasets.versions.dead_rows import DeadRows
 from odf_node.storage.datasets.versions.versions import Version
 
@@ -24,68 +23,78 @@ CHANGED = "delta-sharing/changes/{dataset}/"
 
 
 @dataclass(frozen=True, slots=True)
+class Folder:
+    """Where files of a kind are, with a slash at the end; the query of a URL by the file's name."""
+
+    address: str
+    signed: Callable[[str], str]
+
+    def url(self, name: str) -> str:
+        return f"{self.address}{name}?{self.signed(name)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Files:
     """Makes URLs of files of one dataset that carry the right to them."""
 
-    urls: SignedUrls
-    dataset: DatasetId
-    folder: str
-    """Where slices are, with a slash at the end."""
-    changes: str
-    """Where slices are that were written anew for feeds of changes."""
+    slices: Folder
+    changes: Folder
+    """Slices that were written anew for feeds of changes."""
     offset: str
-    """The column of offsets."""
-    expires_s: int
+    """The column of offsets, as JSON."""
+    expires_ms: int
 
-    def told(self, version: Version, dead: DeadRows) -> FileTold:
-        """A slice as it is."""
-        name = str(version.data.physical_hash)
-        url = self._signed(self.folder, SLICES, version)
-        return self._file(
-            version, url, version.data.size, stats=self._stats(version), dead=dead.get(name)
-        )
+    def told(self, versions: Sequence[Version], dead: DeadRows) -> Iterator[FileTold]:
+        """Slices as they are."""
+        names = [str(version.data.physical_hash) for version in versions]
+        gone = [name for name in names if name in dead]
+        vectors = dict(zip(gone, inline_vectors(dead[name] for name in gone), strict=True))
+        for name, version in zip(names, versions, strict=True):
+            yield FileTold(
+                url=self.slices.url(name),
+                id=name,
+                size=version.data.size,
+                version=version.number,
+                made_ms=version.recorded.millis,
+                expires_ms=self.expires_ms,
+                stats=self._stats(version),
+                vector=vectors.get(name),
+            )
 
     def told_anew(self, version: Version, size: int) -> FileTold:
         """The slice of so many bytes whose rows say what they changed."""
-        url = self._signed(self.changes, CHANGES, version)
-        return self._file(version, url, size, is_mixed=True)
-
-    def _signed(self, folder: str, kind: str, version: Version) -> str:
-        name = version.data.physical_hash
-        return f"{folder}{name}?{self.urls.signed(kind, self.dataset, name, self.expires_s)}"
-
-    def _file(self, version: Version, url: str, size: int, **more: Any) -> FileTold:
+        name = str(version.data.physical_hash)
         return FileTold(
-            url=url,
-            id=str(version.data.physical_hash),
+            url=self.changes.url(name),
+            id=name,
             size=size,
             version=version.number,
             made_ms=version.recorded.millis,
-            expires_ms=self.expires_s * 1000,
-            **more,
+            expires_ms=self.expires_ms,
+            is_mixed=True,
         )
 
     def _stats(self, version: Version) -> str:
         """What the block says of the rows: no file is opened."""
         interval = version.data.offset_interval
-        told = {
-            "numRecords": version.rows,
-            "minValues": {self.offset: interval.start},
-            "maxValues": {self.offset: interval.end},
-            "nullCount": {self.offset: 0},
-        }
-        return msgspec.json.encode(told).decode()
+        return (
+            f'{{"numRecords":{version.rows},'
+            f'"minValues":{{{self.offset}:{interval.start}}},'
+            f'"maxValues":{{{self.offset}:{interval.end}}},'
+            f'"nullCount":{{{self.offset}:0}}}}'
+        )
 
 
 def slice_files(
     urls: SignedUrls, access: DatasetAccess, table: SharedTable, found: Versioned, base: str
 ) -> Files:
     """Files of a table, below the address of this node."""
+    dataset, expires_s = table.entry.id, urls.expiry()
+    slices = f"{base}{access.shown_alias(table.entry)}/{SLICES}/"
+    changes = f"{base}{CHANGED.format(dataset=dataset)}"
     return Files(
-        urls=urls,
-        dataset=table.entry.id,
-        folder=f"{base}{access.shown_alias(table.entry)}/{SLICES}/",
-        changes=f"{base}{CHANGED.format(dataset=table.entry.id)}",
-        offset=found.outline.vocab.offset_column,
-        expires_s=urls.expiry(),
+        slices=Folder(slices, urls.signer(SLICES, dataset, expires_s)),
+        changes=Folder(changes, urls.signer(CHANGES, dataset, expires_s)),
+        offset=json.dumps(found.outline.vocab.offset_column),
+        expires_ms=expires_s * 1000,
     )

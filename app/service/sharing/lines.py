@@ -5,15 +5,13 @@ Source: Delta Sharing protocol, "API Response Format in Parquet", "… in Delta"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from odf_node.protocol.delta.schemas import DeltaSchema
-from odf_node.protocol.delta.vectors import inline_vector
-from odf_node.storage.datasets.versions.dead_rows import Bitmap
 
 from .forms import Form
 
@@ -50,7 +48,8 @@ class FileTold:
     made_ms: int
     expires_ms: int
     stats: str | None = None
-    dead: Bitmap | None = None
+    vector: Mapping[str, object] | None = None
+    """Of the rows that are not there."""
     is_mixed: bool = field(default=False)
     """Whether its rows say of what kind of change they are."""
 
@@ -140,8 +139,8 @@ def _delta(file: FileTold) -> Line:
     action |= {"modificationTime": file.made_ms, "dataChange": True}
     if file.stats is not None:
         action["stats"] = file.stats
-    if file.dead is not None:
-        action["deletionVector"] = inline_vector(file.dead.portable, file.dead.cardinality)
+    if file.vector is not None:
+        action["deletionVector"] = file.vector
     return {**_common(file), "deltaSingleAction": {"add": action}}
 
 

@@ -115,7 +115,7 @@ class SharedTables:
         if wanted is not None:
             kept = self._kept(found, versions, dead, wanted)
             files = slice_files(self.urls, self.access, table, found, base)
-            lines += [file_line(form, files.told(each, dead)) for each in kept]
+            lines += [file_line(form, each) for each in files.told(kept, dead)]
         return Told(number, form, lines)
 
     def _kept(
