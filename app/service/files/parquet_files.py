@@ -21,8 +21,8 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..http.hashes import parse_hash
 
-Sign = Callable[[Multihash], str]
-"""Makes the query of the URL of a slice, which lets its bearer read it."""
+Sign = Callable[[str], str]
+"""Makes the query of the URL of a slice by its name, which lets its bearer read it."""
 MAX_SCANNED = 10_000
 """Blocks looked at for one page, however few of them hold data."""
 
@@ -69,8 +69,8 @@ def end_of(dataset: Dataset, at: str | None) -> Multihash:
 
 def url_of(folder: str, data: DataSlice, sign: Sign | None) -> str:
     """Where a slice is read; `folder` is the URL of the dataset, with a slash at the end."""
-    query = "" if sign is None else f"?{sign(data.physical_hash)}"
-    return f"{folder}data/{data.physical_hash}{query}"
+    name = str(data.physical_hash)
+    return f"{folder}data/{name}" + ("" if sign is None else f"?{sign(name)}")
 
 
 def slice_of(block: HashedBlock) -> DataSlice | None:

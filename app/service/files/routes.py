@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -53,7 +52,7 @@ def files(
     folder = base.rstrip("/") + request.url.path.removesuffix("files")
     is_open = settings.allow_anonymous and access.may_read(ANONYMOUS, entry)
     is_signed = (form != JSON and not is_open) if sign is None else sign
-    signed = partial(urls.signed, FOLDER, entry.id, expires_s=urls.expiry()) if is_signed else None
+    signed = urls.signer(FOLDER, entry.id, urls.expiry()) if is_signed else None
     kept = {"cache-control": "no-store"} if is_signed else {}
     if form == JSON:
         size = min(limit or DEFAULT_FILES, settings.max_page)

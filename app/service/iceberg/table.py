@@ -98,14 +98,7 @@ class IcebergTable:
 
     def deleted_as_of(self, number: int) -> int | None:
         """The version whose deleted rows are those of a version; None: no row is deleted."""
-        match self.projection:
-            case Projection.CHANGELOG:
-                return None
-            case Projection.STATE:
-                return number
-        changed = self.found.history.changed
-        at = bisect_right(changed, number) - 1
-        return changed[at] if at >= 0 else None
+        return self.found.changed_as_of(number, self.projection)
 
     def metadata(self, count: int, most: int) -> dict[str, Any]:
         """Of the table with its first `count` versions, of which the newest `most` are told."""

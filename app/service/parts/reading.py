@@ -18,6 +18,7 @@ from ..read.tail import Tails
 from ..readers.pool import Readers
 from ..sharing.changes import ChangeFeeds
 from ..sharing.tables import SharedTables
+from ..versions.steps import Steps
 from ..versions.versions import VersionReads
 from .callers import CallerParts
 
@@ -49,7 +50,12 @@ class ReadingParts(CallerParts):
     @cached_property
     def version_reads(self) -> VersionReads:
         most, dead = self.settings.max_read_bytes, self.settings.dead_rows_bytes
-        return VersionReads(self.stores, self.tables, self.readers, most, dead)
+        return VersionReads(self.stores, self.tables, self.readers, self.steps, most, dead)
+
+    @cached_property
+    def steps(self) -> Steps:
+        most = self.settings.dead_rows_index_rows
+        return Steps(self.tables, self.readers, self.stores.projections, most)
 
     @cached_property
     def shared_tables(self) -> SharedTables:

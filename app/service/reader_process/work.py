@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
+import numpy as np
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.chain.state import Vocab
@@ -17,6 +18,7 @@ from odf_node.storage.datasets.kartothek.slice_index import own_slice_indices
 from odf_node.storage.datasets.pruning.learned import Learned
 from odf_node.storage.datasets.read.narrowed import Known, Narrowed
 from odf_node.storage.datasets.read.records import DataFormat, shaped
+from odf_node.storage.datasets.read.rows import Projection
 from odf_node.storage.datasets.read.view import View
 from odf_node.storage.stores.ports.values import ObjectKind
 
@@ -28,6 +30,7 @@ from ..readers.tasks import (
     AnswerTooLong,
     LookupTask,
     ReadTask,
+    StepTask,
     TableRef,
     TailTask,
     Task,
@@ -35,6 +38,7 @@ from ..readers.tasks import (
 )
 from .last_rows import last_rows
 from .lookup_rows import looked_up
+from .step_rows import step_hashes, step_living
 
 LEARNED_AT_ONCE = 1000
 """Bounds that are told at once, of some hundred bytes each."""
@@ -122,6 +126,15 @@ def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
     yield from _learned(narrow)
 
 
+def _step(task: StepTask, objects: Objects) -> Iterator[Told]:
+    view, projection = _view(task.table, objects), Projection(task.projection)
+    if task.touched is None:
+        yield from step_hashes(view, projection, task.first)
+    else:
+        touched = np.frombuffer(task.touched, "<i8")
+        yield from step_living(view, projection, touched, task.first)
+
+
 def _view(table: TableRef, objects: Objects) -> View:
     head, schema = Multihash.parse(table.head), schema_of(table.schema)
     return View(
@@ -150,4 +163,9 @@ def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:
         yield [(*place, bounds) for place, bounds in some]
 
 
-_WORK: dict[type[Any], Any] = {TailTask: _tail, ReadTask: _read, LookupTask: _lookup}
+_WORK: dict[type[Any], Any] = {
+    TailTask: _tail,
+    ReadTask: _read,
+    LookupTask: _lookup,
+    StepTask: _step,
+}

@@ -108,7 +108,7 @@ class Readers:
         }
         self._turns = {
             kind: Turns(f"{kind}s", **numbers)  # type: ignore[arg-type]
-            for kind in ("tail", "read", "lookup")
+            for kind in ("tail", "read", "lookup", "step")
         }
         self._settings = settings
         self._limits = Limits(

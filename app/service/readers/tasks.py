@@ -102,6 +102,17 @@ class LookupTask(msgspec.Struct, frozen=True, tag="lookup", kw_only=True):
     max_bytes: int
 
 
+class StepTask(msgspec.Struct, frozen=True, tag="step", kw_only=True):
+    """What stands of a table, from what stood when its rows before the offset `first` were all."""
+
+    table: TableRef
+    projection: str
+    first: int
+    touched: bytes | None = None
+    """Offsets of older rows, 8 bytes each, little end first: the answer is the offsets of what
+    stands among these and new rows, written alike. None: it is what new rows are matched by."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader may take: memory beyond what it is born with, time between two frames."""
 
@@ -109,14 +120,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float
 
 
-Task = TailTask | ReadTask | LookupTask
+Task = TailTask | ReadTask | LookupTask | StepTask
 
 
 class Order(msgspec.Struct, frozen=True):
     """All that a reader is told."""
 
     limits: Limits
-    task: TailTask | ReadTask | LookupTask
+    task: TailTask | ReadTask | LookupTask | StepTask
 
 
 def write_order(order: Order) -> bytes:

@@ -43,6 +43,12 @@ class ReadSettings(SharedSettings):
     dead_rows_bytes: int = Field(
         64 * MIB, ge=1024, description="Most bytes that tell rows taken back of one shared table."
     )
+    dead_rows_index_rows: int = Field(
+        5_000_000,
+        ge=0,
+        description="Most rows of a dataset for which an index is kept, some 16 bytes each, that "
+        "finds what a new block takes back; above, the whole dataset is read for such a block.",
+    )
     sharing_new_files: int = Field(
         1_000, ge=0, description="Most versions that take rows back in one feed of changes."
     )

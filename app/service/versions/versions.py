@@ -7,6 +7,7 @@ which rows live. It is kept beside the dataset: the next one who asks opens no s
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,12 +26,13 @@ from odf_node.storage.datasets.read.rows import Projection
 from odf_node.storage.datasets.read.view import Outline
 from odf_node.storage.datasets.versions.dead_rows import DeadRowFiles, DeadRows, Missing
 from odf_node.storage.datasets.versions.histories import Histories, History
-from odf_node.storage.datasets.versions.versions import Version, Versions
+from odf_node.storage.datasets.versions.versions import Versions
 from odf_node.storage.stores.ports.errors import SwapLost
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..read.read import ReadRequest, Tables, read_task
 from ..readers.pool import Readers
+from .steps import Steps
 
 TRIES = 5
 """Times a record is written while others write it, too."""
@@ -57,6 +59,18 @@ class Versioned:
         version = self.versions[number] if len(self.versions) else None
         return self.dataset.state(version.block if version else self.outline.head).data_schema
 
+    def changed_as_of(self, number: int, view: Projection) -> int | None:
+        """The version whose missing rows are those of a version; None: no row is missing.
+
+        Of facts a version that only adds takes none; of a state each may.
+        """
+        if view is Projection.CHANGELOG or not len(self.versions):
+            return None
+        if view is Projection.STATE:
+            return number
+        at = bisect_right(self.history.changed, number) - 1
+        return self.history.changed[at] if at >= 0 else None
+
 
 @dataclass(frozen=True)
 class VersionReads:
@@ -65,6 +79,7 @@ class VersionReads:
     stores: Stores
     tables: Tables
     readers: Readers
+    steps: Steps
     max_read_bytes: int
     dead_rows_bytes: int
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -90,17 +105,16 @@ class VersionReads:
         Raises:
             TooManyDeadRows. What `Readers.answer` raises.
         """
-        changed = any(each <= number for each in table.history.changed)
-        is_whole = view is Projection.FACTS and not changed
-        if view is Projection.CHANGELOG or is_whole or not len(table.versions):
+        changed = table.changed_as_of(number, view)
+        if changed is None:
             return {}
-        block = table.versions[number].block
+        block = table.versions[changed].block
         projections, dataset = self.stores.projections, table.dataset.id
         files = DeadRowFiles(projections, dataset, self.dead_rows_bytes)
         async with self._lock(f"{block}.{view}"):
             known = await to_thread.run_sync(files.read, block, str(view))
             if known is None:
-                known = await self._missing(table, table.versions[: number + 1], view, caller)
+                known = await self._missing(table, changed, view, caller)
                 await to_thread.run_sync(files.write, block, str(view), known)
         return known
 
@@ -154,16 +168,22 @@ class VersionReads:
         return sorted(set(found))
 
     async def _missing(
-        self, table: Versioned, versions: list[Version], view: Projection, caller: str
+        self, table: Versioned, number: int, view: Projection, caller: str
     ) -> DeadRows:
+        entry, versions = table.dataset.entry, table.versions[: number + 1]
         missing = Missing([each.data for each in versions], self.dead_rows_bytes)
+        async with self._lock(f"{entry.id}.{view}"):
+            stands = await self.steps.standing(entry, table.versions, number, view, caller)
+        if stands is not None:
+            await to_thread.run_sync(lambda: missing.add(np.flatnonzero(stands)))
+            return await to_thread.run_sync(missing.found)
         asked = ReadRequest(
             as_at=str(versions[-1].block),
             projection=view,
             columns=table.outline.vocab.offset_column,
             form=Format.CSV,
         )
-        async for offsets in self._offsets(table.dataset.entry, asked, caller):
+        async for offsets in self._offsets(entry, asked, caller):
             await to_thread.run_sync(missing.add, offsets)
         return await to_thread.run_sync(missing.found)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +19,11 @@ from odf_node.protocol.multihash import Multihash
 
 from ...runtime.logs import line
 from ...stores.ports import KeyedStore
-from ..merge_state.key_hash import Hashes, NotHashable, check_hashable, key_hashes
-from ..read.rows import CORRECT_FROM, RETRACT, Scan, live_by_key
+from ..read.rows import Scan, live_by_key
 from .chain_slices import ChainView
 from .live_index import Live, LiveIndex, LiveIndexDamaged, Offsets
 from .live_rows import live_by_row
+from .matching import ROW, hashed, matched_columns, moved_on
 from .publication import content_hash
 
 _log = logging.getLogger("odf.kartothek")
@@ -42,7 +41,7 @@ def standing_rows(
     Raises:
         UnusableKey. SwapLost: another run kept its own meanwhile.
     """
-    columns = _matched(chain, key)
+    columns = matched_columns(chain.schema, chain.vocab, key)
     if kept is None:
         live = _advanced(scan, chain, key, columns, None, None)
     else:
@@ -79,10 +78,11 @@ def _advanced(
     total = 0 if chain.last_offset is None else chain.last_offset + 1
     before = np.zeros(0, bool) if known is None else known.stands
     new = np.arange(len(before), total, dtype=np.int64)
-    hashes, offsets, asks = _hashed(scan, chain, columns, new, key)
+    batches = hashed(scan, chain.vocab, columns, key, new)
+    rows = np.concatenate([np.zeros(0, ROW), *batches])
     touched = np.zeros(0, np.int64)
     if index is not None and known is not None:
-        touched = index.find(hashes[asks])
+        touched = index.find(rows["hash"][rows["asks"]])
         touched = touched[before[touched]]
     some = np.concatenate([touched, new])
 
@@ -93,50 +93,11 @@ def _advanced(
         found, unmatched = live_by_key(narrowed, chain.vocab, key), 0
     else:
         found, unmatched = live_by_row(narrowed, chain.vocab)
-    stands = np.concatenate([before, np.zeros(len(new), bool)])
-    stands[touched] = False
-    stands[found] = True
     live = Live(
         head=str(chain.head.hash),
-        stands=stands,
+        stands=moved_on(before, total, touched, found),
         unmatched=unmatched + (0 if known is None else known.unmatched),
     )
     if index is not None:
-        index.save(live, hashes, offsets)
+        index.save(live, rows["hash"], rows["offset"])
     return live
-
-
-def _hashed(
-    scan: Scan, chain: ChainView, columns: list[str], new: Offsets, key: Sequence[str] | None
-) -> tuple[Hashes, Offsets, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Hashes and offsets of new rows, and which of them have to do with rows before them: where
-    rows are matched as a whole, only those that take back."""
-    vocab = chain.vocab
-    needed = list(dict.fromkeys([*columns, vocab.offset_column, vocab.operation_type_column]))
-    hashes, offsets = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
-    asks = [np.zeros(0, bool)]
-    for batch in scan(needed, new):
-        matched = [batch.column(name) for name in columns]
-        hashes.append(key_hashes(matched) if matched else np.zeros(len(batch), np.uint64))
-        offsets.append(batch.column(vocab.offset_column).to_numpy().astype(np.int64))
-        operation = batch.column(vocab.operation_type_column).to_numpy()
-        takes_back = np.isin(operation, [RETRACT, CORRECT_FROM])
-        asks.append(np.ones(len(batch), bool) if key else takes_back)
-    return np.concatenate(hashes), np.concatenate(offsets), np.concatenate(asks)
-
-
-def _matched(chain: ChainView, key: Sequence[str] | None) -> list[str]:
-    """Columns that are hashed: those that rows are matched by, as far as they have a hash. Fewer
-    columns give more rows to look at, never less."""
-    vocab = chain.vocab
-    ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
-    names = key or [name for name in chain.schema.names if name not in ours]
-    return [name for name in names if _is_hashed(chain.schema.field(name).type)]
-
-
-def _is_hashed(kind: pa.DataType) -> bool:
-    try:
-        check_hashable([kind])
-    except NotHashable:
-        return False
-    return not pa.types.is_nested(kind)

@@ -90,7 +90,7 @@ def project(
         standing = live_by_key(scan, vocab, key, cut)
         return _selected(scan(columns, standing), columns)
     if projection is Projection.FACTS:
-        standing = _facts(scan, vocab, cut)
+        standing = live_facts(scan, vocab, cut)
         return _selected(scan(columns, standing), columns)
     return _changelog(scan, vocab, cut, columns)
 
@@ -206,7 +206,7 @@ def _last_of_each(settled: pa.Table | None, pending: list[pa.Table], keys: int) 
 # --- facts ----------------------------------------------------------------------------------
 
 
-def _facts(scan: Scan, vocab: Vocab, cut: Cut) -> np.ndarray[Any, Any]:
+def live_facts(scan: Scan, vocab: Vocab, cut: Cut = WHOLE) -> np.ndarray[Any, Any]:
     """Offsets of rows that were added and not taken back, sorted."""
     known = Cut(system_time=cut.system_time)
     retracted = _retracted(scan, vocab, known)

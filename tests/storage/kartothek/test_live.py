@@ -13,7 +13,7 @@ import pytest
 from chain_maker import infos, linked
 from kartothek_published import A2, A, C, D, Growing, Killed, Publisher, R, Watched, extend
 
-from odf_node.storage.datasets.kartothek import live, live_index
+from odf_node.storage.datasets.kartothek import live_index, matching
 from odf_node.storage.datasets.kartothek.chain_slices import chain_view
 from odf_node.storage.datasets.kartothek.live import standing_rows
 from odf_node.storage.datasets.kartothek.live_index import forget_live
@@ -70,7 +70,7 @@ def test_rows_that_share_a_hash_are_told_apart(
     made: Growing, kept: FolderKeyedStore, key: Sequence[str] | None, monkeypatch: Any
 ) -> None:
     same = lambda columns: np.full(len(columns[0]), 7, np.uint64)  # noqa: E731
-    monkeypatch.setattr(live, "key_hashes", same)
+    monkeypatch.setattr(matching, "key_hashes", same)
     chance = random.Random(1)
     for _ in range(8):
         made.add([(A, "z", 9), *any_block(chance)])
@@ -81,7 +81,7 @@ def test_rows_that_share_a_hash_are_told_apart(
 def test_columns_without_a_hash_cost_time_and_lose_nothing(
     made: Growing, kept: FolderKeyedStore, key: Sequence[str] | None, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(live, "_is_hashed", lambda _: False)
+    monkeypatch.setattr(matching, "_is_hashed", lambda _: False)
     for block in A2:
         made.add(block)
         assert standing_of(made, key, kept) == standing_of(made, key, None)
