@@ -31,7 +31,8 @@ ENDLESS = "select count(*) from generate_series(1, 1000000000000)"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: Any) -> Any:
-    with serving(tmp_path_factory.mktemp("hostile") / "node", **LIMITS) as service:
+    folder = tmp_path_factory.mktemp("hostile")
+    with serving(folder / "node", query_links=folder / "links", **LIMITS) as service:
         service.keep(ten_rows(), "kamu/city")
         yield service
 
@@ -190,7 +191,8 @@ def test_a_query_whose_client_left_is_ended(service, client):
     while _children(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert _children(process.pid) == []
-    assert list((service.node.settings.data / "queries").glob("*")) == []
+    settings = service.node.settings
+    assert [*(settings.data / "queries").iterdir(), *settings.query_links.iterdir()] == []
 
 
 def test_the_next_query_is_answered_after_the_program_of_queries_was_killed(service, client):

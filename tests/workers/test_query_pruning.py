@@ -16,10 +16,11 @@ from sliced import TEXTS, learned, random_slices, view_of_slices
 
 from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.codec.manifests import to_data
+from odf_node.storage.datasets.query.links import link, make_folders
 from odf_node.storage.datasets.query.messages import Slice, Table, View
 from odf_node.workers.query.process import SETTINGS
 from odf_node.workers.query.pruning import needed
-from odf_node.workers.query.tables import base_names, link, register
+from odf_node.workers.query.tables import base_names, register
 
 NAMES = {"t": View.CHANGELOG, "t@state": View.STATE, "t@facts": View.FACTS}
 
@@ -57,6 +58,7 @@ class Asking:
         self.count += 1
         scratch = self.folder / f"scratch-{self.count}"
         scratch.mkdir()
+        make_folders(scratch, 1)
         context = SessionContext(
             SessionConfig({**SETTINGS, "datafusion.execution.target_partitions": "1"})
         )

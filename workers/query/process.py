@@ -24,15 +24,14 @@ from odf_node.protocol.metadata.transforms import SqlQueryStep
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.query.messages import (
     END,
-    FILES,
     FRAME,
     INDEX,
+    LINKED,
     PIECE,
     PIECE_BYTES,
     PLANNED,
     QUESTION,
     End,
-    Files,
     Form,
     Planned,
     Question,
@@ -49,7 +48,7 @@ from ..engines.port.port import InvalidQuery
 from ..engines.port.query_size import QuerySize, check_size
 from . import encode
 from .pruning import OpenIndex, needed
-from .tables import base_names, link, register, view_names
+from .tables import base_names, register, view_names
 
 MAPPED_BYTES = 4 << 30
 """What a process may map beside what it may write to: code, files, what is set aside."""
@@ -150,7 +149,7 @@ def _rules(question: Question) -> Rules:
     limits = question.limits
     return engine.beside_what_is_there(
         Rules(
-            reads=(*_reads(), *{table.folder for table in question.tables}),
+            reads=(*_reads(), question.links, *{table.folder for table in question.tables}),
             writes=(question.scratch,),
             address_space=limits.process_bytes + MAPPED_BYTES,
             data=limits.process_bytes,
@@ -167,17 +166,15 @@ def _computed(
     hear: Callable[[bytes], bytes],
     open_index: OpenIndex,
 ) -> Iterator[bytes]:
-    scratch = Path(question.scratch)
     context = _context(question)
-    register(context, question.tables, scratch)
+    register(context, question.tables, Path(question.links))
     result, used = _planned(context, question)
     schema = pa.schema([engine.plain(field) for field in result.schema()])
     _check_names(schema)
     wanted = needed(result, question.tables, base_names(question.tables), open_index)
     plan = Planned(schema=to_data(from_arrow(schema)), used={n: wanted.get(n, []) for n in used})
     say(frame(PLANNED, encoded(plan)))
-    for number, paths in decode_json(hear(FILES), Files).paths.items():
-        link(scratch, number, paths)
+    hear(LINKED)
     sent = 0
     batches = engine.batches(result, schema)
     for piece in encode.encoded(schema, batches, question.form, canonical=question.repeatable):

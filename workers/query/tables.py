@@ -1,7 +1,6 @@
 """Datasets as tables of DataFusion: the changelog as it lies in files, and what stands of it.
 
-A table is a folder of links. It is empty while the query is planned; then it gets a link for each
-slice that may hold rows of the answer.
+A table is a folder of links, which has none while the query is planned.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from datafusion import SessionContext
 
+from odf_node.storage.datasets.query.links import table_folder
 from odf_node.storage.datasets.query.messages import Table, View
 from odf_node.storage.datasets.query.tables import base_name
 
@@ -18,13 +18,12 @@ from ..engines.datafusion.rows import quoted
 from ..engines.port.views import columns_of, view_sql
 
 
-def register(context: SessionContext, tables: Sequence[Table], scratch: Path) -> None:
+def register(context: SessionContext, tables: Sequence[Table], links: Path) -> None:
     """Make the tables known, with no rows yet."""
     for number, table in enumerate(tables):
-        folder(scratch, number).mkdir()
         base = base_name(table, number)
         context.register_listing_table(
-            quoted(base), f"{folder(scratch, number)}/", schema=columns_of(table)
+            quoted(base), f"{table_folder(links, number)}/", schema=columns_of(table)
         )
         for name, view in table.names.items():
             if view is not View.CHANGELOG:
@@ -39,13 +38,3 @@ def base_names(tables: Sequence[Table]) -> dict[str, int]:
 
 def view_names(tables: Sequence[Table]) -> frozenset[str]:
     return frozenset(name for table in tables for name in table.names)
-
-
-def folder(scratch: Path, number: int) -> Path:
-    return scratch / f"table-{number}"
-
-
-def link(scratch: Path, number: int, paths: Sequence[str]) -> None:
-    """Give a table its files. Their names keep the order of the slices."""
-    for at, path in enumerate(paths):
-        (folder(scratch, number) / f"{at:08}.parquet").symlink_to(path)

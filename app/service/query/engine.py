@@ -19,15 +19,14 @@ from odf_node.protocol.errors import BadInput, LimitExceeded, NodeFault, Unavail
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.query.messages import (
     END,
-    FILES,
     FRAME,
     INDEX,
+    LINKED,
     MAX_PLANNED_BYTES,
     PIECE,
     PLANNED,
     QUESTION,
     End,
-    Files,
     Planned,
     Question,
     Wanted,
@@ -132,14 +131,14 @@ class Process:
             raise QueryEngineBroken("the process of a query planned nothing")
         return decode_json(content, Planned)
 
-    async def pieces(self, files: Files) -> AsyncIterator[bytes]:
-        """The rows, encoded.
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The rows, encoded; the tables have their links.
 
         Raises:
             InvalidQuery, QueryAnswerTooLong, QueryTakesTooMuchMemory, QueryTakesTooLong.
             QueryProcessGone, QueryEngineBroken.
         """
-        await self._say(frame(FILES, encoded(files)))
+        await self._say(frame(LINKED))
         while True:
             kind, content = await self._frame()
             if kind != PIECE:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,8 +18,8 @@ from odf_node.protocol.errors import LimitExceeded, NodeFault
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.query.links import link, make_folders
 from odf_node.storage.datasets.query.messages import (
-    Files,
     Planned,
     QueryLimits,
     Question,
@@ -40,10 +38,8 @@ from ..settings import Settings
 from .asked import Asked
 from .engine import Process, QueryEngineBroken, born
 from .inputs import DatasetPin, Source
+from .own_folders import OwnFolders
 from .spawner import Spawner, is_installed
-
-ABANDONED_S = 86_400.0
-"""A folder of a query that is older than this was left behind."""
 
 
 class QueriesNotEnabled(NodeFault):
@@ -126,16 +122,14 @@ class Queries:
             settings=("ODF_NODE_QUERY_PROCESSES", "ODF_NODE_QUERY_PROCESSES_CALLER"),
         )
         self._threads = CapacityLimiter(2 * settings.query_processes)
-        self._folder = (settings.data / "queries").absolute()
+        self._folders = OwnFolders(settings)
         self._ends: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """What the first query would start, and clear away what an earlier run left."""
         if is_installed() and self.settings.query_processes:
             self.spawner.start()
-        for each in self._folder.glob("*"):
-            if each.stat().st_mtime < time.time() - ABANDONED_S:
-                shutil.rmtree(each, ignore_errors=True)
+        self._folders.remove_abandoned()
 
     async def begin(self, actor: Actor, caller: str, asked: Asked) -> Rows:
         """The rows of a query of which the first are there.
@@ -151,12 +145,13 @@ class Queries:
         turn = await self._turn(caller)
         end = _End(turn, self._ends)
         try:
-            sources, process = await to_thread.run_sync(
+            sources, links, process = await to_thread.run_sync(
                 self._started, actor, asked, end, asyncio.get_running_loop(), limiter=self._threads
             )
             planned = await process.plan(partial(self._index_file, sources))
-            give = partial(self._given, sources, planned)
-            pieces = process.pieces(await to_thread.run_sync(give, limiter=self._threads))
+            give = partial(self._link, links, sources, planned)
+            await to_thread.run_sync(give, limiter=self._threads)
+            pieces = process.pieces()
             first = await anext(pieces, None)
         except BaseException:
             await end()
@@ -187,20 +182,24 @@ class Queries:
 
     def _started(
         self, actor: Actor, asked: Asked, end: _End, loop: asyncio.AbstractEventLoop
-    ) -> tuple[list[Source], Process]:
-        """In a thread: datasets, and the process of the query; `end` holds what is to be ended."""
+    ) -> tuple[list[Source], Path, Process]:
+        """In a thread: datasets, folders of links, and the process of the query; `end` holds what
+        is to be ended."""
         sources = self.inputs.sources(actor, asked.query, asked.pins)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=self._folder))
-        end.hold(partial(shutil.rmtree, scratch, ignore_errors=True))
-        question = self._question(asked, sources, scratch)
+        scratch, links = self._folders.make_scratch(), self._folders.make_links()
+        for each in (scratch, links):
+            end.hold(partial(shutil.rmtree, each, ignore_errors=True))
+        make_folders(links, len(sources))
+        question = self._question(asked, sources, scratch, links)
         link, told, handle = born(self.spawner)
         seconds = self.settings.query_time_s
         process = Process(link, told, handle, question, seconds, self._threads, loop)
         end.hold(process.close)
-        return sources, process
+        return sources, links, process
 
-    def _question(self, asked: Asked, sources: Sequence[Source], scratch: Path) -> Question:
+    def _question(
+        self, asked: Asked, sources: Sequence[Source], scratch: Path, links: Path
+    ) -> Question:
         settings = self.settings
         return Question(
             query=asked.query,
@@ -210,6 +209,7 @@ class Queries:
             form=asked.form,
             repeatable=asked.is_proven,
             scratch=str(scratch),
+            links=str(links),
             limits=QueryLimits(
                 pool_bytes=settings.query_pool_bytes,
                 process_bytes=settings.query_process_bytes,
@@ -237,15 +237,14 @@ class Queries:
         )
 
     def _index_file(self, sources: Sequence[Source], wanted: Wanted) -> BinaryIO | None:
-        """In a thread. Raises as `_given`."""
+        """In a thread. Raises as `_link`."""
         if not 0 <= wanted.table < len(sources) or sources[wanted.table].index is None:
             raise QueryEngineBroken("the process of a query asks for what it was not given")
         found = self.files.open_index(sources[wanted.table].id, wanted.key)
         return None if found is None else with_descriptor(found)
 
-    def _given(self, sources: Sequence[Source], planned: Planned) -> Files:
+    def _link(self, links: Path, sources: Sequence[Source], planned: Planned) -> None:
         """In a thread. A process may ask for what its question has, and for nothing else."""
-        paths = {}
         for number, wanted in planned.used.items():
             if not 0 <= number < len(sources):
                 raise QueryEngineBroken("the process of a query asks for what it was not given")
@@ -254,8 +253,7 @@ class Queries:
             if any(not 0 <= at < len(slices) for at in wanted):
                 raise QueryEngineBroken("the process of a query asks for what it was not given")
             hashes = [slices[at][0].physical_hash for at in wanted]
-            paths[number] = self.files.paths(source.id, hashes)
-        return Files(paths=paths)
+            link(links, number, self.files.paths(source.id, hashes))
 
 
 class _End:

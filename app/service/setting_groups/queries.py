@@ -52,6 +52,11 @@ class QuerySettings(SharedSettings):
     query_spill_bytes: int = Field(
         4096 * MIB, ge=MIB, description="Longest file to which a query may spill rows."
     )
+    query_links: Path | None = Field(
+        None,
+        description="Folder of the links by which a query finds its slices; none: memory "
+        "(/dev/shm) where the system has it, else the data folder.",
+    )
     query_max_bytes: int = Field(
         32 * MIB, ge=1024, description="Longest answer of a query; longer ones: 413, or break off."
     )

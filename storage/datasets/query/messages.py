@@ -5,7 +5,7 @@ Question  ────────────────────►  confi
           ◄────────────────────  Wanted: a file of an index, as often as it needs one
 an open file, or none  ───────►
           ◄────────────────────  Planned: columns, datasets used, slices needed
-Files     ────────────────────►  computes
+LINKED    ────────────────────►  computes: the tables have links to the slices it needs
           ◄────────────────────  rows in the format that was asked for, piece by piece
           ◄────────────────────  End: why there is no more
 """
@@ -23,7 +23,7 @@ from ..pruning.learned import Bounds
 
 FRAME = struct.Struct("=cQ")
 """Before each frame: its kind, its length. Both ends are on one machine."""
-QUESTION, INDEX, PLANNED, FILES, PIECE, END = b"Q", b"I", b"P", b"F", b"D", b"E"
+QUESTION, INDEX, PLANNED, LINKED, PIECE, END = b"Q", b"I", b"P", b"L", b"D", b"E"
 PIECE_BYTES = 256 * 1024
 MAX_PLANNED_BYTES = 64 << 20
 """Longest of the frames that a process sends."""
@@ -107,6 +107,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     what depends on the moment is unknown."""
     scratch: str
     """An empty folder of this query alone."""
+    links: str
+    """A folder of this query alone, which it only reads; in it a folder for each table."""
     limits: QueryLimits
     confinement: Literal["auto", "require", "off"]
 
@@ -125,12 +127,6 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """The data of a `DataSchema`: the columns of the answer."""
     used: dict[int, list[int]]
     """By number of the table: numbers of the slices that may hold rows of the answer."""
-
-
-class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of the needed slices, in the order of `Planned`; all were hashed."""
-
-    paths: dict[int, list[str]]
 
 
 class Why(StrEnum):
