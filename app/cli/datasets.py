@@ -21,6 +21,7 @@ from .neighbours import suggesting
 from .output import json_option, print_json
 from .publish import init
 from .tokens import token_option
+from .trial import trial_text, try_all
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,6 +65,8 @@ dataset.add_command(init)
     help="Who may read the datasets.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be created, and create nothing.")
+@click.option("--sample", metavar="FILE", help="With --dry-run: rows that a root is tried on.")
+@click.option("--sample-of", metavar="NAME", help="Which root the sample is for, if several are.")
 @token_option
 @json_option
 def create(
@@ -71,6 +74,8 @@ def create(
     node: str,
     visibility: str,
     dry_run: bool,
+    sample: str | None,
+    sample_of: str | None,
     token: str | None,
     as_json: bool,
 ) -> None:
@@ -79,16 +84,26 @@ def create(
     Several may be given, in any order, also as documents of one file: inputs are created first.
     If the node refuses one, those created before it are deleted again. The query of a derivative
     is looked at by the node first.
+
+    A dry run tries all of them: roots on the rows of --sample, derivatives on the first rows of
+    their inputs. It prints the columns and some rows, or what is wrong.
     """
+    if not dry_run and (sample or sample_of):
+        raise click.UsageError("--sample and --sample-of are for --dry-run")
     texts = [read_file(one, MAX_TEXT_BYTES) for one in manifests]
     snapshots = [each for text in texts for each in load_snapshots(text)]
-    if dry_run and len(snapshots) > 1:
-        raise click.UsageError("--dry-run takes one manifest: inputs have to be on the node")
     with open_http() as http:
         api = NodeApi(node_base(node), token, http=http)
+        if dry_run:
+            found = try_all(api, snapshots, sample, sample_of)
+            if as_json:
+                print_json({"dryRun": True, "datasets": found})
+            else:
+                click.echo(trial_text(found))
+            return
 
         def made(text: bytes) -> dict[str, Any]:
-            return api.create_dataset(text, visibility=visibility, dry_run=dry_run)
+            return api.create_dataset(text, visibility=visibility)
 
         def gone(one: dict[str, Any]) -> None:
             NodeApi(dataset_base(str(one["url"])), token, http=http).ask("DELETE", "")
@@ -97,9 +112,7 @@ def create(
         created = [made(texts[0])] if alone else create_all(snapshots, made, gone)
     if as_json:
         print_json(created[0] if alone else created)
-    elif dry_run:
-        click.echo(to_yaml(created[0]), nl=False)
-    for one in () if as_json or dry_run else created:
+    for one in () if as_json else created:
         click.echo(f"created {one.get('alias')} at {one.get('url')}\n{one.get('id')}")
         print_findings(one)
 

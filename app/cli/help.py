@@ -45,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "dataset create": (
         "odf-node dataset create weather.yaml --node http://127.0.0.1:8080 --visibility public",
         "odf-node dataset create daily.yaml weather.yaml --node work",
+        "odf-node dataset create weather.yaml --node work --dry-run --sample weather.csv",
     ),
     "dataset append": (
         "odf-node dataset append weather info.yaml --node http://127.0.0.1:8080 --dry-run",

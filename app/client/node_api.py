@@ -104,6 +104,23 @@ class NodeApi:
                 raise NotANode(self._base) from refused
             raise
 
+    def try_manifests(
+        self, manifests: str, sample: dict[str, str | None] | None
+    ) -> list[dict[str, Any]]:
+        """What would be in each dataset that the manifests describe; nothing is created. A sample
+        has the keys of the request: `content` in Base64, `fileName`, `mediaType`, `dataset`,
+        `sourceName`."""
+        body: dict[str, Any] = {"manifests": manifests}
+        if sample is not None:
+            body["sample"] = {key: text for key, text in sample.items() if text is not None}
+        answer = self._call(
+            "POST",
+            "datasets/trial",
+            headers={"content-type": "application/json"},
+            content=json.dumps(body).encode(),
+        )
+        return list(answer["datasets"])
+
     def dependencies(self) -> dict[str, Any]:
         """What the dataset at `base` reads, and who reads it."""
         return self._call("GET", "dependencies")

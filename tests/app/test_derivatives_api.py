@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from datetime import timedelta
 
 import pytest
 from service import serving
 
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.stores.ports.values import Visibility
-from tests.workers.derivatives import add_rows, commit, node_of, read, root
+from tests.workers.derivatives import Working, add_rows, commit, read, root
 
 PATIENCE_S = 60
 DAY = "2024-01-0{}T00:00:00Z"
-
-
-class Working:
-    """A worker of the service's node, in a thread."""
-
-    def __init__(self, service, scratch):
-        from odf_node.workers.program.loop import Worker
-
-        self.worker = Worker(
-            stores=service.node.stores,
-            context=node_of(service.node.stores, scratch),
-            name="here",
-            lease=timedelta(seconds=30),
-            longest_pause_s=0.05,
-        )
-        self._thread = threading.Thread(target=self.worker.work, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-
-    def __exit__(self, *_):
-        self.worker.stop.set()
-        self._thread.join()
 
 
 @pytest.fixture
@@ -344,7 +319,7 @@ def test_the_command_line_defines_refreshes_and_shows(
     path = tmp_path / "tens.json"
     path.write_text(json.dumps(manifest("tens", TENS, "cities")))
     shown = run("dataset", "create", str(path), "--node", service.url, "--dry-run")
-    assert "outcome: valid" in shown
+    assert "kamu/tens (Derivative) would be created" in shown
     assert client.get("/tens").status_code == 404
     run("dataset", "create", str(path), "--node", service.url)
     add_rows(stores, cities, [(DAY.format(1), "A", 1)], tmp_path, at=10)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -155,6 +157,29 @@ def node_of(stores: Stores, scratch: Path, **options: Any) -> Any:
         ingest=ingest_options(scratch),
         transforms=TransformOptions(**options),
     )
+
+
+class Working:
+    """A worker of a served node, on DataFusion alone, in a thread."""
+
+    def __init__(self, service: Any, scratch: Path) -> None:
+        from odf_node.workers.program.loop import Worker
+
+        self.worker = Worker(
+            stores=service.node.stores,
+            context=node_of(service.node.stores, scratch),
+            name="here",
+            lease=timedelta(seconds=30),
+            longest_pause_s=0.05,
+        )
+        self._thread = threading.Thread(target=self.worker.work, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.stop.set()
+        self._thread.join()
 
 
 def read(stores: Stores, dataset: Dataset) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from odf_node.storage.datasets.job_payloads import (
     publish_job,
     query_job,
     transform_job,
+    trial_job,
     verify_job,
 )
 from odf_node.storage.datasets.node.stores import Stores
@@ -34,6 +35,7 @@ from ..jobs.query.run import run_query
 from ..jobs.transform.check import run_check
 from ..jobs.transform.check_source import run_source_check
 from ..jobs.transform.run import run_transform
+from ..jobs.trial.run import run_trial
 from ..jobs.verify.candidate import run_candidate
 from ..jobs.verify.rows import hash_rows
 from ..jobs.verify.run import run_verification
@@ -170,6 +172,13 @@ def check_source(context: JobContext, job: Job) -> dict[str, Any]:
     return transform_job.to_json(run_source_check(payload, context.worker))
 
 
+def trial(context: JobContext, job: Job) -> dict[str, Any]:
+    """What would be in datasets that manifests describe; nothing is committed."""
+    payload = _read_payload(job, trial_job.payload_of)
+    body, worker = job.spec.body, context.worker
+    return trial_job.to_json(run_trial(context.stores, payload, body, worker, now=job.submitted_at))
+
+
 def now() -> Instant:
     return Instant(time.time_ns())
 
@@ -181,6 +190,7 @@ HANDLERS: Mapping[str, Callable[[JobContext, Job], dict[str, Any]]] = {
     transform_job.KIND: transform,
     transform_job.CHECK: check,
     transform_job.CHECK_SOURCE: check_source,
+    trial_job.KIND: trial,
     heal_job.KIND: heal,
     publish_job.KIND: publish,
     query_job.KIND: query,

@@ -14,7 +14,7 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.keys import SEED_BYTES, key_pair
-from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.block import DatasetSnapshot, HashedBlock
 from odf_node.protocol.metadata.events import (
     AddData,
     ExecuteTransform,
@@ -47,6 +47,8 @@ from ..definitions.authors import (
 from ..verify.validation import unverified_of, validation_of
 from .summaries import summary
 
+Resolve = Callable[[DatasetRef], DatasetId | None]
+"""How inputs are found; None: there is none."""
 APPEND_ATTEMPTS = 5
 """How often an authored event is put on top of a head that somebody else moved."""
 
@@ -90,18 +92,32 @@ def prepare_dataset(
         Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
         NameTooLong, ReservedName, MissingInputs, ChainRuleBroken.
     """
-    if actor.account is None:
-        raise Unauthenticated
     snapshots = load_snapshots(manifest)
     if len(snapshots) != 1:
         raise OneSnapshotExpected(f"one DatasetSnapshot is expected, there are {len(snapshots)}")
-    snapshot = snapshots[0]
+    resolve = visible_inputs(authoring.access, actor)
+    return prepare_snapshot(authoring, actor, snapshots[0], visibility, resolve)
+
+
+def prepare_snapshot(
+    authoring: Authoring,
+    actor: Actor,
+    snapshot: DatasetSnapshot,
+    visibility: Visibility,
+    resolve: Resolve,
+) -> Prepared:
+    """The dataset a snapshot describes, its inputs found by `resolve`; nothing is written.
+
+    Raises as `prepare_dataset`.
+    """
+    if actor.account is None:
+        raise Unauthenticated
     alias = authoring.access.new_alias(actor, snapshot.name)
     may_create(actor, alias)
     refuse_long(alias)
     refuse_reserved(alias)
     dataset = key_pair(authoring.random(SEED_BYTES)).dataset_id
-    events = prepare(snapshot, dataset_id=dataset, resolve=visible_inputs(authoring.access, actor))
+    events = prepare(snapshot, dataset_id=dataset, resolve=resolve)
     vocab = next((event for event in events if isinstance(event, SetVocab)), SetVocab())
     for event in events:
         check_definition(event, Vocab.of(vocab).event_time_column)
@@ -131,7 +147,7 @@ def create_dataset(
     )
 
 
-def visible_inputs(access: DatasetAccess, actor: Actor) -> Callable[[DatasetRef], DatasetId | None]:
+def visible_inputs(access: DatasetAccess, actor: Actor) -> Resolve:
     """How inputs are found: what the actor may not read does not exist for them."""
 
     def resolve(ref: DatasetRef) -> DatasetId | None:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from odf_node.protocol.codec.manifests import to_data
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.read.records import DataFormat
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, Visibility
 
@@ -23,7 +24,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..derivatives.derivatives import derivation
 from ..derivatives.routes import DerivativesDep
 from ..http.answers import JsonAnswer, failed_answer
-from ..http.bodies import small_body
+from ..http.bodies import MalformedBody, small_body
 from ..http.deps import (
     AccessDep,
     ActorDep,
@@ -52,11 +53,13 @@ from .metadata import Aspect, describe, parse_aspects
 from .rename_and_remove import delete_dataset
 from .schema_formats import SchemaFormat, parse_format, written
 from .summaries import detailed_summary, summary
+from .trial import TrialAsked, Trials, tried
 
 DEFAULT_TAIL = 100
 MAX_ROWS = 2**53
 AuthoringDep = Annotated[Authoring, Depends(wired(Authoring))]
 CheckingDep = Annotated[Checking, Depends(wired(Checking))]
+TrialsDep = Annotated[Trials, Depends(wired(Trials))]
 TailsDep = Annotated[Tails, Depends(wired(Tails))]
 
 router = APIRouter(tags=["datasets"])
@@ -111,6 +114,21 @@ async def create(
     entry, head = await run_in_threadpool(usecase.create_prepared, authoring.stores, made)
     shown = {**summary(access, entry, base), "head": str(head), **checked}
     return JsonAnswer(shown, 201, {"location": shown["url"]})
+
+
+@router.post("/datasets/trial", summary="Try manifests on a sample; nothing is created")
+async def trial(request: Request, trials: TrialsDep, actor: ActorDep) -> Response:
+    """`{"manifests": "…", "sample": {"fileName": "rows.csv", "content": "…"}}`; the sample may be
+    left out. Derivatives are tried on the first rows of their inputs."""
+    raw = await small_body(request, trials.body_bytes)
+    try:
+        asked = decode_json(raw, TrialAsked)
+    except (msgspec.DecodeError, UnicodeError) as bad:
+        raise MalformedBody(f"the trial cannot be read: {str(bad)[:300]}") from None
+    try:
+        return JsonAnswer(await tried(trials, actor, asked))
+    except definition.TransformRefused as refused:
+        return failed_answer(refused.failed)
 
 
 @router.get("/datasets", summary="Datasets that the caller may read")

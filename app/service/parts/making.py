@@ -7,6 +7,7 @@ from functools import cached_property
 from ..datasets.access import DatasetRoles
 from ..datasets.datasets import Authoring
 from ..datasets.definition import Checking
+from ..datasets.trial import Trials
 from ..definitions.authors import Defining
 from ..rewrite.history import Rewriting
 from ..variables.variables import NodeVariables
@@ -35,6 +36,22 @@ class MakingParts(WorkingParts):
     @cached_property
     def checking(self) -> Checking:
         return Checking(self.stores, self.stores.jobs, self.watch, self.settings.query_check_s)
+
+    @cached_property
+    def trials(self) -> Trials:
+        settings = self.settings
+        return Trials(
+            authoring=self.authoring,
+            pressure=self.pressure,
+            jobs=self.stores.jobs,
+            watch=self.watch,
+            patience_s=settings.trial_wait_s,
+            sample_bytes=settings.trial_sample_bytes,
+            manifests=settings.trial_manifests,
+            input_rows=settings.trial_input_rows,
+            shown_rows=settings.trial_shown_rows,
+            manifest_bytes=settings.max_manifest_bytes,
+        )
 
     @cached_property
     def rewriting(self) -> Rewriting:

@@ -24,6 +24,19 @@ class BatchSettings(SharedSettings):
         ge=0,
         description="Seconds a new transform waits to be looked at by a worker; then it is taken.",
     )
+    trial_wait_s: float = Field(
+        60.0, gt=0, description="Seconds a trial of manifests waits for a worker; then it ends."
+    )
+    trial_sample_bytes: int = Field(
+        1 << 20, gt=0, le=16 << 20, description="Longest sample that manifests are tried on."
+    )
+    trial_manifests: int = Field(100, gt=0, description="Most manifests that are tried at once.")
+    trial_input_rows: int = Field(
+        10_000, gt=0, description="Rows of each input that a derivative is tried on, the first."
+    )
+    trial_shown_rows: int = Field(
+        10, gt=0, le=1_000, description="Rows that a trial shows of each dataset."
+    )
     ingest_wait_s: float = Field(
         60.0,
         ge=0,
