@@ -48,13 +48,12 @@ from .http.addresses import Addresses
 from .http.answers import error_answer, not_found_answer
 from .http.authentication import Authentication
 from .http.dispatch import Dispatch
-from .http.parameters import KNOWN_PARAMETERS
+from .http.parameters import KNOWN_PARAMETERS, InvalidRequest
 from .http.peer_errors import error_answer_for
 from .iceberg import routes as iceberg
 from .iceberg.file_routes import TableFiles, add_table_file_routes
-from .ingest.quick_posts import QuickPosts
+from .ingest.endpoint import IngestEndpoint
 from .ingest.routes import add_ingest
-from .ingest.small_posts import SmallPosts
 from .jobs import routes as jobs
 from .jobs.routes import add_job_routes
 from .limits.shares import Turns
@@ -120,16 +119,10 @@ PEERS_PARTS = (identity, login, sharing, iceberg)
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """What is served beside the datasets."""
 PAGE_OF_THE_API = "/docs"
-MAX_POSTS = 16
-"""Small posts with a key that are queued at once: their bodies are here, and wait for nobody."""
 MAX_PASSWORDS = 4
 """Passwords checked at once; each takes memory and a core."""
 SWEEP_PAUSE_S = 3600.0
 SWEEPS_A_DAY = 24
-
-
-class InvalidRequest(BadInput):
-    """A parameter that does not have the form it must have."""
 
 
 class MethodNotServed(BadInput):
@@ -164,10 +157,7 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
     uploads = Uploads(stores, access, node.begun_uploads, settings)
     objects = Objects(stores, access, at_hand, uploads, node.head_polls, node.signed_urls)
     transfers = Transfers(node.handshake, settings)
-    small_posts = SmallPosts(
-        stores.reading, stores.jobs, node.pressure, settings.tenancy, settings.anonymous_reads
-    )
-    posts = QuickPosts(api, small_posts, node.ingest_endpoint, access, settings)
+    posts = IngestEndpoint(node.posts, node.file_uploads, node.waiting, settings, api.state)
     pages = page_routes(node.parts, prefix)
     tables = TableFiles(node.iceberg_tables, access)
     lists = Listings(stores, access, node.outlines)
@@ -191,7 +181,6 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         api.state.bodies = Turns(
             "bodies", most=settings.max_bodies, each=settings.max_bodies_caller
         )
-        api.state.posts = CapacityLimiter(MAX_POSTS)
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
         node.watch.start()
@@ -299,7 +288,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
 
 async def _sweep(node: Node) -> None:
     """Clear away what an earlier run left, and now and then what is old; nothing depends on it."""
-    await _try_to(node.ingesting.uploads.sweep, node.stores.jobs)
+    await _try_to(node.posts.uploads.sweep, node.stores.jobs)
     for number in itertools.count():
         await _try_to(clear_away, node.file_uploads)
         await _try_to(
@@ -328,9 +317,7 @@ async def _node_error(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
     first = problems[0] if problems else {"loc": ("request",), "msg": str(error)}
-    where = ".".join(str(part) for part in first["loc"])
-    invalid = InvalidRequest(f"{where}: {first['msg']}", parameter=where)
-    return error_answer_for(request.scope, invalid)
+    return error_answer_for(request.scope, InvalidRequest(first["loc"], str(first["msg"])))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from threading import get_ident
 
 import pytest
 from service import Service, seeded
 
-from odf_node.app.service.ingest.ingest import Posted, SourceNotUsable
-from odf_node.app.service.ingest.small_posts import SmallPost, SmallPosts
+from odf_node.app.service.ingest.asked import IngestRequest
+from odf_node.app.service.ingest.content import Whole
+from odf_node.app.service.ingest.look import Places
+from odf_node.app.service.ingest.post import Post, Posted
+from odf_node.app.service.ingest.posts import Posts
+from odf_node.app.service.ingest.sources import SourceNotUsable
 from odf_node.app.service.limits.coalescer import Coalescer
-from odf_node.protocol.identity import DatasetId
+from odf_node.app.service.wiring import Node
+from odf_node.protocol.identity import DatasetAlias, DatasetId
 from odf_node.storage.runtime.context import current_facts, part_of
 from odf_node.storage.stores.index.sql import SqlHeads
 from odf_node.storage.stores.ports.values import Job
@@ -141,15 +148,13 @@ def test_posts_that_come_together_are_let_in_and_refused_one_by_one(service) -> 
     owner = service.node.callers.identify(service.token())
     nobody = service.node.callers.identify(None)
 
-    def to(name: str, actor: object = owner, media_type: str | None = "text/csv") -> SmallPost:
-        return SmallPost(
-            actor=actor, account=None, name=name, media_type=media_type, body=b"n\n1\n"
-        )
+    def to(name: str, actor: object = owner, media_type: str | None = "text/csv") -> Post:
+        return post_to(name, actor, media_type)
 
     with part_of("00-" + "1" * 32 + "-" + "2" * 16 + "-01"):
         posts = [to("open"), to("none"), to("two"), to("open", nobody), to("open", owner, "a/b")]
     posts.append(to("open"))
-    first, none, two, stranger, other, last = small_posts(service.node).take(posts)
+    first, none, two, stranger, other, last = service.node.posts.take(posts)
     told = [type(each).__name__ for each in (none, stranger, other)]
     assert told == ["DatasetHidden", "ActionForbidden", "UnsupportedMediaType"]
     assert isinstance(two, SourceNotUsable)
@@ -162,16 +167,24 @@ def test_posts_that_come_together_are_let_in_and_refused_one_by_one(service) -> 
     assert jobs[1].spec.trace is None
 
 
-def small_post(service: Service, name: str) -> SmallPost:
-    owner = service.node.callers.identify(service.token())
-    return SmallPost(actor=owner, account=None, name=name, media_type="text/csv", body=b"n\n1\n")
+def post_to(name: str, actor: object, media_type: str | None = "text/csv") -> Post:
+    return Post(
+        actor=actor,
+        dataset=DatasetAlias.parse(f"kamu/{name}"),
+        request=IngestRequest(),
+        open=partial(Whole, b"n\n1\n", media_type),
+    )
+
+
+def small_post(service: Service, name: str) -> Post:
+    return post_to(name, service.node.callers.identify(service.token()))
 
 
 def test_a_source_is_not_looked_for_again_within_a_second(service) -> None:
     from tests.app.test_ingest_api import with_sources
 
     now = [0.0]
-    small = small_posts(service.node, now=lambda: now[0])
+    posts = posts_at(service.node, lambda: now[0])
     service.keep(with_sources("default"), "kamu/open")
     post = small_post(service, "open")
     looks: list[object] = []
@@ -185,24 +198,22 @@ def test_a_source_is_not_looked_for_again_within_a_second(service) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SqlHeads, "head", head)
         for now[0] in (0.0, 0.9, 1.1):
-            assert isinstance(small.take([post])[0], Posted)
+            assert isinstance(posts.take([post])[0], Posted)
     assert len(looks) == 2
 
 
 def test_a_source_added_after_a_refusal_is_found_at_once(service) -> None:
     from tests.app.test_ingest_api import SOURCE
 
-    small = small_posts(service.node, now=lambda: 0.0)
+    posts = posts_at(service.node, lambda: 0.0)
     service.keep(seeded(), "kamu/open")
     post = small_post(service, "open")
-    assert isinstance(small.take([post])[0], SourceNotUsable)
+    assert isinstance(posts.take([post])[0], SourceNotUsable)
     with service.http(service.token()) as client:
         added = client.post("/open/metadata", content=SOURCE.format(name="default"))
     assert added.status_code == 200, added.text
-    assert isinstance(small.take([post])[0], Posted)
+    assert isinstance(posts.take([post])[0], Posted)
 
 
-def small_posts(node, **more):
-    jobs, access = node.stores.jobs, node.access
-    given = (access.reading, jobs, node.pressure, access.tenancy, access.reads)
-    return SmallPosts(*given, **more)
+def posts_at(node: Node, now: Callable[[], float]) -> Posts:
+    return replace(node.posts, places=Places(node.access.reads, now=now))

@@ -75,8 +75,8 @@ class JobQueueContract:
 
     def test_jobs_submitted_together_keep_their_order(self, queue: JobQueue) -> None:
         asked = [spec(n=n, body=b"%d" % n, lock=f"{n}") for n in range(300)]
-        submitted = queue.submit_all(asked)
-        assert list(submitted) == sorted(submitted)
+        submitted = [each.job for each in queue.submit_all([(one, None) for one in asked])]
+        assert submitted == sorted(submitted)
         assert [queue.get(job).spec for job in submitted[::99]] == asked[::99]
         assert claimed(queue) == submitted[0]
         assert list(queue.submit_all([])) == []
@@ -187,7 +187,7 @@ class JobQueueContract:
             Failed("BadRow", "not \ud800", {"value": "\ud800", "x\udfff": [float("nan"), "\0é"]}),
             Succeeded({"warnings": ["\ud83d alone", "😀"], "n": 1}),
         ]
-        queue.submit_all([spec(), spec()])
+        queue.submit_all([(spec(), None), (spec(), None)])
         for outcome in outcomes:
             queue.finish(claimed(queue), "w1", outcome)
         told = [job.outcome for job in queue.page()]

@@ -17,7 +17,9 @@ from odf_node.storage.stores.ports.values import (
     AccountId,
     Failed,
     JobId,
+    JobSpec,
     RequestKey,
+    Submitted,
     Succeeded,
 )
 from tests.conformance.job_queue import DONE, claim, spec
@@ -28,6 +30,14 @@ def request(clock: ManualClock, body: bytes = b"rows", key: str = "k") -> Reques
     return RequestKey(some_id(), AccountId("did:odf:alice"), key, Multihash.of(body), until)
 
 
+def submit_request(queue: JobQueue, spec: JobSpec, key: RequestKey) -> Submitted:
+    """The job of a request; raises why it has none."""
+    (submitted,) = queue.submit_all([(spec, key)])
+    if not isinstance(submitted, Submitted):
+        raise submitted
+    return submitted
+
+
 class RequestContract:
     """Repeated requests. The fixture `queue` has a dataset `some_id()`, where that matters."""
 
@@ -35,46 +45,63 @@ class RequestContract:
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
         assert queue.repeated(request(clock)) is None
-        first = queue.submit_request(spec(), request(clock)).job
-        assert queue.submit_request(spec(), request(clock)).job == first
+        first = submit_request(queue, spec(), request(clock)).job
+        assert submit_request(queue, spec(), request(clock)).job == first
         assert queue.repeated(request(clock)) == first
         claim(queue)
-        assert queue.submit_request(spec(), request(clock)).job == first
+        assert submit_request(queue, spec(), request(clock)).job == first
         queue.finish(first, "w1", DONE)
-        assert queue.submit_request(spec(), request(clock)).job == first
-        assert queue.submit_request(spec(), request(clock, key="other")).job != first
+        assert submit_request(queue, spec(), request(clock)).job == first
+        assert submit_request(queue, spec(), request(clock, key="other")).job != first
 
     def test_another_request_under_the_same_key_is_refused(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        queue.submit_request(spec(), request(clock))
+        submit_request(queue, spec(), request(clock))
         with pytest.raises(RequestKeyReused):
-            queue.submit_request(spec(), request(clock, b"other rows"))
+            submit_request(queue, spec(), request(clock, b"other rows"))
         with pytest.raises(RequestKeyReused):
             queue.repeated(request(clock, b"other rows"))
         assert len(queue.page()) == 1
 
+    def test_what_is_wrong_with_one_request_is_no_matter_of_those_beside_it(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        first = submit_request(queue, spec(), request(clock)).job
+        asked = [
+            (spec(), None),
+            (spec(), request(clock, b"other rows")),
+            (spec(), request(clock)),
+            (spec(), request(clock, key="other")),
+        ]
+        plain, refused, repeated, other = queue.submit_all(asked)
+        assert isinstance(plain, Submitted)
+        assert isinstance(refused, RequestKeyReused)
+        assert repeated == Submitted(first, repeated=True)
+        assert isinstance(other, Submitted)
+        assert len({first, plain.job, other.job}) == 3
+
     def test_a_request_that_failed_or_was_cancelled_is_tried_again(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        first = queue.submit_request(spec(), request(clock)).job
+        first = submit_request(queue, spec(), request(clock)).job
         claim(queue)
         queue.finish(first, "w1", Failed("BadRow", "line 3"))
         assert queue.repeated(request(clock)) is None
-        second = queue.submit_request(spec(), request(clock)).job
+        second = submit_request(queue, spec(), request(clock)).job
         assert second != first
         queue.cancel(second)
-        assert queue.submit_request(spec(), request(clock)).job not in (first, second)
+        assert submit_request(queue, spec(), request(clock)).job not in (first, second)
 
     def test_an_expired_key_is_free(self, queue: JobQueue, clock: ManualClock) -> None:
-        first = queue.submit_request(spec(), request(clock)).job
+        first = submit_request(queue, spec(), request(clock)).job
         clock.advance(timedelta(hours=1))
-        assert queue.submit_request(spec(), request(clock, b"other rows")).job != first
+        assert submit_request(queue, spec(), request(clock, b"other rows")).job != first
 
     def test_ended_jobs_are_forgotten_but_those_that_answer_repeats(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        kept = queue.submit_request(spec(), request(clock)).job
+        kept = submit_request(queue, spec(), request(clock)).job
         gone = queue.submit(spec())
         for job in (kept, gone):
             claim(queue)
@@ -105,7 +132,7 @@ class RequestContract:
     def test_rows_that_were_set_aside_are_forgotten_in_time_or_with_their_job(
         self, queue: JobQueue, clock: ManualClock
     ) -> None:
-        first = queue.submit_request(spec(), request(clock)).job
+        first = submit_request(queue, spec(), request(clock)).job
         claim(queue)
         queue.finish(first, "w1", Succeeded({}, b"rows"))
         clock.advance(timedelta(minutes=1))
@@ -125,7 +152,7 @@ class RequestContract:
 
         def submit() -> None:
             barrier.wait()
-            answers.append(queue.submit_request(spec(), request(clock)))
+            answers.append(submit_request(queue, spec(), request(clock)))
 
         submitters = [threading.Thread(target=submit) for _ in range(8)]
         for submitter in submitters:

@@ -79,7 +79,7 @@ class JobTurnsContract:
     def test_many_jobs_of_one_account_delay_another_by_one_job(
         self, queue: JobQueue, groups: int
     ) -> None:
-        queue.submit_all([spec(lock=f"b{n}", account="bob") for n in range(40)])
+        queue.submit_all([(spec(lock=f"b{n}", account="bob"), None) for n in range(40)])
 
         def taken() -> Job:
             [[job]] = queue.claim_groups("w1", ["ingest"], lease=LEASE, groups=groups)

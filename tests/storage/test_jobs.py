@@ -68,7 +68,7 @@ class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):
                 some_id(), AccountId("a"), f"key {number}", Multihash.of(b""), clock.now
             )
             with pytest.raises(DatabaseUnavailable) as trouble:
-                queue.submit_request(JobSpec("ingest", some_id(), {}), key)
+                queue.submit_all([(JobSpec("ingest", some_id(), {}), key)])
             told.append(trouble.value)
 
         submitters = [threading.Thread(target=submit, args=(number,)) for number in range(4)]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import QueryParams
+from starlette.types import Scope
 
 from odf_node.protocol.errors import BadInput
 
 _SHOWN = 50
+M = TypeVar("M", bound=BaseModel)
+
+
+class InvalidRequest(BadInput):
+    """A parameter that does not have the form it must have. Facts: `parameter`."""
+
+    def __init__(self, where: Sequence[str | int], message: str) -> None:
+        parameter = ".".join(map(str, where))
+        super().__init__(f"{parameter}: {message}", parameter=parameter)
 
 
 class UnknownParameter(BadInput):
@@ -44,6 +56,24 @@ async def known_parameters(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             raise UnknownParameter(name, known)
+
+
+def query_of(model: type[M], scope: Scope) -> M:
+    """The query, where the framework does not read it; of a parameter given twice, the last.
+
+    Raises:
+        UnknownParameter, InvalidRequest.
+    """
+    asked = dict(QueryParams(scope["query_string"])) if scope["query_string"] else {}
+    known = frozenset(field.alias or name for name, field in model.model_fields.items())
+    for name in asked:
+        if name not in known:
+            raise UnknownParameter(name, known)
+    try:
+        return model.model_validate(asked)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest(("query", *first["loc"]), first["msg"]) from None
 
 
 async def no_body(request: Request) -> None:

@@ -96,7 +96,7 @@ async def _publish(request: Request) -> Response:
     if ended is None:
         return _shown(given, actor, request, waits=path, status=202)
     if posted.upload is not None:
-        await to_thread.run_sync(publishing.ingesting.uploads.done_with, posted.upload)
+        await to_thread.run_sync(publishing.posts.uploads.done_with, posted.upload)
     if not isinstance(ended.outcome, Failed):
         return redirect(given, path)
     await to_thread.run_sync(usecase.give_up, publishing, actor, entry)

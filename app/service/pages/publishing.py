@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.storage.datasets.node.stores import Stores
@@ -19,8 +20,10 @@ from ..datasets.datasets import Authoring, create_prepared, prepare_dataset
 from ..datasets.rename_and_remove import delete_dataset
 from ..http.multipart import UploadForm
 from ..http.spool import Spooled, spooled
-from ..ingest.ingest import Ingesting, IngestRequest, Posted
-from ..ingest.ingest_files import post_uploaded
+from ..ingest.asked import IngestRequest
+from ..ingest.post import Post, Posted
+from ..ingest.posts import Posts
+from ..ingest.uploaded import uploaded_content
 from ..jobs.waiting import Waiting
 from ..uploads.uploaded_files import (
     ContentTooLarge,
@@ -39,7 +42,7 @@ class FilePublishing:
     """What files of visitors are kept, looked at and published with."""
 
     authoring: Authoring
-    ingesting: Ingesting
+    posts: Posts
     uploads: FileUploads
     waiting: Waiting
     look_bytes: int
@@ -102,9 +105,10 @@ def publish_file(
     made = prepare_dataset(publishing.authoring, actor, manifest, visibility)
     entry, _ = create_prepared(publishing.stores, made)
     try:
-        posted = post_uploaded(
-            publishing.ingesting, publishing.uploads, actor, entry, IngestRequest(), str(token)
-        )
+        file = partial(uploaded_content, publishing.uploads, actor, str(token))
+        asked = IngestRequest(creates_source=True)
+        post = Post(actor=actor, dataset=entry.alias, request=asked, open=file)
+        posted = publishing.posts.take_one(post)
     except NodeError:
         give_up(publishing, actor, entry)
         raise

@@ -11,8 +11,8 @@ from odf_node.storage.datasets.gate.gate import SliceGate
 from ..derivatives.follow import Following
 from ..derivatives.refresh import Refreshing
 from ..derivatives.refresh_derivative import Computing
-from ..ingest.ingest import Ingesting
-from ..ingest.routes import IngestEndpoint
+from ..ingest.look import Places
+from ..ingest.posts import Posts
 from ..ingest.uploads import Uploads
 from ..mirrors.mirrors import Mirrors, limits_of
 from ..objects.begun_uploads import BegunUploads
@@ -30,9 +30,10 @@ class FillingParts(MakingParts):
     """Datasets as they are filled: posts, pushes, mirrors, derivatives, publications."""
 
     @cached_property
-    def ingesting(self) -> Ingesting:
-        return Ingesting(
+    def posts(self) -> Posts:
+        return Posts(
             stores=self.stores,
+            places=Places(self.settings.anonymous_reads),
             pressure=self.pressure,
             uploads=Uploads(self.stores.objects),
             data=self.settings.data,
@@ -53,20 +54,10 @@ class FillingParts(MakingParts):
         )
 
     @cached_property
-    def ingest_endpoint(self) -> IngestEndpoint:
-        return IngestEndpoint(
-            ingesting=self.ingesting,
-            uploads=self.file_uploads,
-            waiting=self.waiting,
-            max_bytes=self.settings.max_body_bytes,
-            max_unpacked_ratio=self.settings.max_unpacked_ratio,
-        )
-
-    @cached_property
     def file_publishing(self) -> FilePublishing:
         return FilePublishing(
             authoring=self.authoring,
-            ingesting=self.ingesting,
+            posts=self.posts,
             uploads=self.file_uploads,
             waiting=self.waiting,
             look_bytes=self.settings.publish_look_bytes,

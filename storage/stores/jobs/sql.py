@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 
@@ -59,11 +60,10 @@ class SqlJobQueue:
     def submit(self, spec: JobSpec) -> JobId:
         return self._submitter.submit(spec)
 
-    def submit_request(self, spec: JobSpec, request: RequestKey) -> Submitted:
-        return self._submitter.submit_request(spec, request)
-
-    def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
-        return self._submitter.submit_all(specs)
+    def submit_all(
+        self, asked: Sequence[tuple[JobSpec, RequestKey | None]]
+    ) -> Sequence[Submitted | NodeError]:
+        return self._submitter.submit_all(asked)
 
     def repeated(self, request: RequestKey) -> JobId | None:
         with reading(self._engine) as db:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.instant import Instant
 
 from ...runtime.clock import Clock
@@ -32,9 +33,7 @@ _DEAD = (JobStatus.FAILED.value, JobStatus.CANCELLED.value)
 class _Waiting:
     spec: JobSpec
     request: RequestKey | None = None
-    answer: JobId | BaseException | None = None
-    repeated: bool = False
-    """The request had that job before."""
+    answer: Submitted | BaseException | None = None
 
 
 class Submitter:
@@ -49,28 +48,27 @@ class Submitter:
 
     def submit(self, spec: JobSpec) -> JobId:
         """Raises what the database raises."""
-        return self._written([_Waiting(spec)])[0]
+        (submitted,) = self.submit_all([(spec, None)])
+        if not isinstance(submitted, Submitted):
+            raise submitted
+        return submitted.job
 
-    def submit_request(self, spec: JobSpec, request: RequestKey) -> Submitted:
-        """Raises `RequestKeyReused`, `DatasetNotFound`, and what the database raises."""
-        asked = _Waiting(spec, request)
-        (job,) = self._written([asked])
-        return Submitted(job, asked.repeated)
+    def submit_all(
+        self, asked: Sequence[tuple[JobSpec, RequestKey | None]]
+    ) -> list[Submitted | NodeError]:
+        """As `submit` of each, in one transaction; the job of a request, or why it has none."""
+        return self._written([_Waiting(*each) for each in asked]) if asked else []
 
-    def submit_all(self, specs: Sequence[JobSpec]) -> list[JobId]:
-        """As `submit` of each, in one transaction."""
-        return self._written([_Waiting(spec) for spec in specs]) if specs else []
-
-    def _written(self, mine: Sequence[_Waiting]) -> list[JobId]:
+    def _written(self, mine: Sequence[_Waiting]) -> list[Submitted | NodeError]:
         with self._guard:
             self._queue.append(mine)
         while mine[0].answer is None:
             with self._writing:
                 if mine[0].answer is None:
                     self._write(self._next())
-        found = []
+        found: list[Submitted | NodeError] = []
         for each in mine:
-            if not isinstance(each.answer, str):
+            if not isinstance(each.answer, Submitted | RequestKeyReused | DatasetNotFound):
                 raise each.answer or AssertionError("unreachable: all are answered at once")
             found.append(each.answer)
         return found
@@ -84,7 +82,7 @@ class Submitter:
         return batch
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
-        answers: list[JobId | BaseException] = []
+        answers: Sequence[Submitted | BaseException] = []
         try:
             with writing(self._engine) as db:
                 answers = self._answers(db, batch)
@@ -95,23 +93,24 @@ class Submitter:
             each.answer = answer
         self._wake_up.send(Topic.WORK)
 
-    def _answers(self, db: sa.Connection, batch: Sequence[_Waiting]) -> list[JobId | BaseException]:
+    def _answers(
+        self, db: sa.Connection, batch: Sequence[_Waiting]
+    ) -> Sequence[Submitted | BaseException]:
         if all(each.request is None and each.spec.dedup_key is None for each in batch):
             now = self._clock()
             rows = [row_of(each.spec, now) for each in batch]
-            return [job_id(row.number, row.tag) for row in db.execute(_INSERT, rows)]
+            numbered = db.execute(_INSERT, rows)
+            return [Submitted(job_id(row.number, row.tag)) for row in numbered]
         return [self._answer(db, each) for each in batch]
 
-    def _answer(self, db: sa.Connection, each: _Waiting) -> JobId | BaseException:
+    def _answer(self, db: sa.Connection, each: _Waiting) -> Submitted | BaseException:
         now = self._clock()
         if each.request is None:
-            return submit_plain(db, each.spec, now)
+            return Submitted(submit_plain(db, each.spec, now))
         try:
-            found = _request_job(db, each.spec, each.request, now)
+            return _request_job(db, each.spec, each.request, now)
         except (RequestKeyReused, DatasetNotFound) as refused:  # this one; it has written nothing
             return refused
-        each.repeated = found.repeated
-        return found.job
 
 
 def submit_plain(db: sa.Connection, spec: JobSpec, now: Instant) -> JobId:
@@ -153,7 +152,7 @@ def _submit_request(
     row = row_of(spec, now)
     number = db.execute(sa.insert(jobs).values(**row).returning(jobs.c.number)).scalar_one()
     db.execute(sa.update(request_keys).where(*here).values(**values, job=number))
-    return Submitted(job_id(number, str(row["tag"])), repeated=False)
+    return Submitted(job_id(number, str(row["tag"])))
 
 
 def repeated_job(db: sa.Connection, request: RequestKey, now: Instant) -> JobId | None:

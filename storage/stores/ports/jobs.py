@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 
@@ -15,18 +16,22 @@ from .values import Backlog, Job, JobId, JobOutcome, JobSpec, JobStatus, Request
 class JobSubmissions(Protocol):
     """For those who want work done.
 
-    `submit` with a `dedup_key` that still waits gives the same job; `submit_request` gives the job
-    the request had before, unless that failed, was cancelled, or the key has expired; another
-    fingerprint: `RequestKeyReused`. Unknown job: `JobNotFound`.
+    `submit` with a `dedup_key` that still waits gives the same job. Unknown job: `JobNotFound`.
     """
 
     def submit(self, spec: JobSpec) -> JobId: ...
-    def submit_request(self, spec: JobSpec, request: RequestKey) -> Submitted: ...
-    def submit_all(self, specs: Sequence[JobSpec]) -> Sequence[JobId]:
-        """As `submit` of each, none of them a request; all or nothing."""
+    def submit_all(
+        self, asked: Sequence[tuple[JobSpec, RequestKey | None]]
+    ) -> Sequence[Submitted | NodeError]:
+        """As `submit` of each, in one transaction; what is wrong with one request is its answer.
+
+        A request gets the job it had before, unless that failed, was cancelled, or the key has
+        expired. Another fingerprint under the key: `RequestKeyReused`; a dataset that went
+        meanwhile: `DatasetNotFound`.
+        """
 
     def repeated(self, request: RequestKey) -> JobId | None:
-        """The job that `submit_request` would give for this request, if that were no new one."""
+        """The job that `submit_all` would give for this request, if that were no new one."""
 
     def cancel(self, job: JobId) -> None: ...
 

@@ -152,10 +152,10 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job of a request, and whether it is that of an earlier one."""
+    """A job that waits, and whether it is that of an earlier request."""
 
     job: JobId
-    repeated: bool
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The short way of small posts gives the answers of the long one."""
+"""A post has the same answer, whether its body is here at once or arrives in pieces."""
 
 from __future__ import annotations
 
@@ -8,28 +8,16 @@ import pytest
 from servers import wait_until
 from service import serving
 
-from odf_node.app.service.ingest.quick_posts import QuickPosts
 from odf_node.storage.datasets.job_payloads import ingest_job
 from odf_node.storage.stores.ports.values import Succeeded, Visibility
 from tests.app.test_ingest_api import CSV, receipt, with_sources, worker
 
 BODY = b"city\nA\n"
-LONG_WAY = {"dryRun": "false"}
-"""What is the default anyhow."""
 
 
-@pytest.fixture
-def taken(monkeypatch):
-    """Paths of posts that took the short way."""
-    paths = []
-    take = QuickPosts._take
-
-    async def watched(self, address, told, scope, *rest):
-        paths.append(scope["path"])
-        await take(self, address, told, scope, *rest)
-
-    monkeypatch.setattr(QuickPosts, "_take", watched)
-    return paths
+def in_pieces(body):
+    """Of a length that is not told."""
+    yield from (body[:1], body[1:])
 
 
 def told(answer):
@@ -44,7 +32,7 @@ def audited(service):
 
 
 @pytest.mark.parametrize("tenancy", ["single", "multi"])
-def test_both_ways_give_the_same_answers(tmp_path, taken, tenancy):
+def test_how_a_body_comes_does_not_change_its_answer(tmp_path, tenancy):
     before = "" if tenancy == "single" else "/kamu"
     chain = with_sources("default")
     with serving(tmp_path, tenancy=tenancy) as service:
@@ -68,16 +56,15 @@ def test_both_ways_give_the_same_answers(tmp_path, taken, tenancy):
             for path, token, headers in tries:
                 with service.http(token) as http:
                     url = f"{path}/ingest"
-                    long = http.post(url, content=BODY, headers=headers, params=LONG_WAY)
-                    short = http.post(url, content=BODY, headers=headers)
-                if "idempotency-key" in headers and long.status_code == 200:
-                    assert short.headers.pop("idempotent-replayed") == "true"
-                assert told(short) == told(long)
+                    pieces = http.post(url, content=in_pieces(BODY), headers=headers)
+                    whole = http.post(url, content=BODY, headers=headers)
+                if "idempotency-key" in headers and pieces.status_code == 200:
+                    assert whole.headers.pop("idempotent-replayed") == "true"
+                assert told(whole) == told(pieces)
         wait_until(lambda: "POST /{dataset}/ingest" in audited(service), "entries of posts")
-    assert taken == [f"{path}/ingest" for path, _, _ in tries]
 
 
-def test_who_will_not_wait_is_told_where_to_look(tmp_path, taken):
+def test_who_will_not_wait_is_told_where_to_look(tmp_path):
     with serving(tmp_path, tenancy="single", public_url="https://node.example/") as service:
         service.keep(with_sources("default"), "kamu/open")
         with service.http(service.token()) as http:
@@ -86,24 +73,39 @@ def test_who_will_not_wait_is_told_where_to_look(tmp_path, taken):
             )
     assert answer.status_code == 202
     assert answer.headers["location"] == f"https://node.example/jobs/{answer.json()['job']}"
-    assert taken == ["/open/ingest"]
 
 
-@pytest.mark.parametrize(
-    ("headers", "params"),
-    [
-        (CSV, {"sourceName": "default"}),
-        ({**CSV, "odf-event-time": "2024-01-01T00:00:00Z"}, {}),
-        ({**CSV, "content-encoding": "identity"}, {}),
-        ({"content-type": "multipart/form-data; boundary=x"}, {}),
-    ],
-)
-def test_what_asks_for_more_takes_the_long_way(tmp_path, taken, headers, params):
+def test_a_body_that_is_longer_than_a_job_carries_has_the_same_answers(tmp_path):
     with serving(tmp_path, tenancy="single") as service:
         service.keep(with_sources("default"), "kamu/open")
-        headers = {"prefer": "respond-async", **headers}
         with service.http(service.token()) as http:
-            http.post("/open/ingest", content=BODY, headers=headers, params=params)
-            http.post("/open/ingest", content=b"x" * 70_000, headers={"prefer": "respond-async"})
-            http.post("/datasets/ingest", content=BODY)
-    assert taken == []
+            for name, status in (("open", 202), ("none", 404)):
+                for length in (60_000, 70_000):
+                    answer = http.post(
+                        f"/{name}/ingest",
+                        content=b"city\n" + b"A\n" * (length // 2),
+                        headers={**CSV, "prefer": "respond-async"},
+                    )
+                    assert answer.status_code == status, answer.text
+
+
+def test_a_parameter_of_another_form_is_named(single):
+    tries = {
+        "maxVanishPercent": "101",
+        "dryRun": "perhaps",
+        "onBadRows": "skip",
+        "sourceName": "s" * 1001,
+    }
+    single.keep(with_sources("default"), "kamu/form-of-parameters")
+    with single.http(single.token()) as http:
+        for name, value in tries.items():
+            answer = http.post(
+                "/form-of-parameters/ingest", content=BODY, params={name: value, "uploadToken": "x"}
+            )
+            told = answer.status_code, answer.json()["parameter"]
+            assert told == (400, f"query.{name}")
+
+
+def test_a_node_s_own_addresses_take_no_posts(single):
+    with single.http(single.token()) as http:
+        assert http.post("/datasets/ingest", content=BODY).status_code == 404

@@ -1,0 +1,146 @@
+"""What a request to ingest asks for beside its body, and how it asks: query and headers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import Scope
+
+from odf_node.protocol.errors import BadInput
+from odf_node.storage.datasets.job_payloads.ingest_job import OnBadRows
+
+from ..auth.upload_tokens import MAX_CHARS
+from ..http.event_time import parsed_event_time
+from ..http.media_types import MEDIA_TYPES, UnsupportedMediaType
+from ..http.parameters import query_of
+from ..http.request_keys import parse_key
+
+FORM = "multipart/form-data"
+UNTOLD = frozenset({"application/x-www-form-urlencoded", "application/octet-stream"})
+"""What clients say that were not told what they send: the source's own format counts."""
+_HEADERS = frozenset(
+    (
+        b"content-type",
+        b"content-length",
+        b"content-encoding",
+        b"idempotency-key",
+        b"odf-event-time",
+        b"prefer",
+    )
+)
+
+
+class NothingSetAside(BadInput):
+    """A limit of bad rows that are set aside, where none are."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "maxBadRows limits the rows that onBadRows=quarantine sets aside; without it one bad "
+            "row fails the batch",
+            parameter="maxBadRows",
+        )
+
+
+class IngestQuery(BaseModel):
+    """The parameters of the address."""
+
+    model_config = ConfigDict(frozen=True)
+    source_name: str | None = Field(None, alias="sourceName", max_length=1000)
+    upload_token: str | None = Field(None, alias="uploadToken", max_length=MAX_CHARS)
+    expected_head: str | None = Field(None, alias="expectedHead", max_length=200)
+    dry_run: bool = Field(False, alias="dryRun")
+    max_vanish_percent: int | None = Field(None, alias="maxVanishPercent", ge=0, le=100)
+    on_bad_rows: OnBadRows = Field("fail", alias="onBadRows")
+    max_bad_rows: int | None = Field(None, alias="maxBadRows", ge=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestRequest:
+    """What a publisher asks for, beside the body."""
+
+    source_name: str | None = None
+    media_type: str | None = None
+    event_time: str | None = None
+    expected_head: str | None = None
+    dry_run: bool = False
+    max_vanish_percent: int | None = None
+    on_bad_rows: OnBadRows = "fail"
+    max_bad_rows: int | None = None
+    key: str | None = None
+    creates_source: bool = False
+    """A dataset without any push source gets one."""
+
+    def canonical(self) -> IngestRequest:
+        """Times and media type in the form they are compared by.
+
+        Raises:
+            UnsupportedMediaType, InvalidEventTime, NothingSetAside.
+        """
+        if self.max_bad_rows is not None and self.on_bad_rows == "fail":
+            raise NothingSetAside
+        return replace(
+            self,
+            media_type=_media_type(self.media_type),
+            event_time=parsed_event_time(self.event_time),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request, and how its body is sent. `length` in bytes, as far as it was told."""
+
+    request: IngestRequest
+    upload_token: str | None
+    media_type: str | None
+    encoding: str
+    length: int | None
+    prefer: str
+
+    @property
+    def is_form(self) -> bool:
+        return (self.media_type or "").lower().startswith(FORM)
+
+
+def asked_of(scope: Scope) -> Asked:
+    """What the request asks for.
+
+    Raises:
+        UnknownParameter, InvalidRequest, MalformedRequestKey.
+    """
+    query = query_of(IngestQuery, scope)
+    headers: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in _HEADERS:
+            headers.setdefault(name, value.decode("latin-1"))
+    length = headers.get(b"content-length", "")
+    return Asked(
+        request=IngestRequest(
+            source_name=query.source_name,
+            event_time=headers.get(b"odf-event-time"),
+            expected_head=query.expected_head,
+            dry_run=query.dry_run,
+            max_vanish_percent=query.max_vanish_percent,
+            on_bad_rows=query.on_bad_rows,
+            max_bad_rows=query.max_bad_rows,
+            key=parse_key(headers.get(b"idempotency-key")),
+            creates_source=query.upload_token is not None and not query.dry_run,
+        ),
+        upload_token=query.upload_token,
+        media_type=headers.get(b"content-type"),
+        encoding=headers.get(b"content-encoding", ""),
+        length=int(length) if length.isdigit() and len(length) < 20 else None,
+        prefer=headers.get(b"prefer", ""),
+    )
+
+
+def _media_type(given: str | None) -> str | None:
+    """Without parameters, in lower case: a documented extension of the reference."""
+    if given is None or not given.strip():
+        return None
+    plain = given.partition(";")[0].strip().lower()
+    if plain in UNTOLD:
+        return None
+    if plain not in MEDIA_TYPES:
+        raise UnsupportedMediaType(plain[:100])
+    return plain

@@ -1,0 +1,186 @@
+"""Push ingest: check what can be checked at once, keep the body, leave the rest to a worker.
+
+There is one way for n ≥ 1 posts. Short bodies come together: they share a look into the index and
+a transaction. A long one is a call of its own, as it is read in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.instant import NANOS, Instant
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.stores.ports.values import (
+    DatasetEntry,
+    JobSpec,
+    ObjectKey,
+    ObjectKind,
+    RequestKey,
+    Submitted,
+)
+
+from ..http.request_keys import request_key
+from ..http.spool import Spooled
+from ..limits.pressure import Pressure
+from .asked import IngestRequest
+from .auto_source import add_auto_source, takes_first_source
+from .look import Place, Places, tried
+from .post import Post, Posted
+from .uploads import Uploads
+
+INLINE_BYTES = 64 * 1024
+"""Bodies up to this travel in their job: an object of their own costs more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A job that is ready to be submitted."""
+
+    spec: JobSpec
+    key: RequestKey | None
+    upload: ObjectKey | None
+
+
+@dataclass(frozen=True)
+class Posts:
+    """Takes posts. Bodies that arrive are spooled in the folder `data`."""
+
+    stores: Stores
+    places: Places
+    pressure: Pressure
+    uploads: Uploads
+    data: Path
+    key_ttl_s: int
+    clock: Clock
+
+    def take_one(self, post: Post) -> Posted:
+        """Queue a batch behind others of the same dataset; a repeated request gets its first job.
+
+        Raises:
+            DatasetHidden, IsRemote, and what `authorize` raises.
+            UnsupportedMediaType, InvalidEventTime, NothingSetAside, SourceNotUsable.
+            QueueFull, NodeBusy: too much is waiting already.
+            RequestKeyReused: the key was used for something else.
+            What opening and reading the content raises.
+        """
+        (posted,) = self.take([post])
+        if isinstance(posted, Exception):
+            raise posted
+        return posted
+
+    def take(self, posts: Sequence[Post]) -> list[Posted | Exception]:
+        """As `take_one` of each; what one raises is its answer."""
+        with self.stores.reading() as reader:
+            places = self.places.find(reader, posts)
+        drafts = [
+            place if isinstance(place, Exception) else tried(self._drafted, post, place)
+            for post, place in zip(posts, places, strict=True)
+        ]
+        submitted = iter(self._submit([each for each in drafts if isinstance(each, _Draft)]))
+        return [next(submitted) if isinstance(each, _Draft) else each for each in drafts]
+
+    def _drafted(self, post: Post, place: Place) -> _Draft | Posted:
+        return post.work.run(self._draft, post, *place)
+
+    def _draft(self, post: Post, entry: DatasetEntry, trouble: NodeError | None) -> _Draft | Posted:
+        content = post.open()
+        self.pressure.admit(entry.id, post.account)
+        asked = post.asked(content)
+        # A repeat is answered whatever has become of the source; who has no key cannot be one.
+        source = None if asked.key else self._source(entry, asked, trouble)
+        with content.arrived(self.data) as body:
+            asked = post.asked(content)
+            key = self._key(post, entry, asked, body.hash)
+            if key is not None:
+                if (known := self.stores.jobs.repeated(key)) is not None:
+                    return Posted(known, repeated=True)
+                source = self._source(entry, asked, trouble)
+            small = b"".join(body.chunks()) if body.size <= INLINE_BYTES else None
+            upload = None if small is not None else self._kept(entry, body)
+        return _Draft(_spec(post, entry, _payload(asked, source, body.hash), small), key, upload)
+
+    def _source(
+        self, entry: DatasetEntry, asked: IngestRequest, trouble: NodeError | None
+    ) -> str | None:
+        """The name of the source that is meant, if one has to be said. Raises the trouble."""
+        if trouble is None:
+            return asked.source_name
+        first = asked.creates_source and asked.source_name is None
+        if first and takes_first_source(Dataset(entry, self.stores).state()):
+            return add_auto_source(self.stores, self.clock, entry, asked.media_type)
+        raise trouble
+
+    def _key(
+        self, post: Post, entry: DatasetEntry, asked: IngestRequest, body: Multihash
+    ) -> RequestKey | None:
+        if asked.key is None:
+            return None
+        told = {**asdict(asked), "body": str(body)}
+        if asked.on_bad_rows == "fail":  # told as it was before there was anything else
+            del told["on_bad_rows"], told["max_bad_rows"]
+        until = Instant(self.clock().ns + self.key_ttl_s * NANOS)
+        return request_key(entry, post.account, asked.key, told, until=until)
+
+    def _kept(self, entry: DatasetEntry, body: Spooled) -> ObjectKey:
+        upload = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
+        self.uploads.need(upload)
+        try:
+            self.stores.objects.put(upload, body.chunks())
+        except BaseException:
+            self.uploads.done_with(upload)
+            raise
+        return upload
+
+    def _submit(self, drafts: Sequence[_Draft]) -> list[Posted | Exception]:
+        answers: Sequence[Submitted | NodeError] = ()
+        try:
+            answers = self.stores.jobs.submit_all([(draft.spec, draft.key) for draft in drafts])
+        finally:
+            for draft in drafts[len(answers) :]:
+                self._drop(draft)
+        posted: list[Posted | Exception] = []
+        for draft, answer in zip(drafts, answers, strict=True):
+            if isinstance(answer, Submitted):
+                posted.append(Posted(answer.job, draft.upload, answer.repeated))
+            else:
+                self._drop(draft)
+                posted.append(answer)
+        return posted
+
+    def _drop(self, draft: _Draft) -> None:
+        if draft.upload is not None:
+            self.uploads.done_with(draft.upload)
+
+
+def _spec(post: Post, entry: DatasetEntry, payload: IngestPayload, small: bytes | None) -> JobSpec:
+    """The job of a batch; a small body travels in it."""
+    return JobSpec(
+        ingest_job.KIND,
+        entry.id,
+        ingest_job.to_json(payload),
+        lock=str(entry.id),
+        account=post.account or None,
+        body=small,
+    )
+
+
+def _payload(asked: IngestRequest, source: str | None, body: Multihash) -> IngestPayload:
+    return IngestPayload(
+        upload=str(body),
+        source_name=source,
+        media_type=asked.media_type,
+        source_event_time=asked.event_time,
+        expected_head=asked.expected_head,
+        dry_run=asked.dry_run,
+        max_vanish_percent=asked.max_vanish_percent,
+        on_bad_rows=asked.on_bad_rows,
+        max_bad_rows=asked.max_bad_rows,
+    )

@@ -1,0 +1,35 @@
+"""Which push source of a dataset takes a batch."""
+
+from __future__ import annotations
+
+from odf_node.protocol.chain.state import ChainState
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.metadata.events import DatasetKind
+
+
+class SourceNotUsable(BadInput):
+    """The dataset has no push source that this request could mean."""
+
+
+def check_source(state: ChainState, name: str | None) -> None:
+    """Exactly one push source must be meant. Texts as the reference has them.
+
+    Raises:
+        SourceNotUsable.
+    """
+    if state.kind is DatasetKind.Derivative:
+        raise SourceNotUsable("Derivative datasets compute their data; only a root takes data")
+    if state.polling_source is not None:
+        raise SourceNotUsable("Dataset polls its data; disable the polling source to push")
+    sources = state.push_sources
+    if name is not None and name not in sources:
+        raise SourceNotUsable(f"Source '{name[:200]}' not found", active=sorted(sources))
+    if name is None and not sources:
+        raise SourceNotUsable(
+            "Dataset does not define a default push source, consider specifying the source name"
+        )
+    if name is None and len(sources) > 1:
+        raise SourceNotUsable(
+            "Explicit source name is required to pick between several active push sources",
+            active=sorted(sources),
+        )
