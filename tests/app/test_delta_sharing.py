@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -194,3 +195,28 @@ def test_a_dataset_without_rows_has_its_columns(client, is_delta):
 
 def test_a_limit_takes_the_files_it_needs(client, served):
     assert client.load("alice.default.many_items", limit=6)["rows"] == served.read(served.items)[:6]
+
+
+def hint(op: str, column: str, value: str, kind: str) -> dict[str, Any]:
+    literal = {"op": "literal", "value": value, "valueType": kind}
+    named = {"op": "column", "name": column, "valueType": kind}
+    return {"op": op, "children": [named, literal]}
+
+
+def test_hints_of_the_client_leave_out_files_that_hold_no_wanted_row(client, served):
+    """The client of Python shows the rows of all files that it is told."""
+    table, rows = "alice.default.many_items", served.read(served.items)
+    early = hint("lessThan", "offset", "5", "long")
+    late = hint("greaterThanOrEqual", "offset", "9", "long")
+    asked = {"jsonPredicateHints": json.dumps({"op": "or", "children": [early, late]})}
+    for is_delta in (False, None):
+        assert client.load(table, use_delta_format=is_delta, **asked)["rows"] == rows[:5] + rows[9:]
+    for hints in (["offset >= 5", "9 > offset"], ["offset = 6 ", "name > 'a'", "no sql"]):
+        assert client.load(table, predicateHints=hints)["rows"] == rows[5:9]
+
+
+def test_a_hint_and_a_limit_together_lose_no_file(client, served):
+    """Nobody knows in how many files so many wanted rows are."""
+    asked = json.dumps(hint("greaterThan", "id", "0", "long"))
+    found = client.load("alice.default.many_items", limit=6, jsonPredicateHints=asked)
+    assert found["rows"] == served.read(served.items)[:6]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -254,6 +255,87 @@ def test_hints_leave_files_out_and_bad_ones_none(service, http, hint, kept):
     assert len(files(http, alias, jsonPredicateHints=hints)) == kept
     assert len(files(http, alias, limitHint=3)) == 2
     assert len(files(http, alias, jsonPredicateHints="{", predicateHints=["x = 1"])) == 3
+
+
+def compared(column: str, kind: str, op: str, value: str) -> dict[str, Any]:
+    literal = {"op": "literal", "value": value, "valueType": kind}
+    return {"op": op, "children": [{"op": "column", "name": column, "valueType": kind}, literal]}
+
+
+SECOND = "2026-01-01T12:00:03Z"
+"""When the second slice was recorded."""
+
+
+@pytest.mark.parametrize(
+    ("json_hint", "texts", "kept"),
+    [
+        # by offsets, by times of blocks, by values that a read learned
+        (compared("system_time", "timestamp", "greaterThan", SECOND[:-1] + ".5Z"), [], [2]),
+        (None, [f"system_time >= '{SECOND}'"], [1, 2]),
+        (None, [f"`system_time` < '{SECOND}'"], [0, 1, 2]),  # rows may be older than their block
+        (compared("pop", "long", "greaterThanOrEqual", "20"), [], [1, 2]),
+        (None, ["20 > pop"], [0]),
+        (None, ["pop <= 10", "pop >= 30"], []),
+        (None, ["city = 'it''s'"], []),
+        # what one engine would cast, and another not, is left alone
+        (compared("city", "int", "equal", "5"), [], [0, 1, 2]),
+        (compared("pop", "string", "equal", "5"), [], [0, 1, 2]),
+        (None, ["pop = '5'", "city = 5", "ratio > 0.3", "pop = 5.5", "pop <> 5"], [0, 1, 2]),
+        (None, ["pop = 5 or pop = 30", "city is null", "not pop = 5"], [0, 1, 2]),
+        ({"op": "not", "children": [compared("pop", "long", "equal", "5")]}, [], [0, 1, 2]),
+        # an alternative that is not understood may hold any row
+        (
+            {"op": "or", "children": [compared("pop", "long", "equal", "10"), {"op": "isNull"}]},
+            [],
+            [0, 1, 2],
+        ),
+        (
+            {
+                "op": "or",
+                "children": [
+                    compared("pop", "long", "equal", "10"),
+                    {
+                        "op": "and",
+                        "children": [
+                            compared("pop", "long", "greaterThan", "20"),
+                            compared("city", "string", "lessThan", "z"),
+                        ],
+                    },
+                ],
+            },
+            [],
+            [0, 2],
+        ),
+    ],
+)
+def test_a_hint_leaves_out_files_that_hold_no_wanted_row_and_no_others(
+    service, http, json_hint, texts, kept
+):
+    alias = "alice/asked-by-hints"
+    if service.node.access.entries.find(DatasetAlias.parse(alias)) is None:
+        columns = TOWNS.append(pa.field("ratio", pa.float32()))
+        towns = TableMade(service.node.stores, alias, columns)
+        for pop in (10, 20, 30):
+            towns.add([{"city": f"c{pop}", "pop": pop, "ratio": 0.3}])
+        for filtered in ("pop:ge:0", "city:ge:a", "ratio:ge:0"):
+            assert http.get(f"/{alias}/read", params={"filter": filtered}).status_code == 200
+    tree = None if json_hint is None else json.dumps(json_hint)
+    found = files(http, alias, jsonPredicateHints=tree, predicateHints=texts)
+    assert [file["version"] for file in found] == kept
+
+
+def test_hints_of_any_number_are_answered_soon(service, http):
+    alias = "alice/many-hints"
+    made(service, alias).add([town("a")])
+    one = compared("pop", "long", "equal", "1")
+    start = time.monotonic()
+    for op in ("and", "or"):
+        tree = json.dumps({"op": op, "children": [one] * 1000})
+        assert len(files(http, alias, jsonPredicateHints=tree)) == 1
+        tree = json.dumps({"op": "and", "children": [{"op": op, "children": [one] * 9}] * 99})
+        assert len(files(http, alias, jsonPredicateHints=tree)) == 1
+    assert len(files(http, alias, predicateHints=["pop = 1"] * 1000)) == 1
+    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize(

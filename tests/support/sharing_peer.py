@@ -6,6 +6,9 @@ import traceback
 from contextlib import redirect_stdout
 
 import delta_sharing
+from delta_sharing.protocol import DeltaSharingProfile, Table
+from delta_sharing.reader import DeltaSharingReader
+from delta_sharing.rest_client import DataSharingRestClient
 from plain_values import plain
 
 
@@ -23,6 +26,11 @@ def answer(profile, asked):
     url = f"{profile}#{asked['table']}"
     if asked["do"] == "version":
         return delta_sharing.get_table_version(url, asked.get("since"))
+    if "predicateHints" in asked["with"]:
+        _, share, schema, name = url.replace("#", ".").rsplit(".", 3)
+        table = Table(share=share, schema=schema, name=name)
+        rest = DataSharingRestClient(DeltaSharingProfile.read_from_file(profile))
+        return rows(DeltaSharingReader(table, rest, **asked["with"]).to_pandas())
     if asked["do"] == "load":
         return rows(delta_sharing.load_as_pandas(url, **asked["with"]))
     return rows(delta_sharing.load_table_changes_as_pandas(url, **asked["with"]))

@@ -1,18 +1,48 @@
-"""Hints of a client about the rows it wants, as filters: a file that holds none is left out.
+"""Hints of a client about the rows it wants, as comparisons: a file that holds none is left out.
 
-A hint that is not understood restricts nothing, since the client filters again. Source: Delta
-Sharing protocol, "JSON predicates for Filtering".
+What is not understood restricts nothing, since the client filters again. Values are compared with
+columns of their own kind only: engines differ in what they make of others. Source: Delta Sharing
+protocol, "JSON predicates for Filtering", "SQL Expressions for Filtering".
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterable, Sequence
+from itertools import islice, product
+from typing import NamedTuple
 
 import msgspec
 
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.pruning.filters import Filter
 
+MOST = 100
+"""Comparisons, alternatives, and levels of a predicate, that are looked at."""
+
+
+class Hint(NamedTuple):
+    """A comparison of a column, and the kinds of columns (`kind_of`) that it may be asked of."""
+
+    filter: Filter
+    kinds: frozenset[str]
+
+
+Alternatives = Sequence[tuple[Hint, ...]]
+"""Of each wanted row all comparisons of one of these are true."""
+ANYTHING: Alternatives = ((),)
+_NUMBERS = frozenset({"integer", "float", "decimal"})
+_KINDS = {
+    "bool": frozenset({"bool"}),
+    "int": _NUMBERS,
+    "long": _NUMBERS,
+    "float": _NUMBERS,
+    "double": _NUMBERS,
+    "string": frozenset({"text"}),
+    "date": frozenset({"date"}),
+    "timestamp": frozenset({"timestamp with zone"}),
+}
+_QUOTED = frozenset({"text", "date", "timestamp with zone"})
 _COMPARED = {
     "equal": "eq",
     "lessThan": "lt",
@@ -21,8 +51,12 @@ _COMPARED = {
     "greaterThanOrEqual": "ge",
 }
 _TURNED = {"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-MOST = 100
-"""Comparisons that are looked at."""
+_WRITTEN = {"=": "eq", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_NAME = r"(\w+|`(?:[^`]|``)+`)"
+_VALUE = r"('(?:[^'\\]|'')*'|[+-]?\d+(?:\.\d+)?)"
+_OPERATOR = r"\s*(=|<=?|>=?)\s*"
+_COLUMN_FIRST = re.compile(rf"\s*{_NAME}{_OPERATOR}{_VALUE}\s*")
+_VALUE_FIRST = re.compile(rf"\s*{_VALUE}{_OPERATOR}{_NAME}\s*")
 
 
 class _Node(msgspec.Struct):
@@ -35,37 +69,73 @@ class _Node(msgspec.Struct):
     value_type: str = msgspec.field(name="valueType", default="")
 
 
-def filters_of(hints: str | None) -> tuple[Filter, ...]:
-    """All that is true of every wanted row, as far as it is understood."""
-    if not hints:
-        return ()
+def hints_of(tree: str | None, texts: Iterable[str] = ()) -> Alternatives:
+    """Of a predicate in JSON, and of SQL texts that are all true of a wanted row."""
+    found = _tree(tree)
+    for text in islice(texts, MOST):
+        one = _sql(text)
+        if one is not None:
+            found = _all([found, ((one,),)])
+    return found
+
+
+def _tree(text: str | None) -> Alternatives:
     try:
-        tree = decode_json(hints.encode(), _Node)
+        return ANYTHING if not text else _of(decode_json(text.encode(), _Node), 0)
     except (msgspec.DecodeError, UnicodeError):
-        return ()
-    found: list[Filter] = []
-    todo = [tree]
-    while todo and len(found) < MOST:
-        node = todo.pop()
-        if node.op == "and":
-            todo += node.children
-        elif (one := _filter(node)) is not None:
-            found.append(one)
-    return tuple(found)
+        return ANYTHING
 
 
-def _filter(node: _Node) -> Filter | None:
+def _of(node: _Node, depth: int) -> Alternatives:
+    if depth > MOST:
+        return ANYTHING
+    if node.op in ("and", "or"):
+        if node.op == "or" and len(node.children) > MOST:
+            return ANYTHING
+        parts = [_of(each, depth + 1) for each in node.children[:MOST]]
+        return _all(parts) if node.op == "and" else _any(parts)
+    one = _compared(node)
+    return ANYTHING if one is None else ((one,),)
+
+
+def _all(parts: Iterable[Alternatives]) -> Alternatives:
+    found = ANYTHING
+    for part in parts:
+        terms = len(found) * sum(map(len, part)) + len(part) * sum(map(len, found))
+        if terms <= MOST:
+            found = [(*one, *other) for one, other in product(found, part)]
+    return found
+
+
+def _any(parts: Sequence[Alternatives]) -> Alternatives:
+    found = [each for part in parts for each in part]
+    return found if found and sum(map(len, found)) <= MOST else ANYTHING
+
+
+def _compared(node: _Node) -> Hint | None:
     operator = _COMPARED.get(node.op)
     if operator is None or len(node.children) != 2:
         return None
     left, right = node.children
     if (left.op, right.op) == ("literal", "column"):
         left, right, operator = right, left, _TURNED[operator]
-    if (left.op, right.op) != ("column", "literal"):
+    kinds = _KINDS.get(left.value_type)
+    if (left.op, right.op) != ("column", "literal") or kinds is None:
         return None
-    return Filter(left.name, operator, (right.value,))
+    same = right.value_type == left.value_type
+    return Hint(Filter(left.name, operator, (right.value,)), kinds) if same else None
 
 
-def usable(filters: tuple[Filter, ...], names: Any) -> tuple[Filter, ...]:
-    """Those on columns that there are."""
-    return tuple(each for each in filters if each.column in names)
+def _sql(text: str) -> Hint | None:
+    """One comparison of a column with a value, in either order."""
+    if (match := _COLUMN_FIRST.fullmatch(text)) is not None:
+        name, operator, value = match[1], _WRITTEN[match[2]], match[3]
+    elif (match := _VALUE_FIRST.fullmatch(text)) is not None:
+        value, operator, name = match[1], _TURNED[_WRITTEN[match[2]]], match[3]
+    else:
+        return None
+    if name[0] == "`":
+        name = name[1:-1].replace("``", "`")
+    if value[0] == "'":
+        return Hint(Filter(name, operator, (value[1:-1].replace("''", "'"),)), _QUOTED)
+    return Hint(Filter(name, operator, (value,)), _NUMBERS)

@@ -23,7 +23,7 @@ from ..projections.gateway_routes import file_answer
 from .changed_files import find_changed_file
 from .changes import ChangeFeeds, Span
 from .forms import HEADER, Capabilities
-from .hints import filters_of
+from .hints import hints_of
 from .lines import encoded
 from .names import Page, SharedTable, Shares, TokenMissing
 from .profiles import FILE_NAME, profile_of
@@ -94,6 +94,7 @@ class TableQuery(msgspec.Struct, rename="camel"):
     version: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
     timestamp: str | None = None
     json_predicate_hints: str | None = None
+    predicate_hints: list[str] = []
 
 
 @router.get(ROOT + "/profile", summary="The profile file of the caller's token")
@@ -177,10 +178,11 @@ async def query(
         asked = decode_json(raw or b"{}", TableQuery)
     except (msgspec.DecodeError, UnicodeError) as bad:
         raise MalformedBody(f"the query cannot be read: {str(bad)[:300]}") from None
+    is_hinted = bool(asked.json_predicate_hints or asked.predicate_hints)
     wanted = Wanted(
         when=When(version=asked.version, timestamp=_time(asked.timestamp)),
         limit=asked.limit_hint,
-        filters=filters_of(asked.json_predicate_hints),
+        hints=hints_of(asked.json_predicate_hints, asked.predicate_hints) if is_hinted else None,
     )
     return _answer(await tables.files(table, wanted, can, base, caller_of(request.scope)))
 

@@ -10,9 +10,7 @@ from anyio import to_thread
 from odf_node.protocol.delta.schemas import DeltaSchema
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.instant import Instant
-from odf_node.storage.datasets.pruning.filters import Filter, MalformedFilter
 from odf_node.storage.datasets.pruning.learned import LearnedBounds
-from odf_node.storage.datasets.read.narrowed import Known, narrowed
 from odf_node.storage.datasets.verify.source import DatasetSource
 from odf_node.storage.datasets.versions.dead_rows import DeadRows
 from odf_node.storage.datasets.versions.versions import Version
@@ -22,7 +20,8 @@ from ..auth.signed_urls import SignedUrls
 from ..versions.versions import Versioned, VersionReads
 from .files import slice_files
 from .forms import Capabilities, Form
-from .hints import usable
+from .hinted import hinted_columns, may_hold_hinted
+from .hints import Alternatives
 from .lines import Line, TableTold, file_line, head_lines
 from .names import VIEWS, SharedTable
 
@@ -41,11 +40,13 @@ class When:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What of a version is asked for. Filters may be ignored."""
+    """What of a version is asked for. Hints may be ignored."""
 
     when: When
     limit: int | None = None
-    filters: tuple[Filter, ...] = ()
+    """Of rows that the client looks at: with hints nobody knows in how many files they are."""
+    hints: Alternatives | None = None
+    """None: the client gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,9 @@ class SharedTables:
     def _kept(
         self, found: Versioned, versions: Sequence[Version], dead: DeadRows, wanted: Wanted
     ) -> Sequence[Version]:
-        """Those that may hold a wanted row, up to the limit."""
-        versions = self._narrowed(found, versions, wanted.filters)
+        """Those that may hold a wanted row; without hints only as many as the limit takes."""
+        if wanted.hints is not None:
+            return self._hinted(found, versions, wanted.hints)
         if wanted.limit is None:
             return versions
         kept: list[Version] = []
@@ -135,23 +137,17 @@ class SharedTables:
             left -= each.rows - (0 if bitmap is None else bitmap.cardinality)
         return kept
 
-    def _narrowed(
-        self, found: Versioned, versions: Sequence[Version], filters: tuple[Filter, ...]
+    def _hinted(
+        self, found: Versioned, versions: Sequence[Version], hints: Alternatives
     ) -> Sequence[Version]:
-        view = found.outline.on(DatasetSource(found.dataset))
-        known = () if view.schema is None else usable(filters, view.schema.names)
-        if not known:
+        columns = hinted_columns(hints)
+        if not columns:
             return versions
+        view = found.outline.on(DatasetSource(found.dataset))
         names = [str(data.physical_hash) for data, _ in view.slices]
-        bounds = self.bounds.of(str(found.dataset.id), [each.column for each in known], names)
-        for each in known:
-            try:
-                some = narrowed(view, [each], known=Known(bounds=bounds))
-            except MalformedFilter:
-                continue
-            left = {data.physical_hash for data, _ in some.view.slices}
-            versions = [one for one in versions if one.data.physical_hash in left]
-        return versions
+        bounds = self.bounds.of(str(found.dataset.id), columns, names)
+        is_kept = may_hold_hinted(view, hints, bounds)
+        return [each for each in versions if is_kept[each.number]]
 
 
 def version_of(found: Versioned, when: When) -> int:
