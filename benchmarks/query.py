@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import adbc_driver_flightsql.dbapi as adbc
 import httpx
 import pyarrow as pa
+import pyarrow.parquet as pq
 from datafusion import SessionConfig, SessionContext
 from service import Service, serving
 from wide_rows import GROUPS, WideRows
@@ -183,7 +184,10 @@ def bare_engine(*datasets: WideRows) -> SessionContext:
     for made in datasets:
         folder = made.paths[0].parent
         context.register_listing_table(
-            str(made.entry.alias.name), f"{folder}/", file_extension="", schema=None
+            str(made.entry.alias.name),
+            f"{folder}/",
+            file_extension="",
+            schema=pq.read_schema(made.paths[0]),
         )
     return context
 

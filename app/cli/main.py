@@ -42,8 +42,8 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in self.lazy.items()])
 
 
-class MainGroup(LazyGroup):
-    """The root: here, and only here, errors become messages and exit codes."""
+class ReportsErrors(click.Command):
+    """The root of a program: here, and only here, errors become messages and exit codes."""
 
     def main(
         self,
@@ -65,6 +65,10 @@ class MainGroup(LazyGroup):
         except KeyboardInterrupt:
             sys.exit(130)
         sys.exit(result if isinstance(result, int) else 0)
+
+
+class MainGroup(ReportsErrors, LazyGroup):
+    """The root of `odf-node`."""
 
 
 COMMANDS = {

@@ -48,15 +48,19 @@ def serve(**given: Any) -> None:
     run(load_settings(**given))
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, *, queries_alone: bool = False) -> None:
     """Serve until a signal arrives; workers end with the service."""
     from odf_node.storage.runtime.version import app_version
 
     from ..service.main import build_app
     from ..service.processes.server import NodeServer, server_config
     from ..service.processes.supervisor import Supervisor, worker_command
+    from ..service.queries_alone import build_query_app, check_is_beside
     from ..service.wiring import open_node
 
+    if queries_alone:
+        check_is_beside(settings)
+    build, hello = (build_query_app, welcome_of_queries) if queries_alone else (build_app, welcome)
     set_up(settings.log_level, settings.log_format)
     warn_of_old_names()
     start_tracing("odf-node", app_version())
@@ -64,14 +68,15 @@ def run(settings: Settings) -> None:
         keep_private(settings.data)
     node = open_node(settings)
     workers = Supervisor(worker_command(settings), settings.workers, patience_s=settings.shutdown_s)
-    server = NodeServer(server_config(build_app(node), settings))
+    server = NodeServer(server_config(build(node), settings))
 
     def listening(port: int) -> None:
         workers.start()
-        node.readers.start()
+        if not queries_alone:
+            node.readers.start()
         node.queries.start()
         node.flight.start()
-        click.echo(welcome(settings, port, node.flight.port))
+        click.echo(hello(settings, port, node.flight.port))
 
     server.on_listening = listening
     server.on_stopping = node.head_watch.end
@@ -124,6 +129,15 @@ def welcome(settings: Settings, port: int, flight_port: int | None = None) -> st
         lines.append(f"  Flight SQL  grpc://{host}:{flight_port}")
     if shows_all:
         lines.insert(1, f"  {EVERYTHING_IS_READ}")
+    return "\n".join(lines)
+
+
+def welcome_of_queries(settings: Settings, port: int, flight_port: int | None = None) -> str:
+    """Where queries are answered."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    lines = [f"ODF Node answers queries at http://{host}:{port}/query"]
+    if flight_port is not None:
+        lines.append(f"  Flight SQL  grpc://{host}:{flight_port}")
     return "\n".join(lines)
 
 

@@ -10,22 +10,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
 from anyio import CapacityLimiter
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, FastAPI
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.storage.datasets.node.overviews import AT_ONCE, bring_up
 from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
-from odf_node.storage.runtime.version import app_version
 from odf_node.storage.stores.wakeups.port import Topic
 
 from .accounts import login_routes as login
@@ -43,13 +38,10 @@ from .derivatives.following import Follower
 from .derivatives.refresh_routes import add_refresh
 from .derivatives.routes import add_derivative_routes
 from .files.routes import add_file_routes
+from .framework import new_api, observed
 from .http import contract, schemas
 from .http.addresses import Addresses
-from .http.answers import error_answer, not_found_answer
-from .http.authentication import Authentication
-from .http.dispatch import Dispatch
-from .http.parameters import KNOWN_PARAMETERS, InvalidRequest
-from .http.peer_errors import error_answer_for
+from .http.parameters import KNOWN_PARAMETERS
 from .iceberg import routes as iceberg
 from .iceberg.file_routes import TableFiles, add_table_file_routes
 from .ingest.endpoint import IngestEndpoint
@@ -69,7 +61,6 @@ from .objects.listing import Listings
 from .objects.object_uploads import Uploads
 from .objects.objects import AtHand
 from .objects.routes import Objects
-from .observe.middleware import Observed
 from .pages.site import page_routes
 from .projections import gateway_routes as gateway
 from .projections.keep_up import keep_up
@@ -82,7 +73,7 @@ from .schedules.routes import add_schedule_routes
 from .setting_groups.words import Tenancy
 from .sharing import routes as sharing
 from .system import routes as system
-from .transfer.routes import TRANSFER_TAGS, add_transfer_routes
+from .transfer.routes import add_transfer_routes
 from .transfer.sockets import Transfers
 from .uploads import routes as uploads
 from .uploads.uploaded_files import clear_away
@@ -125,13 +116,6 @@ SWEEP_PAUSE_S = 3600.0
 SWEEPS_A_DAY = 24
 
 
-class MethodNotServed(BadInput):
-    """The path is served, but not with the method of the request."""
-
-    def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"{path} takes no {method}; /docs lists what it takes", method=method)
-
-
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
     """The whole service on an opened node. `on_stop` runs when the server ends."""
     at_hand = AtHand(node.stores, node.access)
@@ -141,13 +125,8 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
         if on_stop is not None:
             on_stop()
 
-    asking = Authentication(
-        node.callers, node.s3_callers, allow_anonymous=node.settings.allow_anonymous
-    )
     api = build_api(node, on_stop=stopped)
-    served = Dispatch(_addresses(node, at_hand, api), api, asking, node.settings)
-    logs_all = node.settings.access_log
-    return Observed(served, api, node.counters, node.audit_writer, node.clock, logs_all=logs_all)
+    return observed(node, _addresses(node, at_hand, api), api)
 
 
 def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
@@ -213,19 +192,8 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         if on_stop is not None:
             on_stop()
 
-    api = FastAPI(
-        title="ODF Node",
-        version=app_version(),
-        summary="Repository node for Open Data Fabric",
-        lifespan=lifespan,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-    )
-    api.state.parts = node.parts
+    api = new_api(node, lifespan)
     _add_routes(api, PREFIX[node.settings.tenancy])
-    for kind, handler in _HANDLERS.items():
-        api.add_exception_handler(kind, handler)
     return api
 
 
@@ -305,40 +273,3 @@ async def _try_to(sweep: Callable[..., int], *given: object) -> None:
         await run_in_threadpool(sweep, *given)
     except Exception:
         _log.exception("%s did not work", getattr(sweep, "__name__", sweep))
-
-
-async def _node_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, NodeError):
-        raise error
-    tags = getattr(request.scope.get("route"), "tags", ())
-    return error_answer_for(request.scope, error, explained=TRANSFER_TAGS.isdisjoint(tags))
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    problems = error.errors() if isinstance(error, RequestValidationError) else []
-    first = problems[0] if problems else {"loc": ("request",), "msg": str(error)}
-    return error_answer_for(request.scope, InvalidRequest(first["loc"], str(first["msg"])))
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    path = request.url.path
-    match error.status_code:
-        case 404 | 405 if path.startswith(iceberg.FOLDER):
-            return error_answer_for(request.scope, iceberg.not_served(request.method, path))
-        case 404:
-            return not_found_answer()
-        case 405:
-            answer = error_answer(MethodNotServed(request.method, path))
-        case status:
-            answer = PlainTextResponse(str(error.detail), status)
-    answer.headers.update(error.headers or {})
-    return answer
-
-
-_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
-    NodeError: _node_error,
-    RequestValidationError: _invalid,
-    HTTPException: _no_route,
-}

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import httpx
 from servers import free_port, wait_until
 
 COMMAND = Path(sys.executable).parent / "odf-node"
+SERVE = (COMMAND, "serve")
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,16 @@ def answers(url: str) -> bool:
 
 
 @contextmanager
-def served(data: Path, *words: str, **env: Any) -> Iterator[RunningNode]:
+def served(
+    data: Path, *words: str, program: Sequence[str | Path] = SERVE, **env: Any
+) -> Iterator[RunningNode]:
     """Serve `data` on a free port until the block ends."""
     data.mkdir(parents=True, exist_ok=True)
     port = free_port()
     where = ["--host", "127.0.0.1", "--port", str(port), "--data", str(data)]
     with (data.parent / f"{data.name}.log").open("ab") as log:
         process = subprocess.Popen(
-            [COMMAND, "serve", *where, *words], env={**os.environ, **env}, stdout=log, stderr=log
+            [*program, *where, *words], env={**os.environ, **env}, stdout=log, stderr=log
         )
     url = f"http://127.0.0.1:{port}"
     try:

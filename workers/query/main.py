@@ -1,6 +1,6 @@
 """The program that processes of queries are forks of: it has the engine loaded and serves nobody.
 
-odf-query          asked through its standard input, which is a socket of the service
+The service starts it as a module, and asks through its standard input, which is a socket.
 """
 
 from __future__ import annotations

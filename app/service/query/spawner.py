@@ -1,7 +1,7 @@
 """The program that processes of queries are forks of, started when needed and again if it died.
 
-The service knows of it only how to call it (`odf-query`) and how to ask: over a socket it hands on
-one end of a connection and one of a pipe, down which goes how the process ended.
+The service knows of it only how to call it (`workers/query/main.py`) and how to ask: over a socket
+it hands on one end of a connection and one of a pipe, down which goes how the process ended.
 """
 
 from __future__ import annotations
