@@ -52,10 +52,10 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     """Serve until a signal arrives; workers end with the service."""
     from odf_node.storage.runtime.version import app_version
 
+    from ..service.applications.queries_alone import build_query_app, check_is_beside
     from ..service.main import build_app
     from ..service.processes.server import NodeServer, server_config
     from ..service.processes.supervisor import Supervisor, worker_command
-    from ..service.queries_alone import build_query_app, check_is_beside
     from ..service.wiring import open_node
 
     if queries_alone:

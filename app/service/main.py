@@ -26,6 +26,7 @@ from odf_node.storage.stores.wakeups.port import Topic
 from .accounts import login_routes as login
 from .accounts import routes as identity
 from .accounts import token_routes as own_tokens
+from .applications.framework import new_api, observed
 from .audit import routes as audit
 from .audit.audit import forget_old_deeds
 from .catalogs import routes as catalogs
@@ -38,7 +39,6 @@ from .derivatives.following import Follower
 from .derivatives.refresh_routes import add_refresh
 from .derivatives.routes import add_derivative_routes
 from .files.routes import add_file_routes
-from .framework import new_api, observed
 from .http import contract, schemas
 from .http.addresses import Addresses
 from .http.parameters import KNOWN_PARAMETERS

@@ -16,14 +16,14 @@ from starlette.types import ASGIApp
 
 from odf_node.protocol.errors import BadInput
 
+from ..http.addresses import Addresses
+from ..http.parameters import KNOWN_PARAMETERS
+from ..jobs import routes as jobs
+from ..query import routes as query
+from ..settings import Settings
+from ..system import routes as system
+from ..wiring import Node
 from .framework import new_api, observed
-from .http.addresses import Addresses
-from .http.parameters import KNOWN_PARAMETERS
-from .jobs import routes as jobs
-from .query import routes as query
-from .settings import Settings
-from .system import routes as system
-from .wiring import Node
 
 PARTS = (system, query, jobs)
 

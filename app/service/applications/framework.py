@@ -14,16 +14,16 @@ from starlette.types import ASGIApp
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.storage.runtime.version import app_version
 
-from .http.addresses import Addresses
-from .http.answers import error_answer, not_found_answer
-from .http.authentication import Authentication
-from .http.dispatch import Dispatch
-from .http.parameters import InvalidRequest
-from .http.peer_errors import error_answer_for
-from .iceberg import routes as iceberg
-from .observe.middleware import Observed
-from .transfer.routes import TRANSFER_TAGS
-from .wiring import Node
+from ..http.addresses import Addresses
+from ..http.answers import error_answer, not_found_answer
+from ..http.authentication import Authentication
+from ..http.dispatch import Dispatch
+from ..http.parameters import InvalidRequest
+from ..http.peer_errors import error_answer_for
+from ..iceberg import routes as iceberg
+from ..observe.middleware import Observed
+from ..transfer.routes import TRANSFER_TAGS
+from ..wiring import Node
 
 
 class MethodNotServed(BadInput):
