@@ -140,7 +140,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node variable set http://127.0.0.1:8080 REGION --account --value eu --plain",
     ),
     "job cancel": ("odf-node job cancel http://127.0.0.1:8080 ID",),
-    "job list": ("odf-node job list http://127.0.0.1:8080/weather --status waiting,running",),
+    "job list": (
+        "odf-node job list http://127.0.0.1:8080/weather --status waiting,running",
+        "odf-node job list http://127.0.0.1:8080     # one's own queries in the background",
+    ),
     "job rejected": ("odf-node job rejected http://127.0.0.1:8080 ID > rejected.ndjson",),
     "job rows": ("odf-node job rows http://127.0.0.1:8080 ID -o rows.parquet",),
     "job show": ("odf-node job show http://127.0.0.1:8080 ID",),

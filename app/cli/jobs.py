@@ -16,6 +16,9 @@ from .schedules import run_line
 from .sql_background import rows_of_job, write_pieces
 from .tokens import token_option
 
+SHOWN_CHARS = 60
+"""Of the text of a query, in a list."""
+
 
 @click.group()
 def job() -> None:
@@ -29,7 +32,7 @@ def job() -> None:
 @token_option
 @json_option
 def listed(url: str, status: str | None, limit: int, token: str | None, as_json: bool) -> None:
-    """Jobs of the dataset at URL, newest first."""
+    """Jobs of the dataset at URL, newest first; of a node, one's own queries in the background."""
     with open_http() as http:
         api = NodeApi(dataset_base(url), token, http=http)
         found = api.ask("GET", "jobs", status=status, limit=str(limit))
@@ -37,7 +40,8 @@ def listed(url: str, status: str | None, limit: int, token: str | None, as_json:
         print_json(found)
         return
     for each in found.get("jobs", []):
-        click.echo(run_line(each))
+        asked = " ".join(each.get("query", "").split())[:SHOWN_CHARS]
+        click.echo(f"{run_line(each)}  {asked}".rstrip())
 
 
 @job.command("show")

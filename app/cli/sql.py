@@ -68,17 +68,19 @@ def sql(
     is_document = as_json or form == TABLE
     if verify and (folders or not is_document):
         raise click.UsageError("--verify is for answers of a node, as a table or by --json")
-    if background and (node is None or verify or at is not None):
-        raise click.UsageError("--background is for a node, without --verify and --at")
+    if background and (node is None or verify):
+        raise click.UsageError("--background is for a node, without --verify")
     if no_wait and not background:
         raise click.UsageError("--no-wait is for --background")
     if form in ("parquet", "arrow") and not no_wait and output is None and sys.stdout.isatty():
         raise click.UsageError(f"{form} is no text; name a file with --output")
+    block = None if at is None else Multihash.parse(at)
     if background and node is not None:
         found = ask_in_background(
             node,
             token,
             query,
+            block=block,
             limit=limit,
             form=None if form == TABLE else Format(form),
             output=output,
@@ -88,7 +90,6 @@ def sql(
         if found is not None:
             _print_table(found)
         return
-    block = None if at is None else Multihash.parse(at)
     source: Source = FolderQuery(folders, block) if node is None else NodeQuery(node, token, block)
     if is_document:
         answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 
+from odf_node.protocol.errors import NotFound
+from odf_node.protocol.identity import DatasetAlias, MalformedName
+from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.job_payloads.query_job import DIALECT
 from odf_node.storage.datasets.read.formats import Format
 
@@ -20,7 +24,7 @@ from ..client.urls import node_base
 from .ingest import job_progress
 from .output import print_json
 from .read import whole_file
-from .sql_sources import PIECE_BYTES, lines_as_list
+from .sql_sources import PIECE_BYTES, OneDatasetWanted, lines_as_list
 from .watch import stepwise
 
 TABLE_ROWS = 100
@@ -31,6 +35,7 @@ def ask_in_background(
     token: str | None,
     query: str,
     *,
+    block: Multihash | None,
     limit: int | None,
     form: Format | None,
     output: Path | None,
@@ -42,14 +47,17 @@ def ask_in_background(
     Nothing is given where nothing is left to print. Raises what the node refuses.
     """
     lines = form in (None, Format.JSON)
-    body = {
+    body: dict[str, Any] = {
         "query": query,
         "queryDialect": DIALECT,
         "dataFormat": "ndjson" if lines else str(form),
         "limit": TABLE_ROWS if limit is None and form is None else limit,
     }
     with open_http() as http, stepwise(quiet=as_json or not wait) as step:
-        api = NodeApi(node_base(node), token, http=http)
+        base = node_base(node)
+        api = NodeApi(base, token, http=http)
+        if block is not None:
+            body["datasets"] = [_pin(base, token, http, query, block)]
         receipt = api.query_in_background(body, wait=wait, seen=job_progress(step))
         if as_json:
             print_json(receipt)
@@ -62,6 +70,24 @@ def ask_in_background(
             return _as_output(receipt, b"".join(pieces))
         write_pieces(lines_as_list(pieces) if form is Format.JSON else pieces, output)
         return None
+
+
+def _pin(
+    base: str, token: str | None, http: httpx.Client, query: str, block: Multihash
+) -> dict[str, str]:
+    """The one dataset that the text of the query names, as of the block; Spark's SQL is analysed
+    by the worker only. Raises `OneDatasetWanted`."""
+    from ..service.query.inputs import views_by_alias
+
+    found = {}
+    for alias in views_by_alias(query):
+        with suppress(MalformedName, NotFound):
+            path = str(DatasetAlias.parse(alias))
+            found[alias] = str(NodeApi(f"{base}{path}", token, http=http).dataset()["id"])
+    if len(found) != 1:
+        raise OneDatasetWanted(f"--at is for a query of one dataset, not of {len(found)}")
+    ((alias, dataset),) = found.items()
+    return {"id": dataset, "alias": alias, "blockHash": str(block)}
 
 
 def rows_of_job(api: NodeApi, job: str) -> Iterator[bytes]:

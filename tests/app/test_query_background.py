@@ -204,3 +204,40 @@ def test_the_command_submits_waits_and_fetches_the_rows(service, entry, tmp_path
     assert '"engine": "spark"' in shown.output
     rows = CliRunner().invoke(main, ["job", "rows", service.url, job, *token])
     assert rows.stdout_bytes == ROWS
+
+
+def test_the_list_of_a_node_has_ones_own_queries(client, stranger, service):
+    job = submitted(client)
+    answered(service)
+    foreign = submitted(stranger, query="select 1 as x")
+    page = client.get("/jobs", params={"limit": 1}).json()
+    [own] = page["jobs"]
+    assert (own["id"], own["query"], own["status"]) == (job, QUERY, "succeeded")
+    kept = Instant.parse(own["rowsUntil"]).ns - Instant.parse(own["finishedAt"]).ns
+    assert kept == 100 * 1_000_000_000
+    older = client.get("/jobs", params={"after": page["next"]}).json()["jobs"]
+    assert not {job, foreign} & {each["id"] for each in older}
+    waiting = stranger.get("/jobs", params={"status": "waiting"}).json()["jobs"]
+    assert foreign in [each["id"] for each in waiting]
+    assert "rowsUntil" not in waiting[0]
+    assert client.get("/jobs", params={"status": "lost"}).status_code == 400
+    with service.http() as nobody:
+        assert nobody.get("/jobs").status_code == 401
+    listed = CliRunner().invoke(main, ["job", "list", service.url, "--token", service.token()])
+    assert job in listed.output
+    assert QUERY in listed.output
+    assert foreign not in listed.output
+    stranger.delete(f"/jobs/{foreign}")
+
+
+def test_the_command_asks_as_of_a_block_of_the_one_dataset_it_names(service, entry):
+    head = str(service.node.stores.refs.head(entry.id))
+    words = ["--node", service.url, "--background", "--no-wait", "--token", service.token()]
+    asked = CliRunner().invoke(main, ["sql", QUERY, *words, "--at", head])
+    assert asked.exit_code == 0, asked.output
+    [named] = answered(service).datasets
+    assert (named.id, named.block_hash) == (str(entry.id), head)
+    unknown = CliRunner().invoke(main, ["sql", QUERY, *words, "--at", "f1620" + "0" * 64])
+    assert "Block not found" in unknown.output
+    several = CliRunner().invoke(main, ["sql", "select 1 as x", *words, "--at", head])
+    assert "--at is for a query of one dataset, not of 0" in several.output

@@ -19,13 +19,14 @@ from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
 from ..http.deps import ActorDep, BaseDep, SettingsDep, wired
-from ..jobs.jobs import find_job
-from ..jobs.routes import JobsDep
+from ..jobs.jobs import find_job, parse_statuses
+from ..jobs.routes import DEFAULT_PAGE, JobsDep
 from ..jobs.waiting import WaitingDep, job_answer
 from ..limits.shares import caller_of
 from .answers import FileRows, RowsAlone, document
 from .asked import DIALECT, IN_JSON, Asked, QueryBody, checked, parse_body
 from .background import BackgroundQueries, checked_for_background, runs_in_background
+from .own_jobs import own_queries
 from .proofs import SigningKeys
 from .query import Queries
 from .verify import Refuted, Verification
@@ -104,6 +105,28 @@ async def ask_by_link(
     )
     asked = checked(body, form=_accepted(request), max_rows=settings.query_max_rows)
     return await _answered(request, queries, keys, actor, asked)
+
+
+@router.get("/jobs", summary="Queries that one asked as jobs, newest first")
+def own_jobs(
+    background: BackgroundDep,
+    jobs: JobsDep,
+    settings: SettingsDep,
+    actor: ActorDep,
+    status: Annotated[str | None, Query(max_length=200)] = None,
+    after: Annotated[str | None, Query(max_length=100)] = None,
+    limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
+) -> Response:
+    """Of the account that asks, and of no other; `status` takes several, separated by commas."""
+    found = own_queries(
+        jobs,
+        actor,
+        keep_s=background.keep_s,
+        statuses=parse_statuses(status),
+        after=after,
+        limit=min(limit, settings.max_page),
+    )
+    return JsonAnswer(found)
 
 
 @router.get("/jobs/{job}/rows", summary="Rows of a query that ran as a job")

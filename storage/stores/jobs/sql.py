@@ -18,6 +18,7 @@ from odf_node.protocol.instant import Instant
 
 from ...runtime.clock import Clock, system_clock
 from ..ports.values import (
+    AccountId,
     Backlog,
     Job,
     JobEnd,
@@ -179,6 +180,7 @@ class SqlJobQueue:
         self,
         *,
         dataset: DatasetId | None = None,
+        account: AccountId | None = None,
         after: str | None = None,
         limit: int = 100,
         statuses: Collection[JobStatus] | None = None,
@@ -190,6 +192,8 @@ class SqlJobQueue:
         query = sa.select(*SHOWN).order_by(number.desc() if newest_first else number).limit(limit)
         if dataset is not None:
             query = query.where(jobs.c.dataset == dataset)
+        if account is not None:
+            query = query.where(jobs.c.account == account)
         if after is not None:
             at = parse_id(after)[0]
             query = query.where(number < at if newest_first else number > at)

@@ -10,7 +10,17 @@ from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 
-from .values import Backlog, Job, JobId, JobOutcome, JobSpec, JobStatus, RequestKey, Submitted
+from .values import (
+    AccountId,
+    Backlog,
+    Job,
+    JobId,
+    JobOutcome,
+    JobSpec,
+    JobStatus,
+    RequestKey,
+    Submitted,
+)
 
 
 class JobSubmissions(Protocol):
@@ -86,6 +96,7 @@ class JobRecords(Protocol):
         self,
         *,
         dataset: DatasetId | None = None,
+        account: AccountId | None = None,
         after: str | None = None,
         limit: int = 100,
         statuses: Collection[JobStatus] | None = None,
