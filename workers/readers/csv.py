@@ -94,9 +94,9 @@ class _CsvRead:
     def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
         names = [str(number) for number in range(len(self.schema))]
         small = self.path.stat().st_size <= BLOCK_BYTES
-        # Threads that read ahead cost more than a small file does.
-        reader = (arrow_csv.read_csv if small else arrow_csv.open_csv)(
-            self.path,
+        # A thread reads a file ahead, which costs more than a small one does.
+        reader = arrow_csv.open_csv(
+            pa.BufferReader(self.path.read_bytes()) if small else self.path,
             read_options=arrow_csv.ReadOptions(
                 column_names=names, block_size=BLOCK_BYTES, use_threads=False
             ),
@@ -113,7 +113,7 @@ class _CsvRead:
             ),
         )
         first = True
-        for block in reader.to_batches() if small else reader:
+        for block in reader:
             texts = block.slice(1) if first and self.header else block
             first = False
             if texts.num_rows:
