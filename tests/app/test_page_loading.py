@@ -95,5 +95,5 @@ def test_the_names_of_delta_sharing(lines, node, token):
 
 def test_only_a_dataset_that_takes_a_token_says_so(lines):
     is_closed = lines["name"] == "secrets"
-    for tool in ("pandas", "Polars", "Spark", "R", "curl", "Iceberg: pyiceberg"):
+    for tool in ("pandas", "Polars", "Spark", "R", "R with arrow", "curl", "Iceberg: pyiceberg"):
         assert ("ODF_NODE_TOKEN" in lines[tool]) is is_closed

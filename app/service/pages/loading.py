@@ -31,6 +31,9 @@ _SCAN = """newest = pl.scan_parquet(urls[-1]).collect_schema()
 {name} = pl.scan_parquet(urls, schema=newest, missing_columns="insert").collect()"""
 _TABLE = """SET VARIABLE files = (SELECT list(url) FROM read_csv('{url}/files?format=csv'));
 SELECT * FROM read_parquet(getvariable('files'), union_by_name=true) LIMIT 10;"""
+_FETCHED = """files <- file.path(tempdir(), paste0(seq_along(urls), ".parquet"))
+download.file(urls, files, method = "libcurl", mode = "wb", quiet = TRUE)
+{name} <- as.data.frame(Scanner$create(open_dataset(files, unify_schemas = TRUE))$ToTable())"""
 _TAKEN = """odf-node pull odf+{url} {folder}/
 odf-node verify {folder}/
 odf-node read {folder}/ --limit 10"""
@@ -76,6 +79,15 @@ spark.dataSource.register(odf_node.SparkSource)
         HASHED,
     ),
     Way("R", """{name} <- read.csv("{url}/read?format=csv&projection=facts")""", FACTS),
+    Way(
+        "R with arrow",
+        """library(arrow)
+
+urls <- readLines("{url}/files?format=txt")
+"""
+        + _FETCHED,
+        FILES,
+    ),
     Way(
         "curl",
         """curl -s '{url}/read?format=csv&projection=facts&limit=10'
@@ -146,6 +158,19 @@ reader = spark.read.format("odf").option("token", os.environ["ODF_NODE_TOKEN"])
 )
 {name} <- read.csv(asked)""",
         FACTS,
+    ),
+    Way(
+        "R with arrow",
+        """library(arrow)
+
+asked <- url(
+  "{url}/files?format=txt",
+  headers = c(Authorization = paste("Bearer", Sys.getenv("ODF_NODE_TOKEN")))
+)
+urls <- readLines(asked)
+"""
+        + _FETCHED,
+        FILES,
     ),
     Way(
         "curl",
