@@ -20,11 +20,13 @@ from damaged import (
 
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.events import AddData, SetVocab
+from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.job_payloads.verify_report import report_of
 from odf_node.storage.datasets.job_payloads.verify_text import report_text
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.verify import bytes as verify_bytes
 from odf_node.storage.datasets.verify import objects as verify_objects
+from odf_node.storage.datasets.verify import run as verify_run
 from odf_node.storage.datasets.verify.run import (
     DatasetSource,
     FolderSource,
@@ -48,6 +50,25 @@ def test_a_broken_rule_of_this_project_alone_is_a_warning() -> None:
     assert report_of(report.to_data()).warnings == report.warnings
     assert "warning: BlockMalformed, InvalidEvent: #2" in report_text(report)
     assert report.to_data()["warnings"][-1]["sequenceNumber"] == 2
+
+
+@pytest.mark.parametrize(("kept", "reads"), [(64 << 20, 4), (0, 8)])
+def test_a_block_is_read_once_and_again_only_beyond_what_is_kept(
+    monkeypatch: pytest.MonkeyPatch, kept: int, reads: int
+) -> None:
+    monkeypatch.setattr(verify_run, "KEPT_BLOCK_BYTES", kept)
+    made, asked = root(), []
+
+    class Counting(DictSource):
+        def block_bytes(self, block: Multihash) -> bytes:
+            asked.append(block)
+            return made.source.block_bytes(block)
+
+        head, open_object = made.source.head, made.source.open_object
+
+    report = verify_chain(Counting())
+    assert report == verify_chain(made.source)
+    assert len(asked) == reads
 
 
 @pytest.mark.parametrize("seekable", [True, False])

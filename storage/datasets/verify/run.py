@@ -51,6 +51,9 @@ from .stages import Where, in_threads
 
 MAX_PROBLEMS = 10_000
 """Problems a report lists at most."""
+KEPT_BLOCK_BYTES = 64 << 20
+"""Bytes of blocks of the way back that are remembered for the way forward; of a bucket each block
+is a round trip. Those beyond are read again."""
 DEFAULT_OFFSET_COLUMN = "offset"
 
 Progress = Callable[[str, int, int], None]
@@ -86,6 +89,18 @@ class _Findings:
     objects: int = 0
     size: int = 0
     records: int = 0
+    kept: dict[Multihash, bytes] = field(default_factory=dict)
+    kept_bytes: int = 0
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        """From memory, if they are there, else from the source. Raises as the source does."""
+        raw = self.kept.get(block)
+        if raw is None:
+            raw = self.source.block_bytes(block)
+            if self.kept_bytes + len(raw) <= KEPT_BLOCK_BYTES:
+                self.kept[block] = raw
+                self.kept_bytes += len(raw)
+        return raw
 
     def add(self, *problems: Problem) -> None:
         self.problems.extend(problems[: max(0, MAX_PROBLEMS - len(self.problems))])
@@ -124,6 +139,7 @@ def verify_chain(
                 findings.add(_broken_rule(broken))
     for _ in blocks:  # whatever the rules did not ask for
         pass
+    findings.kept.clear()
     if objects:
         _check_data(findings, where, logical=logical)
     else:
@@ -154,7 +170,7 @@ def _walk_back(findings: _Findings, head: Multihash) -> tuple[list[Multihash], b
     number: int | None = None
     damaged = False
     while following is not None and following not in path:
-        block, problem = _read_block(findings.source, following, number)
+        block, problem = _read_block(findings.block_bytes, following, number)
         if problem is not None:
             if damaged and problem.kind == BLOCK_NOT_FOUND:  # a name out of damaged bytes
                 newest_first[-1].append(problem)
@@ -173,11 +189,11 @@ def _walk_back(findings: _Findings, head: Multihash) -> tuple[list[Multihash], b
 
 
 def _read_block(
-    source: ChainSource, block_hash: Multihash, number: int | None
+    read: Callable[[Multihash], bytes], block_hash: Multihash, number: int | None
 ) -> tuple[HashedBlock | None, Problem | None]:
     """The block as far as it can be read, and what is wrong with it."""
     try:
-        raw = source.block_bytes(block_hash)
+        raw = read(block_hash)
     except NotFound:
         message = "the block is not there"
         return None, _block_problem(block_hash, number, BLOCK_NOT_FOUND, message)
@@ -226,7 +242,7 @@ def _forward(
     """The blocks again, oldest first, noting what later checks need."""
     offset_column = DEFAULT_OFFSET_COLUMN
     for done, block_hash in enumerate(reversed(newest_first), 1):
-        block, _ = _read_block(findings.source, block_hash, None)
+        block, _ = _read_block(findings.block_bytes, block_hash, None)
         if block is None:  # changed since the walk back
             return
         event = block.event
