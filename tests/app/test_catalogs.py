@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from xml.etree import ElementTree as Xml
 import pyarrow as pa
 import pytest
 from service import Service, described, serving
-from sharing_client import required_python
+from sharing_client import run_beside
 from table_made import ITEMS, TableMade, item
 
 from odf_node.app.service.catalogs import catalogs, sitemap
@@ -132,17 +131,7 @@ print(json.dumps([sorted(issues.errors), sorted(issues.warnings), seen, rows]))
 
 def by_peer(program: str, folder: Path, *words: str, given: str = "") -> Any:
     """What a program prints last that runs where the libraries of catalogues are."""
-    done = subprocess.run(
-        [required_python(), "-c", program, *words],
-        cwd=folder,
-        env={"HOME": str(folder)},
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(run_beside(program, folder, *words, given=given))
 
 
 def test_mlcroissant_finds_nothing_wrong_and_reads_the_rows(service, tmp_path: Path):

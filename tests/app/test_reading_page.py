@@ -1,4 +1,5 @@
-"""Every block of docs/reading.md runs as it is printed; Spark's in the tests of its source."""
+"""Every block of docs/reading.md runs as it is printed; that of Spark in the tests of its source,
+that of pyarrow in those of doors and clients."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def known() -> Iterator[None]:
 
 
 def test_all_languages_of_the_page_are_tried() -> None:
-    assert kinds() == ["sh", "python", "python", "sql", "spark"]
+    assert kinds() == ["sh", "python", "python", "pyarrow", "sql", "spark"]
 
 
 def test_the_commands_of_a_shell(url: str, tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import plain_values
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from door_tables import MANY, TAKEN, in_order, make_door_tables, read_rows
 from reading_page import blocks
 from service import NOON, Chain, Service, described, seeded, serving, ten_rows
 from user_spark import UserSpark, user_spark
@@ -131,6 +133,23 @@ def test_values_of_all_types_are_those_of_the_dataset(spark: UserSpark, service:
     assert found["place"] == "{'x': 1, 'y': None}"
     assert found["raw"] == "b'\\x00\\x01'"
     assert found["nothing"] == "None"
+
+
+def test_a_thousand_slices_and_rows_taken_back_are_read(spark: UserSpark, service: Service) -> None:
+    make_door_tables(service)
+    for name in (TAKEN, MANY):
+        found = spark.run(
+            """
+            import sys
+            sys.path.append(support)
+            from plain_values import plain
+            rows = spark.read.format("odf").load(url).collect()
+            found = [plain(row.asDict(recursive=True)) for row in rows]
+            """,
+            url=f"{service.url}/{name}",
+            support=str(Path(plain_values.__file__).parent),
+        )
+        assert in_order(found) == read_rows(service, name, "changelog")
 
 
 def test_a_stream_gives_each_row_in_one_batch_until_its_history_is_replaced(

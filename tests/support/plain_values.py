@@ -9,7 +9,7 @@ def plain(value):
     """Instants in UTC as text, numbers as numbers, nulls of any kind as None."""
     if hasattr(value, "tolist") and not isinstance(value, (datetime.datetime, str)):
         value = value.tolist()
-    if value is None or value != value or type(value).__name__ in ("NaTType", "NAType"):
+    if value is None or type(value).__name__ in ("NaTType", "NAType") or value != value:
         return None
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}

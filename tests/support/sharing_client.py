@@ -27,6 +27,21 @@ def required_python() -> Path:
     return PYTHON
 
 
+def run_beside(program: str, folder: Path, *words: str, given: str = "") -> str:
+    """The last line that a program prints in the environment of the client."""
+    done = subprocess.run(
+        [required_python(), "-c", program, *words],
+        cwd=folder,
+        env={"HOME": str(folder), "PYTHONPATH": str(SUPPORT)},
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
+
+
 class ClientFailed(Exception):
     """What the client raised, as text."""
 
