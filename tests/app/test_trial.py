@@ -226,3 +226,14 @@ def test_the_command_prints_columns_and_rows_or_what_is_wrong(node, client, tmp_
     assert "kamu/a: line 2" in wrong.stderr
     assert run("--sample", str(sample)).exit_code == 2
     assert client.get("/a").status_code == 404
+
+
+def test_nobody_tries_a_query_on_rows_that_are_hidden_from_them(tmp_path):
+    with serving(tmp_path / "multi", tenancy="multi") as service:
+        made = root(service.node.stores, "there")
+        with service.http(service.token("bert")) as bert:
+            for name in ("kamu/there", str(made.id)):
+                body = asked(LARGE.format(name="b", of=f"'{name}'", column="n"))
+                answer = bert.post("/datasets/trial", json=body)
+                assert answer.status_code == 400, answer.text
+                assert answer.json()["missing"] == [name]
