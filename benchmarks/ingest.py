@@ -1,6 +1,7 @@
 """Ingest on both ways, in the worker's process and on Spark: posts to a warm node over HTTP.
 
     python benchmarks/ingest.py [--rows 1000000 …] [--ledger] [--snapshot] [--way process|spark]
+        [--workers 1]
 
 A table, each line with the way, the median, and how often it is what PyArrow alone takes for the
 same body (parse, write, hash), measured in the same run. Posts of 1 and of 1,000 rows by merge
@@ -221,10 +222,14 @@ def main() -> None:
     given.add_argument("--way", choices=MICRO_BATCH_BYTES, nargs="*", default=MICRO_BATCH_BYTES)
     given.add_argument("--ledger", action="store_true")
     given.add_argument("--snapshot", action="store_true")
+    given.add_argument("--workers", type=int, default=1, help="how many of the node's own")
     asked = given.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     for way in asked.way:
-        setting = {"ODF_WORKER_MICRO_BATCH_BYTES": str(MICRO_BATCH_BYTES[way])}
+        setting = {
+            "ODF_WORKER_MICRO_BATCH_BYTES": str(MICRO_BATCH_BYTES[way]),
+            "ODF_NODE_WORKERS": str(asked.workers),
+        }
         with (
             tempfile.TemporaryDirectory() as folder,
             served(Path(folder) / "node", **setting) as node,
