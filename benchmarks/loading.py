@@ -6,6 +6,9 @@ Each way gives all rows and columns to the program. The limit is pyarrow on the 
 of the node, in the same run; ratios are to it. The node, with its worker that ingests the rows
 first, runs in processes of its own. Times are medians, after one that is not counted; those of the
 processor are of the program alone. `spark`: a Spark of a user, next to its own reader of files.
+Delta Sharing's client runs in a process of its own, so the time of its processor is not told.
+
+The last table is what DuckDB asks for by ranges, of the node and of a plain file server.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +35,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as pads
+import pyarrow.fs as pafs
+from counting import counting
+from iceberg_clients import catalogue, duck
 from nodes import RunningNode, served
+from ranged_files import ranged_files
+from sharing_client import sharing_client
 from user_spark import user_spark
 
 import odf_node
@@ -53,7 +63,8 @@ def took(load: Callable[[], Any]) -> Took:
     walls, cpus = [], []
     for number in range(ASKED + 1):
         began, worked = time.perf_counter(), time.process_time()
-        found = len(load())
+        answer = load()
+        found = answer if isinstance(answer, int) else len(answer)
         spent = time.perf_counter() - began, time.process_time() - worked
         assert found == ROWS, found
         if number:
@@ -120,6 +131,48 @@ def ways(node: RunningNode, folder: Path) -> Iterator[tuple[str, Callable[[], An
     yield "read?format=csv DuckDB", lambda: by_duckdb(f"read_csv('{read}csv')")
 
 
+def doors(node: RunningNode) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """By name, each of what a user writes who comes by a door for many datasets."""
+    table = catalogue(node, None).load_table("kamu.many")
+    keys = {name: text for name, text in table.io.properties.items() if name.startswith("s3.")}
+    bucket = pafs.S3FileSystem(anonymous=True, endpoint_override=node.url, region="us-east-1")
+    os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"
+
+    def by_duckdb() -> pa.Table:
+        with duck(node, None) as db:
+            return db.execute("FROM odf.kamu.many").to_arrow_table()
+
+    def by_polars() -> pl.DataFrame:
+        asked: dict[str, Any] = {"reader_override": "native", "storage_options": keys}
+        return pl.scan_iceberg(table, **asked).collect()
+
+    yield "S3: pyarrow", lambda: pads.dataset("many/data", filesystem=bucket).to_table()
+    yield "Iceberg: pyiceberg", lambda: table.scan().to_arrow()
+    yield "Iceberg: DuckDB", by_duckdb
+    yield "Iceberg: Polars", by_polars
+
+
+def ranges(node: RunningNode) -> None:
+    """What DuckDB asks for, in requests and bytes."""
+    with node.http() as client:
+        urls = client.get("/many/files?format=txt").text.split()
+    names = [url.rpartition("/")[2] for url in urls]
+    folder = next(node.data.rglob(names[0])).parent
+    extension = next(Path(duckdb_extension_httpfs.__file__).parent.rglob("*.duckdb_extension"))
+    print(f"  {'DuckDB by ranges':<32} {'file server':>22} {'node':>22}")
+    with ranged_files(folder) as plain, counting(plain) as other, counting(node.url) as ours:
+        for query in ('max("offset")', 'sum(count) FILTER ("offset" < 1000)', "count(city)"):
+            told = []
+            for counted, base in ((other, other.url), (ours, f"{ours.url}/many/data")):
+                counted.reset()
+                with duckdb.connect() as db:
+                    db.load_extension(str(extension))
+                    files = [f"{base}/{name}" for name in names]
+                    db.execute(f"SELECT {query} FROM read_parquet(?)", [files]).fetchall()
+                told.append(f"{len(counted.requests)} for {counted.bytes:,} bytes")
+            print(f"  {query:<32} {told[0]:>22} {told[1]:>22}")
+
+
 def with_spark(node: RunningNode, folder: Path) -> None:
     code = """
         import statistics, time
@@ -159,15 +212,22 @@ def main() -> None:
         size = sum(each.stat().st_size for each in node.data.rglob("data/f1620*"))
         load = os.getloadavg()[0]
         print(f"{ROWS} rows in {SLICES} slices, {size / 1e6:.1f} MB; load {load:.1f}")
-        limit = None
-        for way, call in ways(node, folder):
-            found = took(call)
-            limit = limit or found
-            print(
-                f"  {way:<32} {found.wall:6.2f} s, {found.cpu:6.2f} s of processor, "
-                f"ratio {found.wall / limit.wall:5.2f}",
-                flush=True,
-            )
+        with sharing_client(node, node.token(), folder) as sharing:
+            asked = partial(sharing.count, "kamu.default.many")
+            shared = [
+                ("Delta Sharing: pandas", asked),
+                ("Delta Sharing, delta: pandas", partial(asked, use_delta_format=True)),
+            ]
+            limit = None
+            for way, call in chain(ways(node, folder), doors(node), shared):
+                found = took(call)
+                limit = limit or found
+                print(
+                    f"  {way:<32} {found.wall:6.2f} s, {found.cpu:6.2f} s of processor, "
+                    f"ratio {found.wall / limit.wall:5.2f}",
+                    flush=True,
+                )
+        ranges(node)
         if WITH_SPARK:
             with_spark(node, folder)
 

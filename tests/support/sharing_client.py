@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import pytest
-from service import Service
 
 PYTHON = Path(sys.executable).parents[1] / "delta-sharing" / "bin" / "python"
 """Made by `make dev`."""
@@ -63,6 +62,10 @@ class SharingClient:
         """`columns`, and `rows` in the order of the answer."""
         return self._ask(do="load", table=table, **{"with": given})
 
+    def count(self, table: str, **given: Any) -> int:
+        """How many rows were loaded."""
+        return self._ask(do="count", table=table, **{"with": given})
+
     def changes(self, table: str, **given: Any) -> dict[str, Any]:
         return self._ask(do="changes", table=table, **{"with": given})
 
@@ -77,8 +80,14 @@ class SharingClient:
         return told["told"]
 
 
+class _Reached(Protocol):
+    """A node, in this process or another."""
+
+    def http(self, token: str | None = None, /) -> httpx.Client: ...
+
+
 @contextmanager
-def sharing_client(service: Service, token: str, folder: Path) -> Iterator[SharingClient]:
+def sharing_client(service: _Reached, token: str, folder: Path) -> Iterator[SharingClient]:
     """With the profile that the node gives out for the token."""
     python = required_python()
     with service.http(token) as http:

@@ -19,13 +19,15 @@ def rows(frame):
 
 
 def answer(profile, asked):
-    """`tables`, or `load`/`changes` with the arguments of the client's functions."""
+    """`tables`, or `load`/`count`/`changes` with the arguments of the client's functions."""
     if asked["do"] == "tables":
         client = delta_sharing.SharingClient(profile)
         return [[each.share, each.schema, each.name] for each in client.list_all_tables()]
     url = f"{profile}#{asked['table']}"
     if asked["do"] == "version":
         return delta_sharing.get_table_version(url, asked.get("since"))
+    if asked["do"] == "count":
+        return len(delta_sharing.load_as_pandas(url, **asked["with"]))
     if "predicateHints" in asked["with"]:
         _, share, schema, name = url.replace("#", ".").rsplit(".", 3)
         table = Table(share=share, schema=schema, name=name)
