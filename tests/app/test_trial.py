@@ -200,6 +200,7 @@ def test_strangers_try_nothing(node):
     with node.http() as nobody:
         body = asked(CITIES.format(name="a"))
         assert nobody.post("/datasets/trial", json=body).status_code == 401
+        assert nobody.post("/datasets/trial", content=b"no trial").status_code == 401
 
 
 def test_the_command_prints_columns_and_rows_or_what_is_wrong(node, client, tmp_path):

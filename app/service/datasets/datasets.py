@@ -92,6 +92,8 @@ def prepare_dataset(
         Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
         NameTooLong, ReservedName, MissingInputs, ChainRuleBroken.
     """
+    if actor.account is None:  # before anything is read for a stranger
+        raise Unauthenticated
     snapshots = load_snapshots(manifest)
     if len(snapshots) != 1:
         raise OneSnapshotExpected(f"one DatasetSnapshot is expected, there are {len(snapshots)}")

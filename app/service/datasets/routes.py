@@ -18,7 +18,7 @@ from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.read.records import DataFormat
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId, Visibility
 
-from ..auth.access import refuse_bad_token
+from ..auth.access import Unauthenticated, refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..derivatives.derivatives import derivation
@@ -120,6 +120,8 @@ async def create(
 async def trial(request: Request, trials: TrialsDep, actor: ActorDep) -> Response:
     """`{"manifests": "…", "sample": {"fileName": "rows.csv", "content": "…"}}`; the sample may be
     left out. Derivatives are tried on the first rows of their inputs."""
+    if actor.account is None:  # before anything is read for a stranger
+        raise Unauthenticated
     raw = await small_body(request, trials.body_bytes)
     try:
         asked = decode_json(raw, TrialAsked)
