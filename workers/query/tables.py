@@ -22,7 +22,8 @@ def register(context: SessionContext, tables: Sequence[Table], links: Path) -> N
     """Make the tables known, with no rows yet."""
     for number, table in enumerate(tables):
         base = base_name(table, number)
-        context.register_listing_table(
+        # Unlike `register_listing_table`, it looks at the counts of files when it plans a join.
+        context.register_parquet(
             quoted(base), f"{table_folder(links, number)}/", schema=columns_of(table)
         )
         for name, view in table.names.items():
