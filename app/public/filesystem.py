@@ -15,6 +15,7 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from odf_node.protocol.errors import NotFound, Refused
 from odf_node.protocol.instant import Instant
 
+from .arrow_exit import wait_for_arrow_at_exit
 from .node_files import NodeFiles, SliceFile, is_file
 
 _SCHEMES = {"odf+http": "http", "odf+https": "https"}
@@ -52,6 +53,7 @@ class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no t
         super().__init__(**options)
         self._node = NodeFiles.of(host, scheme, token, at, cache)
         finalize(self, self._node.http.close)
+        wait_for_arrow_at_exit()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 from door_tables import MANY, SLICES, TAKEN, frame_rows, in_order, make_door_tables, read_rows
 from iceberg_clients import catalogue, duck, load_extensions
-from reading_page import PAGE, blocks
+from reading_page import PAGE
 from service import Service, serving
 from sharing_client import SharingClient, run_beside, sharing_client
 
@@ -134,16 +134,6 @@ def _by_duckdb(query: str, given: Any = (), *, before: str = "") -> Rows:
         return db.execute(query, given).to_arrow_table().to_pylist()
 
 
-def _arrow_http(node: Node, name: str) -> Rows:
-    """In an environment that has aiohttp, which fsspec reads http by."""
-    (text,) = blocks("pyarrow", node.service.url)
-    shown = (
-        "\nimport json\nfrom plain_values import plain\n"
-        "print(json.dumps(plain(cities.to_table().to_pylist())))"
-    )
-    return json.loads(run_beside(text.replace("/cities/", f"/{name}/") + shown, node.folder))
-
-
 def _arrow_files(node: Node, name: str) -> Rows:
     files, path = fsspec.url_to_fs(node.place(name))
     schema = odf_node.open(node.url(name)).schema
@@ -217,7 +207,6 @@ WAYS = {
     ("DuckDB", "`read?format=csv`"): Way(_duckdb_csv, FACTS, PLAIN, is_like_another=True),
     ("DuckDB", "Iceberg"): Way(_duckdb_iceberg, FACTS),
     ("DuckDB", "S3"): Way(_duckdb_s3, CHANGELOG),
-    ("pyarrow", "URLs of files"): Way(_arrow_http, CHANGELOG),
     ("pyarrow", "`odf://`"): Way(_arrow_files, CHANGELOG),
     ("pyarrow", "S3"): Way(_arrow_s3, CHANGELOG),
     ("fsspec", "`odf://`"): Way(_fsspec_files, CHANGELOG),

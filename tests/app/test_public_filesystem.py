@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from datetime import datetime
@@ -223,3 +225,27 @@ def test_what_is_not_there_is_missing_and_nothing_can_be_written(where: str, fil
     ):
         with pytest.raises(OSError, match="read-only"):
             write()
+
+
+ENDS_BEFORE_ARROW = """
+import threading, time
+import fsspec, pyarrow.fs
+from odf_node.app.public.filesystem import OdfFileSystem
+
+held = [pyarrow.fs.FSSpecHandler(OdfFileSystem(host="127.0.0.1:1"))]
+
+def drop():
+    time.sleep(0.05)
+    held.clear()
+    print("dropped", flush=True)
+
+threading.Thread(target=drop, daemon=True).start()
+"""
+"""A thread drops the file system late, as those of Arrow do."""
+
+
+def test_a_program_ends_after_arrow_has_dropped_the_file_system() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_BEFORE_ARROW], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "dropped\n"
