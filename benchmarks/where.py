@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from nodes import served
 
-from benchmarks.ingest import MERGES, body, snapshot
+from benchmarks.ingest import MERGES, body, pieces, snapshot
 
 ROWS = (1, 1_000, 100_000, 1_000_000)
 WAIT = {"content-type": "text/csv", "prefer": "wait=1800"}
@@ -30,7 +30,8 @@ WAIT = {"content-type": "text/csv", "prefer": "wait=1800"}
 
 def ran(http: httpx.Client, name: str, content: bytes) -> dict[str, Any]:
     """Where a batch ran, as its receipt tells."""
-    answer = http.post(f"/{name}/ingest", content=content, headers=WAIT)
+    headers = {**WAIT, "content-length": str(len(content))}
+    answer = http.post(f"/{name}/ingest", content=pieces(content), headers=headers)
     answer.raise_for_status()
     told = answer.json()
     return dict(told.get("result", told)["ran"])
