@@ -1,1 +1,1 @@
-"""What routes of all features share: bodies, answers, dependencies."""
+"""Parts that the routes of all features share: bodies, responses, dependencies."""

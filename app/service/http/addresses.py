@@ -1,6 +1,6 @@
-"""Which address is this: one table of all that is served in front of the framework.
+"""The table of routes that are served in front of the framework.
 
-The rows are given by `main.py`. What no row names is the framework's.
+`main.py` provides the rows. The framework serves every address that no row matches.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from odf_node.storage.datasets.node.naming import RESERVED
 from ..setting_groups.words import Tenancy
 
 SOCKET = "WS"
-"""The method of a WebSocket upgrade."""
+"""The method by which a WebSocket upgrade is found in the table."""
 DATASET = "/{dataset}"
 BUCKET = "/{bucket}"
-"""Where S3 clients ask for lists."""
+"""The path at which S3 clients request lists of objects."""
 OPEN = frozenset(
     {
         "/platform/login",
@@ -38,7 +38,7 @@ OPEN_FOLDERS = ("/platform/token/", "/delta-sharing/changes/")
 
 
 class DatasetPath(NamedTuple):
-    """`[/account]/dataset/word[/name]`, in pieces; nothing is checked yet."""
+    """The segments of `[/account]/dataset/word[/name]`, not yet validated."""
 
     account: str | None
     dataset: str
@@ -48,41 +48,44 @@ class DatasetPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One form of address, and the ASGI application that answers there."""
+    """A pattern of addresses, and the ASGI application that serves them."""
 
     path: str
-    """The pattern, by which it is found, counted, logged and audited."""
+    """The pattern. Metrics, the log and the audit log name the route by it."""
     serve: ASGIApp
     methods: tuple[str, ...] = ()
-    """Below a dataset; elsewhere what serves the address knows its methods."""
+    """The HTTP methods, for a dataset, addresses below it, and buckets. Elsewhere `serve` checks
+    the method itself."""
     is_page: bool = False
-    """For browsers: a page finds out itself who asks, and shows its own errors."""
+    """Whether the route is a page for browsers, which identifies the actor and shows errors
+    itself."""
     is_transfer: bool = False
-    """Whether the transfer protocols fix its answers, errors included."""
+    """Whether the transfer protocols prescribe its responses, errors included."""
     takes_signed: bool = False
-    """Whether a signed URL opens it in place of a token."""
+    """Whether a signed URL grants access in place of a token."""
     takes_s3: bool = False
-    """Whether requests that are signed as those to S3 may read there."""
+    """Whether requests with an S3 signature may read it."""
     is_audited: bool = True
-    """Whether requests for a change go into the audit log, also those that succeed."""
+    """Whether the audit log records requests that change something, also successful ones."""
 
 
 LISTS = b"list-type"
-"""A parameter of requests for lists."""
+"""The query parameter by which requests of S3 clients for lists are recognized."""
 Found = tuple[Route | None, DatasetPath | None]
 
 
 class Addresses:
-    """The table, for nodes of one tenancy."""
+    """The table of routes of a node with the given tenancy."""
 
     def __init__(self, tenancy: Tenancy, routes: Iterable[Route]) -> None:
         self._has_account = tenancy is Tenancy.MULTI
         self._word = 3 if self._has_account else 2
-        """Index of the segment behind the dataset; the one before the first slash is empty."""
+        """Index of the path segment after the dataset. Index 0 is the empty text before the first
+        slash."""
         self._below: dict[tuple[str, str, int], Route] = {}
         self._exact: dict[str, Route] = {}
         self._forms: dict[str, list[tuple[list[str], Route]]] = {}
-        """By their first word: addresses with names in them."""
+        """Routes with placeholders outside datasets, by their first segment."""
         self._page: Route | None = None
         self._bucket: Route | None = None
         for route in routes:
@@ -105,7 +108,8 @@ class Addresses:
             self._below[method, words[0], len(words)] = route
 
     def find(self, scope: Scope) -> Found:
-        """What serves a request, and the pieces of the path of a dataset; None: the framework."""
+        """Return the route of a request, or None if the framework serves it, and the segments of
+        the path if it is below a dataset or in a bucket."""
         if scope["type"] == "http" and LISTS in scope["query_string"]:
             listed = self._in_bucket(scope)
             if listed is not None:
@@ -132,7 +136,8 @@ class Addresses:
         return None
 
     def _in_bucket(self, scope: Scope) -> DatasetPath | None:
-        """The dataset of which S3 clients ask for a list: the bucket, or what the prefix says."""
+        """Return the dataset of a list request of an S3 client, None for other requests. It is
+        the bucket, or with accounts the first segment of the prefix."""
         told = parse_qs(scope["query_string"].decode("latin-1"))
         bucket = scope["path"].strip("/")
         if self._bucket is None or scope["method"] not in self._bucket.methods:
@@ -152,17 +157,17 @@ class Addresses:
 
 
 def prefers_html(scope: Scope) -> bool:
-    """Whether a browser asks: HTML is named, and JSON is not."""
+    """Return whether `Accept` names HTML and not JSON, as browsers send it."""
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
     return b"text/html" in accepted and b"json" not in accepted
 
 
 def is_open(path: str) -> bool:
-    """Whether a node without anonymous access serves the path to everybody all the same."""
+    """Return whether even a node without anonymous access serves the path to everybody."""
     return path in OPEN or path.startswith(OPEN_FOLDERS)
 
 
 def path_of(scope: Scope) -> DatasetPath:
-    """The pieces of the address, for what serves a path of a dataset."""
+    """Return the segments of the address, for routes below a dataset."""
     path: DatasetPath = scope["state"]["path"]
     return path

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: problem documents, and the bare bodies the reference fixes."""
+"""Errors as HTTP responses: problem documents, and the bare bodies of the reference node."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..errors import BARE, INTERNAL_MESSAGE, problem, problem_of, status_of, sta
 
 PROBLEM_JSON = "application/problem+json"
 HEADERS_ONLY = "headers only"
-"""Key in the state of HEAD requests, so that bodies that cost something are not made for them."""
+"""Key in the state of a HEAD request. Handlers check it to avoid computing an expensive body."""
 CLIENT_ERRORS = range(400, 500)
 _log = logging.getLogger("odf.node")
 
 
 class JsonAnswer(Response):
-    """JSON written by msgspec: keys in the order given, no blanks, UTF-8."""
+    """A JSON response written by msgspec: keys in the given order, no blanks, UTF-8."""
 
     media_type = "application/json"
 
@@ -34,10 +34,10 @@ class ProblemAnswer(JsonAnswer):
 
 
 def error_answer(error: NodeError, *, explained: bool = False) -> Response:
-    """How the node says that this happened.
+    """Return the response for an error.
 
-    The transfer protocols fix some answers to have no body. Everywhere else such an answer is
-    `explained` by a problem document.
+    The transfer protocols prescribe an empty body for some errors. With `explained`, for all
+    other routes, the response to such an error carries a problem document.
     """
     status = int(status_of(error))
     if status not in CLIENT_ERRORS:
@@ -51,24 +51,24 @@ def error_answer(error: NodeError, *, explained: bool = False) -> Response:
 
 
 def failed_answer(failed: Failed) -> Response:
-    """The same for an error that reached us as the outcome of a job."""
+    """Return the response for an error that is the outcome of a job."""
     status = status_of_failed(failed)
     message = failed.message or INTERNAL_MESSAGE
     return ProblemAnswer(problem(failed.error, status, message, failed.facts), status)
 
 
 def crash_answer() -> Response:
-    """What an outsider sees of a defect."""
+    """Return the response for an unexpected exception. It reveals no details."""
     return JsonAnswer({"error": "Internal Server Error"}, 500)
 
 
 def not_found_answer() -> Response:
-    """An address that nothing is served at, in the text that the transfer protocols fix."""
+    """Return the response for an unknown address, with the text of the transfer protocols."""
     return PlainTextResponse("Not Found", 404)
 
 
 def _challenge(error: NodeError) -> dict[str, str]:
-    """What to show instead, where the body says nothing."""
+    """Return the `WWW-Authenticate` header if the error carries a challenge."""
     challenge = error.facts.get("challenge")
     return {} if challenge is None else {"www-authenticate": str(challenge)}
 

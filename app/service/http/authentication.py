@@ -1,6 +1,6 @@
-"""Who asks, and are they let in at all: the first question to a request that is no page.
+"""Authentication of all requests except those for pages, and the policy for anonymous ones.
 
-A malformed credential is refused before anything else is looked at.
+A malformed credential is refused before any other check.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .s3_requests import is_s3, s3_request
 
 
 class Authentication:
-    """Finds out who asks. Requests that arrive together share a look at their tokens."""
+    """Identifies the actor of a request. Concurrent requests share one lookup of their tokens."""
 
     def __init__(self, callers: Callers, s3_callers: S3Callers, *, allow_anonymous: bool) -> None:
         self._s3_callers = s3_callers
@@ -29,7 +29,12 @@ class Authentication:
         self._allow_anonymous = allow_anonymous
 
     async def actor(self, scope: Scope) -> Actor:
-        """Raises `MalformedBearer`, `AnonymousRestricted`, and as `S3Callers.identify`."""
+        """Return the actor of the request.
+
+        Raises:
+            MalformedBearer, AnonymousRestricted, NoSuchS3Key, and the errors of
+            `S3Callers.identify`.
+        """
         if is_s3(scope):
             return await self._signer(scope)
         bearer = bearer_of(scope["headers"])
@@ -42,7 +47,12 @@ class Authentication:
         return actor
 
     async def _signer(self, scope: Scope) -> Actor:
-        """Whoever has keys for the dataset of the address. Raises `NoSuchS3Key`."""
+        """Return the actor whose S3 keys signed the request for the dataset of the address.
+
+        Raises:
+            NoSuchS3Key: the address serves nothing to S3 clients. S3ReadsOnly, and the other
+                errors of `S3Callers.identify`.
+        """
         if not getattr(scope.get("route"), "takes_s3", False):
             raise NoSuchS3Key if scope["method"] in READS else S3ReadsOnly
         path, asked = path_of(scope), s3_request(scope)
@@ -51,6 +61,6 @@ class Authentication:
 
 
 def _is_signed(scope: Scope) -> bool:
-    """Whether what serves the address looks at the signature of the URL, and at nothing else."""
+    """Return whether the URL is signed and its route authorizes by that signature alone."""
     takes_signed = getattr(scope.get("route"), "takes_signed", False)
     return takes_signed and signature_of(scope["query_string"]) is not None

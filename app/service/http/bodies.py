@@ -1,4 +1,4 @@
-"""Request bodies that arrive piece by piece, bounded in size, in silence and in pace."""
+"""Request bodies that arrive in pieces, with limits on size, idle time and speed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from odf_node.protocol.errors import BadInput, LimitExceeded
 from ..settings import Settings
 
 PIECES_AHEAD = 8
-"""Pieces that wait for the thread; the server makes them some 256 KiB long at most."""
+"""Limit of pieces that wait for the thread; the server makes pieces of at most about 256 KiB."""
 MAX_FORM_FIELDS = 16
 LIMIT = "ODF_NODE_MAX_BODY_BYTES"
-"""The setting that bounds bodies of records."""
+"""Name of the setting that limits the size of bodies with records."""
 
 
 class BodyBrokeOff(BadInput):
-    """The client went away, or said nothing for too long, in the middle of a body."""
+    """The client disconnected, or sent nothing for too long, in the middle of a body."""
 
 
 class BodyTooSlow(BodyBrokeOff):
-    """A body that comes in drops: it would hold what it holds for as long as its sender likes."""
+    """A body arrives too slowly. Its sender could otherwise occupy resources for any time."""
 
     def __init__(self, pace: int) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class BodyTooSlow(BodyBrokeOff):
 
 
 class BodyTooLong(LimitExceeded):
-    """A body above its limit."""
+    """A body is longer than its limit."""
 
     def __init__(self, limit: int, setting: str | None = None) -> None:
         message = f"the body is longer than the {limit} bytes taken here"
@@ -47,11 +47,11 @@ class BodyTooLong(LimitExceeded):
 
 
 class MalformedForm(BadInput):
-    """A body that is not form-encoded, or has too many fields."""
+    """A body is not form-encoded, or has too many fields."""
 
 
 async def small_body(request: Request, limit: int) -> bytes:
-    """The whole of a body that is small. Raises `BodyTooLong`."""
+    """Return the whole body, of at most `limit` bytes. Raises `BodyTooLong`."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -61,10 +61,11 @@ async def small_body(request: Request, limit: int) -> bytes:
 
 
 async def small_form(request: Request, limit: int) -> dict[str, str]:
-    """Fields of a form-encoded body; of one given twice, the first.
+    """Return the fields of a form-encoded body; for a repeated field, the first value.
 
     Raises:
-        BodyTooLong: longer than `limit`. MalformedForm: it is no form, or has too many fields.
+        BodyTooLong: longer than `limit` bytes.
+        MalformedForm: the body is not a form, or has too many fields.
     """
     raw = await small_body(request, limit)
     try:
@@ -77,13 +78,14 @@ async def small_form(request: Request, limit: int) -> dict[str, str]:
 
 
 class MalformedBody(BadInput):
-    """A body that is not the JSON it has to be."""
+    """A body is not JSON of the required form."""
 
 
 class Paced:
-    """What is received of one request, as long as its body keeps moving.
+    """The `receive` of one request, which fails when the body arrives too slowly.
 
-    Waiting for the client is counted alone: a thread, or a turn, may take as long as it likes.
+    Only the time spent waiting for the client counts, not the time that the node takes to
+    process what arrived.
     """
 
     def __init__(self, receive: Receive, settings: Settings) -> None:
@@ -92,7 +94,7 @@ class Paced:
         self._waited, self._came = 0.0, 0
 
     async def __call__(self) -> Message:
-        """The next message. Raises `BodyBrokeOff`, `BodyTooSlow`."""
+        """Return the next message. Raises `BodyBrokeOff`, `BodyTooSlow`."""
         if self._ended:
             return await self._receive()
         now = asyncio.get_running_loop().time
@@ -117,10 +119,11 @@ class Paced:
 
 
 class Body:
-    """A request body, read by a thread while the rest of it arrives: within `async with`."""
+    """A request body that a thread reads while the rest arrives. Use it within `async with`."""
 
     def __init__(self, receive: Receive, *, limit: int, setting: str | None = None) -> None:
-        """`setting` names where the limit comes from; the refusal tells it to the client."""
+        """`limit` is in bytes. `setting` is the name of the setting that defines it, which the
+        error reports to the client."""
         self._receive, self._limit, self._setting = receive, limit, setting
         self._flow: _Flow | None = None
         self.size = 0
@@ -129,21 +132,22 @@ class Body:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nobody reads on, whatever became of the thread."""
+        """Stop receiving, even if the thread has not read all pieces."""
         if self._flow is not None:
             await self._flow.end()
 
     def chunks(self) -> Iterator[bytes]:
-        """To be iterated in a thread started from the event loop.
+        """Yield the pieces. Iterate in a thread that was started from the event loop.
 
         Raises:
-            BodyBrokeOff: the client left, fell silent or was slow. BodyTooLong.
+            BodyBrokeOff: the client disconnected, stopped sending or was too slow. BodyTooLong.
         """
         self._flow = flow = from_thread.run_sync(_Flow, self._pieces())
         yield from flow.pieces()
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        """As they arrive: copying them into larger ones costs as much as hashing them."""
+        """Yield pieces as they arrive. Copying them into larger ones would cost as much as
+        hashing them."""
         more = True
         while more:
             message = await self._receive()
@@ -161,17 +165,17 @@ class Body:
 
 
 class _Flow:
-    """Pieces on their way from the event loop to one thread, a few of them ahead of it."""
+    """A bounded queue of pieces from the event loop to one thread."""
 
     def __init__(self, source: AsyncIterator[bytes]) -> None:
-        """In the event loop."""
+        """Start to receive pieces. Call it in the event loop."""
         self._arrived: SimpleQueue[bytes | Exception | None] = SimpleQueue()
         self._room = asyncio.Semaphore(PIECES_AHEAD)
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._fill(source))
 
     def pieces(self) -> Iterator[bytes]:
-        """In the thread; raises what the source raises."""
+        """Yield the pieces, in the thread. Raise the errors of the source."""
         while (piece := self._arrived.get()) is not None:
             if isinstance(piece, Exception):
                 raise piece
@@ -182,7 +186,7 @@ class _Flow:
                     self._loop.call_soon_threadsafe(self._room.release)
 
     async def end(self) -> None:
-        """Nothing more is wanted; in the event loop."""
+        """Stop receiving. Call it in the event loop."""
         self._task.cancel()
         await asyncio.wait({self._task})
 

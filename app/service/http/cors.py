@@ -1,6 +1,6 @@
-"""What pages of other sites may ask, and the headers by which their browsers know.
+"""CORS: the requests that pages of other sites may send, and the headers that say so.
 
-Every origin may: nothing here goes by cookies, so that does no harm.
+Every origin is allowed. This does no harm, because no request is authorized by cookies.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-"""The reference grants GET and POST."""
+"""Allowed methods. The reference allows GET and POST only."""
 EXPOSED = (
     "ETag",
     "Location",
@@ -27,7 +27,7 @@ GRANTED = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", ", ".join(EXPOSED).encode()),
 ]
-"""Headers of every answer to a request that names its origin."""
+"""Headers of every response to a request with an `Origin` header."""
 _RULES = CORSMiddleware(
     lambda *_: None,  # type: ignore[arg-type]
     allow_origins=["*"],
@@ -38,13 +38,13 @@ _RULES = CORSMiddleware(
 
 
 def preflight_answer(scope: Scope) -> Response | None:
-    """The answer to a browser that asks whether it may ask; None for any other request."""
+    """Return the response to a CORS preflight request; None for any other request."""
     if scope.get("method") != "OPTIONS":
         return None
     headers = Headers(scope=scope)
     if "origin" not in headers or "access-control-request-method" not in headers:
         return None
     answer = _RULES.preflight_response(headers)
-    for name, _ in GRANTED:  # which every answer is given on its way out
+    for name, _ in GRANTED:  # `Sending` adds these headers to every response
         del answer.headers[name.decode()]
     return answer

@@ -1,6 +1,6 @@
-"""What handlers ask for: parts of the node, the actor, the dataset of the address once authorized.
+"""Dependencies of handlers: parts of the node, the actor, the authorized dataset of the address.
 
-What waits for nothing is a coroutine: it costs no thread.
+Dependencies that never block are coroutines, because FastAPI runs them without a thread.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 def part_of(request: HTTPConnection, kind: type[T]) -> T:
-    """The part of the node of that class, as `wiring` made it."""
+    """Return the part of the node of this class, as `wiring` created it."""
     part: T = request.app.state.parts[kind]
     return part
 
 
 def wired(kind: type[T]) -> Callable[[Request], Awaitable[T]]:
-    """A dependency on the part of the node of that class."""
+    """Return a FastAPI dependency on the part of the node of this class."""
 
     async def given(request: Request) -> T:
         return part_of(request, kind)
@@ -53,23 +53,24 @@ def _resolve(request: Request, action: Action) -> DatasetEntry:
 
 
 def readable_of(request: Request) -> DatasetEntry:
-    """The dataset of the address, which the actor may read."""
+    """Return the dataset of the address. The actor must be allowed to read it."""
     return _resolve(request, Action.READ)
 
 
 def writable_of(request: Request) -> DatasetEntry:
-    """The dataset of the address, which the actor may write to."""
+    """Return the dataset of the address. The actor must be allowed to write to it."""
     return _resolve(request, Action.WRITE)
 
 
 def open_of(request: Request) -> DatasetEntry:
-    """The dataset of the address, which the actor may write to, and which follows no other."""
+    """Return the dataset of the address. The actor must be allowed to write to it, and it must
+    not be a mirror."""
     path, access = request.path_params, part_of(request, DatasetAccess)
     return access.resolve_open(actor_of(request), path.get("account"), path["dataset"])
 
 
 def maintained_of(request: Request) -> DatasetEntry:
-    """The dataset of the address, whose access the actor may change."""
+    """Return the dataset of the address. The actor must be allowed to change its access."""
     return _resolve(request, Action.MAINTAIN)
 
 
@@ -78,12 +79,15 @@ async def public_base(request: Request) -> str:
 
 
 def base_of(request: Request) -> str:
-    """Where clients reach this node, with a slash at the end: the setting, else the request."""
+    """Return the URL at which clients reach this node, with a slash at the end.
+
+    It is the setting `public_url`, else the base URL of the request.
+    """
     return base_at(part_of(request, Settings), request)
 
 
 def base_at(settings: Settings, connection: HTTPConnection) -> str:
-    """As `base_of`, outside of the framework."""
+    """As `base_of`, for code that runs outside the framework."""
     return settings.public_url or str(connection.base_url)
 
 

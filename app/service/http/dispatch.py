@@ -1,8 +1,8 @@
-"""Every request goes through here once: its address, who asks, what serves it, what went wrong.
+"""Dispatch of every request: find the route, identify the actor, serve, report errors.
 
-A slash that came encoded divides nothing, so it is refused. The server hands on decoded paths, in
-which `/account%2fname/tail` looks like three segments; what stands in front of the node, and
-judges addresses by their segments, sees two.
+A path with an encoded slash is refused. The server passes on decoded paths, in which
+`/account%2fname/tail` has three segments; a proxy in front of the node, which may filter
+addresses by their segments, sees two.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from .sending import Sending
 
 ENCODED_SLASHES = (b"%2f", b"%5c")
 BODILESS = frozenset({"GET", "HEAD", "OPTIONS", SOCKET})
-"""Methods of requests whose body nobody reads."""
+"""Methods of requests whose body is never read."""
 _log = logging.getLogger("odf.node")
 
 
 class Dispatch:
-    """Within `Observed`. `rest` is the framework, which serves what the table does not name."""
+    """ASGI application inside `Observed`. The framework, `rest`, serves all addresses that the
+    table does not contain."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class Dispatch:
             await self._by_framework(scope, receive, send)
 
     async def _by_framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The framework knows no HEAD: it is a GET whose body is dropped."""
+        """Serve HEAD as a GET whose body is dropped, because the framework has no HEAD."""
         if scope["method"] == "HEAD":
             scope["state"][HEADERS_ONLY] = True
             scope, send = {**scope, "method": "GET"}, _headless(send)
@@ -91,7 +92,7 @@ class Dispatch:
 
 
 def is_plain(scope: Scope) -> bool:
-    """Whether the segments of the decoded path are those that were sent."""
+    """Return whether the decoded path has the same segments as the path that was sent."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%" not in raw:
         return True
@@ -100,7 +101,7 @@ def is_plain(scope: Scope) -> bool:
 
 
 def _is_transfer(scope: Scope) -> bool:
-    """Whether the transfer protocols fix what errors look like."""
+    """Return whether the transfer protocols prescribe the form of errors."""
     return scope["type"] == "websocket" or getattr(scope.get("route"), "is_transfer", False)
 
 
@@ -119,7 +120,7 @@ async def _answer(answer: Response, scope: Scope, receive: Receive, send: Send) 
 
 
 def _headless(send: Send) -> Send:
-    """Drops bodies: what HEAD answers with."""
+    """Return a `send` that drops the body, for responses to HEAD."""
 
     async def only_start(message: Message) -> None:
         if message["type"] == "http.response.body":

@@ -1,4 +1,4 @@
-"""Bodies that are sent compressed (`Content-Encoding`), unpacked piece by piece and bounded."""
+"""Compressed bodies (`Content-Encoding`), unpacked piece by piece and bounded in size."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from .bodies import LIMIT, BodyTooLong
 
 PIECE_BYTES = 1024 * 1024
 FREE_BYTES = 16 * 1024 * 1024
-"""Bytes a body may have whatever its ratio: short texts repeat themselves."""
+"""Size in bytes up to which the ratio of a body is not checked, because short texts may compress
+very well."""
 
 
 class UnsupportedEncoding(BadInput):
-    """A Content-Encoding that is not unpacked here."""
+    """The node does not support this Content-Encoding."""
 
     def __init__(self, given: str) -> None:
         super().__init__(
@@ -29,11 +30,11 @@ class UnsupportedEncoding(BadInput):
 
 
 class MalformedEncoding(BadInput):
-    """A body that is not packed as it says, or ends too early."""
+    """A body is not in the encoding that its header names, or ends too early."""
 
 
 class UnpackedTooFar(LimitExceeded):
-    """A body that is too much larger than what was sent."""
+    """An unpacked body is too many times larger than the bytes that were sent."""
 
     def __init__(self, ratio: int) -> None:
         super().__init__(
@@ -45,7 +46,7 @@ class UnpackedTooFar(LimitExceeded):
 
 
 class _Inflater(Protocol):
-    """What `zlib` has: output in bounded pieces."""
+    """The interface of a `zlib` decompressor, which returns output in bounded pieces."""
 
     @property
     def eof(self) -> bool: ...
@@ -60,11 +61,12 @@ Unpack = Callable[[Iterable[bytes]], Iterator[bytes]]
 
 
 def decoded(chunks: Iterable[bytes], encoding: str, *, limit: int, ratio: int) -> Iterable[bytes]:
-    """The body as it was before it was packed, by the name in `Content-Encoding`.
+    """Return the unpacked body. `encoding` is the value of `Content-Encoding`, `limit` is in
+    bytes, `ratio` is the largest allowed ratio of unpacked to sent bytes.
 
     Raises:
-        UnsupportedEncoding: at once. MalformedEncoding, BodyTooLong, UnpackedTooFar: when
-            that shows.
+        UnsupportedEncoding: at the call. MalformedEncoding, BodyTooLong, UnpackedTooFar: while
+            the body is read.
     """
     name = encoding.strip().lower()
     if name in ("", "identity"):
@@ -93,7 +95,7 @@ def _bounded(unpack: Unpack, chunks: Iterable[bytes], limit: int, ratio: int) ->
 
 
 def _inflated(start: Callable[[bytes], _Inflater]) -> Unpack:
-    """By `zlib`; several packed parts may follow each other."""
+    """Return a function that unpacks with `zlib`. A body may consist of several packed parts."""
 
     def unpack(chunks: Iterable[bytes]) -> Iterator[bytes]:
         inflater: _Inflater | None = None
@@ -113,7 +115,7 @@ def _inflated(start: Callable[[bytes], _Inflater]) -> Unpack:
 
 
 def _drained(inflater: _Inflater, data: bytes) -> Iterator[bytes]:
-    """All that the data gives, in bounded pieces."""
+    """Yield all output for the data, in bounded pieces."""
     while True:
         piece = inflater.decompress(data, PIECE_BYTES)
         data = inflater.unconsumed_tail
@@ -128,13 +130,14 @@ def _gzip(_: bytes) -> _Inflater:
 
 
 def _deflate(head: bytes) -> _Inflater:
-    """With the header of zlib, as it should be, or without, as some send it."""
+    """Start unpacking with a zlib header, as the standard requires, or without one, as some
+    clients send it."""
     has_header = head[0] & 0x0F == 8 and (len(head) < 2 or (head[0] * 256 + head[1]) % 31 == 0)
     return zlib.decompressobj(wbits=15 if has_header else -15)
 
 
 def _zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    import pyarrow as pa  # slow to import; it has the decoder
+    import pyarrow as pa  # imported late because it is slow; it contains the decoder
 
     source = _Stream(chunks)
     try:
@@ -146,7 +149,7 @@ def _zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Stream(io.RawIOBase):
-    """Chunks as a file to read."""
+    """Chunks as a readable file."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -177,4 +180,4 @@ ENCODINGS: dict[str, Unpack] = {
     "deflate": _inflated(_deflate),
     "zstd": _zstd,
 }
-"""How bodies are unpacked, by the name HTTP has for it."""
+"""Functions that unpack bodies, by the name of the encoding in HTTP."""

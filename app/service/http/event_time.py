@@ -1,4 +1,4 @@
-"""The header `odf-event-time`: when posted or polled rows happened, if they do not say it."""
+"""The header `odf-event-time`: the event time of posted or polled rows that carry none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class InvalidEventTime(BadInput):
 
 
 def parsed_event_time(given: str | None) -> str | None:
-    """The `odf-event-time` header in canonical form. Raises `InvalidEventTime`."""
+    """Return the `odf-event-time` header in canonical form. Raises `InvalidEventTime`."""
     if given is None:
         return None
     try:

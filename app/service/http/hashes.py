@@ -1,4 +1,4 @@
-"""Hashes that a request names: of a block, or of an object."""
+"""Hashes in the addresses of requests: of a block, or of an object."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from odf_node.protocol.multihash import SHA3_256, MalformedHash, MalformedMultib
 
 
 class UnreadableHash(BadInput):
-    """An address that ends in no hash of ours; answered as text."""
+    """An address does not end in a SHA3-256 multihash. The response is plain text."""
 
 
 def parse_hash(text: str) -> Multihash:
-    """A SHA3-256 multihash. Raises `UnreadableHash`."""
+    """Parse a SHA3-256 multihash. Raises `UnreadableHash`."""
     try:
         parsed = Multihash.parse(text)
     except (MalformedHash, MalformedMultibase) as broken:

@@ -1,4 +1,4 @@
-"""Formats data comes in: their media types and file extensions."""
+"""Formats of data that clients send: their media types and file extensions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ MEDIA_TYPES: dict[str, ReadStep | None] = {
     "application/vnd.shp": None,
     "x-gis/x-shapefile": None,
 }
-"""What the formats of the specification are called, and how a source of its own reads one.
+"""Media types of the formats of the specification, each with the read step of a push source that
+the node creates for it.
 
-None: a name that is known, for a format that no source is made for; a worker may refuse it.
+None: the media type is known, but the node creates no source for it. A worker may refuse it.
 """
 EXTENSIONS: dict[str, str] = {
     "csv": "text/csv",
@@ -42,18 +43,18 @@ EXTENSIONS: dict[str, str] = {
     "shx": "application/vnd.shp",
 }
 PACKED = (".gz", ".zip", ".bz2", ".zst")
-"""What workers unpack when they read it."""
+"""Extensions of compressed files, which workers unpack when they read them."""
 
 
 class UnsupportedMediaType(BadInput):
-    """A Content-Type that names no format data can be posted in."""
+    """The Content-Type is not a format in which data can be posted."""
 
     def __init__(self, given: str) -> None:
         super().__init__("Unsupported media type", given=given, known=sorted(MEDIA_TYPES))
 
 
 def media_type_of(content_type: str | None, file_name: str) -> str | None:
-    """Media type of a file: as declared if that is one of ours, else by its extension."""
+    """Return the media type of a file: the declared one if it is known, else by its extension."""
     plain = (content_type or "").partition(";")[0].strip().lower()
     if plain in MEDIA_TYPES:
         return plain
@@ -64,7 +65,8 @@ def media_type_of(content_type: str | None, file_name: str) -> str | None:
 
 
 def extension_of(read: ReadStep) -> str:
-    """How a file that a source reads is called; shapefiles come in archives."""
+    """Return the file extension for data that a source reads. It is `zip` for shapefiles, which
+    are sent as archives."""
     formats = ((extension, MEDIA_TYPES[media]) for extension, media in EXTENSIONS.items())
     fitting = (extension for extension, one in formats if type(one) is type(read))
     return next(fitting, "zip")

@@ -1,4 +1,4 @@
-"""The one file of an upload form, piece by piece (multipart/form-data, RFC 7578)."""
+"""The single file of an upload form, read in pieces (multipart/form-data, RFC 7578)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ FILE_PART = "file"
 MAX_HEADERS = 8
 MAX_HEADER_BYTES = 4096
 OVERHEAD_BYTES = 64 * 1024
-"""What boundaries and headers may add to the bytes of the file."""
+"""Limit of bytes that boundaries and headers may add to the size of the file."""
 
 
 class NotTheUploadForm(BadInput):
-    """A body that is no form with one file in it."""
+    """A body is not a form with exactly one file."""
 
     def __init__(self) -> None:
         super().__init__("Expected 'file' to be the only part of upload form")
 
 
 class UploadForm:
-    """Reads the one part of the form, which is named `file` unless any name will do.
+    """Reads a form with one part. Its name must be `file`, unless `any_name` is set.
 
-    Any other part, and anything unreadable, is refused.
+    A form with more parts, or one that cannot be parsed, is refused.
     """
 
     def __init__(self, content_type: str, *, any_name: bool = False) -> None:
-        """Raises `NotTheUploadForm`: another kind of body."""
+        """Raises `NotTheUploadForm` if the content type is not that of a form."""
         self._any_name = any_name
         self.file_name, self.content_type = "", ""
         kind, options = parse_options_header(content_type)
@@ -60,7 +60,7 @@ class UploadForm:
         self._parts, self._ended = 0, False
 
     def file(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Bytes of the file. Raises `NotTheUploadForm`, when that shows."""
+        """Yield the bytes of the file. Raises `NotTheUploadForm` while the chunks are read."""
         for chunk in chunks:
             try:
                 self._parser.write(chunk)

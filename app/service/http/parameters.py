@@ -1,4 +1,5 @@
-"""What nobody reads is refused: a misspelt `dryrun`, or one in a body, would have committed."""
+"""Refuse unknown parameters and unexpected bodies: with a misspelt `dryrun` that is ignored, a
+request would commit."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class InvalidRequest(BadInput):
-    """A parameter that does not have the form it must have. Facts: `parameter`."""
+    """A parameter does not have the required form. Facts: `parameter`."""
 
     def __init__(self, where: Sequence[str | int], message: str) -> None:
         parameter = ".".join(map(str, where))
@@ -25,7 +26,7 @@ class InvalidRequest(BadInput):
 
 
 class UnknownParameter(BadInput):
-    """A query parameter that means nothing here. Facts: `parameter`, `known`."""
+    """A query parameter that the route does not declare. Facts: `parameter`, `known`."""
 
     def __init__(self, parameter: str, known: frozenset[str]) -> None:
         names = ", ".join(sorted(known)) or "none"
@@ -37,7 +38,7 @@ class UnknownParameter(BadInput):
 
 
 class UnexpectedBody(BadInput):
-    """A body where only query parameters are read. Facts: `known`."""
+    """A request has a body, but the route reads query parameters only. Facts: `known`."""
 
     def __init__(self, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -49,7 +50,7 @@ class UnexpectedBody(BadInput):
 
 
 async def known_parameters(request: Request) -> None:
-    """Raises `UnknownParameter` unless the route declares all that is asked."""
+    """Raise `UnknownParameter` if the query has a parameter that the route does not declare."""
     if not request.scope["query_string"]:
         return
     known = frozenset(_names(request.scope["route"].dependant))
@@ -59,7 +60,8 @@ async def known_parameters(request: Request) -> None:
 
 
 def query_of(model: type[M], scope: Scope) -> M:
-    """The query, where the framework does not read it; of a parameter given twice, the last.
+    """Parse the query, for routes outside the framework. Of a repeated parameter, the last value
+    counts.
 
     Raises:
         UnknownParameter, InvalidRequest.
@@ -77,20 +79,21 @@ def query_of(model: type[M], scope: Scope) -> M:
 
 
 async def no_body(request: Request) -> None:
-    """Raises `UnexpectedBody` if there is one."""
+    """Raise `UnexpectedBody` if the request has a body."""
     headers = request.headers
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
         raise UnexpectedBody(_names(request.scope["route"].dependant))
 
 
 def _names(dependant: Any) -> Iterator[str]:
-    """Of a handler and of what it depends on."""
+    """Yield the query parameters of a handler and of its dependencies."""
     yield from (field.alias for field in dependant.query_params)
     for needed in dependant.dependencies:
         yield from _names(needed)
 
 
 KNOWN_PARAMETERS = (Depends(known_parameters),)
-"""For routers of this node's own API. A peer may send to the others what it likes."""
+"""Dependencies for routers of the node's own API. Other routes ignore unknown parameters, because
+peers may send additional ones."""
 NO_BODY = (Depends(no_body),)
-"""For routes that read none and change something."""
+"""Dependencies for routes that change something and read no body."""

@@ -1,7 +1,7 @@
-"""Errors in the forms that clients of other protocols know: Delta Sharing, Iceberg, S3.
+"""Errors in the forms of other protocols: Delta Sharing, Iceberg, S3.
 
-Each has codes for programs and a text for people. Sources: Delta Sharing protocol; Iceberg REST
-catalog, `ErrorModel`; S3, "Error responses".
+Each form has a code for programs and a text for people. Sources: Delta Sharing protocol; Iceberg
+REST catalog, `ErrorModel`; S3, "Error responses".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARING_CODES = {
     429: "REQUEST_LIMIT_EXCEEDED",
     503: "TEMPORARILY_UNAVAILABLE",
 }
-"""By status; other ones are `INTERNAL_ERROR`."""
+"""Codes by status; any other status has `INTERNAL_ERROR`."""
 ICEBERG_TYPES = {
     400: "BadRequestException",
     401: "NotAuthorizedException",
@@ -37,9 +37,9 @@ ICEBERG_TYPES = {
     413: "BadRequestException",
     503: "ServiceUnavailableException",
 }
-"""By status; other ones are `InternalServerError`."""
+"""Error types by status; any other status has `InternalServerError`."""
 ICEBERG_NAMES = ("NoSuchTable", "NoSuchNamespace", "NoSuchWarehouse")
-"""Errors that have a type of their own."""
+"""Names of errors that Iceberg defines itself: their type is the name with `Exception`."""
 S3_CODES = {
     400: "InvalidRequest",
     403: "AccessDenied",
@@ -47,18 +47,18 @@ S3_CODES = {
     429: "SlowDown",
     503: "ServiceUnavailable",
 }
-"""By status; other ones are `InternalError`."""
+"""Codes by status; any other status has `InternalError`."""
 S3_NAMES = {
     "MalformedS3Signature": "AuthorizationHeaderMalformed",
     "S3KeysExpired": "ExpiredToken",
     "S3ClockOff": "RequestTimeTooSkewed",
 }
 KEPT = ("retry-after", "www-authenticate")
-"""Headers that say the same in every protocol."""
+"""Headers with the same meaning in every protocol."""
 
 
 def error_answer_for(scope: Scope, error: NodeError, *, explained: bool = False) -> Response:
-    """As `error_answer`, in the form that the client of the request knows."""
+    """Return the response for an error, as `error_answer`, in the protocol of the client."""
     plain = error_answer(error, explained=explained)
     told = _form(scope)
     if told is None:
@@ -92,7 +92,7 @@ _FORMS: dict[str, Callable[[int, str, str], Response]] = {
     "/delta-sharing/": _sharing,
     "/iceberg/": _iceberg,
 }
-"""By the folder of the address."""
+"""Functions that make the response, by the prefix of the path."""
 
 
 def _form(scope: Scope) -> Callable[[int, str, str], Response] | None:

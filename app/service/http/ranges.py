@@ -1,7 +1,7 @@
-"""Byte ranges of a request, as RFC 9110 (section 14) has them.
+"""Byte ranges of a request, as defined by RFC 9110 (section 14).
 
-What is no well-formed set of byte ranges counts as absent, and so does one of more ranges
-than anybody needs: the answer is then the whole.
+A malformed header, or one with too many ranges, counts as absent: the response is then the
+whole object.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from typing import NamedTuple
 
 MAX_RANGES = 64
-"""Ranges of one request; readers of Parquet ask for a handful."""
+"""Limit of ranges in one request; readers of Parquet request a handful."""
 MAX_HEADER_CHARS = 4096
 _UNIT = "bytes="
 _RANGE = re.compile(r"(\d{0,18})-(\d{0,18})", re.ASCII)
 
 
 class Unsatisfiable(ValueError):
-    """Every range begins behind the end."""
+    """None of the ranges contains a byte of the object."""
 
 
 class Span(NamedTuple):
@@ -33,13 +33,14 @@ class Span(NamedTuple):
 
 
 def parse_ranges(header: str | None, size: int) -> tuple[Span, ...]:
-    """What to send of `size` bytes; empty for the whole: no header, other units, malformed.
+    """Return the spans to send of an object of `size` bytes. Empty means the whole object: there
+    is no header, it has another unit, or it is malformed.
 
-    Ranges that exist are kept in the order asked for, but once some overlap they are sorted
-    and joined, so that no byte is sent twice.
+    Spans stay in the requested order. If some overlap, all are sorted and joined instead, so that
+    no byte is sent twice.
 
     Raises:
-        Unsatisfiable: well-formed ranges of which nothing exists.
+        Unsatisfiable: the ranges are well-formed, but contain no byte of the object.
     """
     if header is None or len(header) > MAX_HEADER_CHARS or header[:6].lower() != _UNIT:
         return ()
@@ -57,7 +58,7 @@ def parse_ranges(header: str | None, size: int) -> tuple[Span, ...]:
 
 
 def _bounds(text: str) -> tuple[int | None, int | None] | None:
-    """First and last position, one of them absent; None for what is no range."""
+    """Return first and last position, one of which may be absent; None for malformed text."""
     match = _RANGE.fullmatch(text)
     if match is None or match.groups() == ("", ""):
         return None
@@ -66,7 +67,7 @@ def _bounds(text: str) -> tuple[int | None, int | None] | None:
 
 
 def _span(first: int | None, last: int | None, size: int) -> Span | None:
-    """The part of a range that exists; None if there is none."""
+    """Return the part of a range inside the object; None if there is none."""
     if first is None:
         length = min(last or 0, size)
         return Span(size - length, length) if length else None
@@ -75,7 +76,7 @@ def _span(first: int | None, last: int | None, size: int) -> Span | None:
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """The same bytes, each once."""
+    """Return the spans, sorted and joined if some overlap, so that they contain each byte once."""
     ordered = sorted(spans)
     joined = ordered[:1]
     for span in ordered[1:]:

@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: what a client calls a request, so that it may send it again.
+"""`Idempotency-Key`: the name that a client gives a request, so that it can safely repeat it.
 
-The answer of the first time is the answer of every repeat, until the key expires. Keys are
-those of an account on a dataset. Source: the IETF draft of the header, which has it as a string
-in quotes; without them is taken as well.
+Every repeat gets the response of the first request, until the key expires. A key is valid for one
+account and one dataset. Source: the IETF draft of the header, which requires quotes around the
+key; the node also accepts keys without quotes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 class MalformedRequestKey(BadInput):
-    """An Idempotency-Key that is none."""
+    """The header `Idempotency-Key` does not contain a valid key."""
 
 
 def parse_key(header: str | None) -> str | None:
-    """The key of a request that has one. Raises `MalformedRequestKey`."""
+    """Return the key in the header, None without a header. Raises `MalformedRequestKey`."""
     if header is None:
         return None
     text = header.strip()
@@ -42,6 +42,7 @@ def parse_key(header: str | None) -> str | None:
 def request_key(
     entry: DatasetEntry, account: AccountId, key: str, asked: dict[str, Any], *, until: Instant
 ) -> RequestKey:
-    """The key together with what was asked under it, body included, and how long it holds."""
+    """Return the key with the hash of the request it names. `asked` describes the request, body
+    included; the key expires at `until`."""
     content = json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
     return RequestKey(entry.id, account, key, Multihash.of(content), until)

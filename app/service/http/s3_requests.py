@@ -1,4 +1,4 @@
-"""Requests of S3 clients: the addresses of files are those of objects in buckets, path-style."""
+"""Requests of S3 clients, which address files as objects in buckets, path-style."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SCHEME = ALGORITHM.encode()
 
 
 def is_s3(scope: Scope) -> bool:
-    """Whether the request claims to be signed as requests to S3 are."""
+    """Return whether the request claims to have an S3 signature. It is not verified here."""
     return scope["type"] == "http" and any(
         name == b"authorization" and value.startswith(_SCHEME) for name, value in scope["headers"]
     )
 
 
 def s3_request(scope: Scope) -> S3Request:
-    """The request as its signature is about it."""
+    """Return the parts of the request that its S3 signature covers."""
     return S3Request(
         scope["method"],
         (scope.get("raw_path") or scope["path"].encode()).decode("latin-1"),

@@ -1,6 +1,6 @@
-"""JSON Schemas of the manifests people write, for editors and validators.
+"""JSON Schemas of manifests, for editors and validators.
 
-An editor takes them from the first line of a manifest:
+An editor finds the schema by the first line of a manifest:
 `# yaml-language-server: $schema=http://127.0.0.1:8080/schemas/DatasetSnapshot.json`
 """
 
@@ -24,7 +24,7 @@ MAX_AGE_S = 3600
 
 
 class SchemaNotFound(NotFound):
-    """There is no manifest of that kind."""
+    """No kind of manifest has this name."""
 
 
 @router.get("", summary="Schemas of the manifests")

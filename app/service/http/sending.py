@@ -1,4 +1,4 @@
-"""An answer on its way out: what all answers have is added, and what leaves is noted."""
+"""Sending of responses: add the headers that all responses have, record status and size."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .cors import GRANTED, VARY_ORIGIN
 
 TRACE_HEADER = b"x-trace-id"
 NOSNIFF = (b"x-content-type-options", b"nosniff")
-"""Bytes are what their type says, whatever they look like."""
+"""Browsers must trust the content type and not guess one from the bytes."""
 ABNORMAL = 1006
-"""The close code of a connection that just ended (RFC 6455)."""
+"""The close code of a connection that ended without a close frame (RFC 6455)."""
 
 
 class Sending:
-    """The `send` of one request, for what answers it."""
+    """The ASGI `send` of one request. It adds headers, and records facts of the response."""
 
     __slots__ = (
         "_added", "_send", "accepted", "began", "body_bytes", "code", "is_socket", "method",
@@ -31,7 +31,7 @@ class Sending:
         self._added = [NOSNIFF, VARY_ORIGIN]
         self.traceparent = ""
         self.status, self.body_bytes = 0, 0
-        """Of an answer that has not begun: 0."""
+        """Status and number of body bytes sent; both are 0 until the response begins."""
         self.accepted, self.code = False, ABNORMAL
         for name, value in scope["headers"]:
             if name == b"traceparent":
@@ -40,7 +40,7 @@ class Sending:
                 self._added += GRANTED
 
     def is_part_of(self, trace: str | None) -> None:
-        """The answer says so."""
+        """Add the trace id to the headers of the response."""
         if trace is not None:
             self._added.append((TRACE_HEADER, trace.encode()))
 
@@ -60,7 +60,7 @@ class Sending:
         await self._send(message)
 
     def receive(self, receive: Receive) -> Receive:
-        """What is received of the request; the close code of a connection is noted."""
+        """Return a `receive` that records the close code of a WebSocket connection."""
         if not self.is_socket:
             return receive
 

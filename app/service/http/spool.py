@@ -1,6 +1,7 @@
-"""Bodies of unknown hash, kept in a temporary file until it is known.
+"""Temporary storage of bodies until their hash is known.
 
-Objects are named by their content, so nothing can be stored before the last byte is here.
+The key of an object contains the hash of its content, so a body cannot be stored before its last
+byte has arrived.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ READ_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """A body that arrived whole. `size` in bytes."""
+    """A body that arrived completely. `size` is in bytes."""
 
     hash: Multihash
     size: int
     file: IO[bytes]
 
     def chunks(self) -> Iterator[bytes]:
-        """The body from its beginning."""
+        """Return the body from its beginning, in pieces."""
         self.file.seek(0)
         return iter(lambda: self.file.read(READ_BYTES), b"")
 
 
 @contextmanager
 def spooled(data: Path, chunks: Iterable[bytes]) -> Iterator[Spooled]:
-    """The body while the block lasts; large ones lie in the node's data folder meanwhile."""
+    """Keep a body for the duration of the `with` block: a small one in memory, a larger one in a
+    temporary file in the node's data folder."""
     folder = data / "uploads"
     with storing("the data folder"):
         folder.mkdir(parents=True, exist_ok=True)

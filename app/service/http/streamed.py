@@ -1,4 +1,4 @@
-"""Answers that stream: one that is asked for its headers only makes no body."""
+"""Streaming responses, which produce no body for HEAD."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from .answers import HEADERS_ONLY
 
 
 class StreamedAnswer(StreamingResponse):
-    """As any, but for HEAD. What the body holds is given back by `finished`, always."""
+    """A streaming response that sends only headers to HEAD. It always calls `finished`, which
+    releases the resources of the body."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Also a client that left before the first byte leaves nothing behind."""
+        """Send the response. Resources are released even if the client left before the first
+        byte."""
         try:
             if scope.get("state", {}).get(HEADERS_ONLY):
                 start = {"type": "http.response.start", "status": self.status_code}
@@ -24,4 +26,4 @@ class StreamedAnswer(StreamingResponse):
             await self.finished()
 
     async def finished(self) -> None:
-        """Nobody will read on."""
+        """Release the resources of the body, which is not read any further."""
