@@ -1,1 +1,1 @@
-"""Durable state: ports, and an adapter behind each."""
+"""Durable state: the ports, and for each port its adapters."""

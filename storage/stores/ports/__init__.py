@@ -1,11 +1,12 @@
-"""The ports: everything durable the rest of the node relies on, one module a concern.
+"""The ports: interfaces to everything durable that the node relies on, one module per concern.
 
-All calls are synchronous and safe to make from several threads and processes. Every
-promise below is a test in `tests/conformance`, run on every adapter. The errors named here
-are declared in `storage/stores/ports/errors.py`.
+All calls are synchronous, and several threads and processes may make them at the same time.
+Tests in `tests/conformance` check every promise below on every adapter.
+`storage/stores/ports/errors.py` declares the errors named here.
 
-A port has eight members at most. An adapter that is several ports at once has a name for the
-whole as well, for those who open and hold it; those who use it name the part that they need.
+A port has at most eight members. Where one adapter implements several ports, one more port
+combines them: code that opens or owns the adapter names the combined port, and code that uses
+the adapter names only the part that it needs.
 """
 
 from .accounts import (

@@ -1,4 +1,4 @@
-"""Who may do what, and who did."""
+"""Ports for accounts, their access rights, and the audit log."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from .values import Account, AccountId, DeviceLogin, Role, StoredPassword, Token
 
 
 class Identities(Protocol):
-    """The reads that tell who asks: an account, the hashes of its password and of a token.
+    """Reads that identify a caller: an account, and the hashes of its password and tokens.
 
-    `account` → `AccountNotFound`.
+    `account` raises `AccountNotFound`.
     """
 
     def account(self, account: AccountId) -> Account: ...
     def find_password(self, account: AccountId) -> StoredPassword | None: ...
     def find_token(self, token: str) -> Token | None:
-        """By token id."""
+        """Return the token with this id."""
 
 
 class Accounts(Protocol):
-    """Accounts are added, changed and listed. Names compare without case.
+    """Adds, changes and lists accounts. Names are compared case-insensitively.
 
-    `put_account` adds or changes; a name of another account → `AccountNameTaken`.
-    `set_password` → `AccountNotFound`.
+    `put_account` adds or changes an account; it raises `AccountNameTaken` if another account has
+    the name. `set_password` raises `AccountNotFound`.
     """
 
     def put_account(self, account: Account) -> None: ...
     def find_account(self, name: str) -> Account | None: ...
     def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
-        """Accounts by folded name, those greater than `after`."""
+        """Return accounts by folded name, only those whose name is greater than `after`."""
 
     def set_password(self, account: AccountId, password: StoredPassword) -> None: ...
     def secret(self, name: str, fresh: bytes) -> bytes:
-        """The node's secret of that name: `fresh` if it had none; the first one stays."""
+        """Return the node's secret of that name. If there is none, store `fresh`, for ever."""
 
 
 class Tokens(Protocol):
-    """Hashes of the tokens of accounts are stored, listed and revoked.
+    """Stores, lists and revokes the hashes of access tokens.
 
-    `put_token` of a known id → `TokenIdTaken`; `revoke_token` → `TokenNotFound`, and again
-    changes nothing.
+    `put_token` raises `TokenIdTaken` for a known id. `revoke_token` raises `TokenNotFound`;
+    revoking a token again changes nothing.
     """
 
     def put_token(self, token: Token) -> None: ...
@@ -54,21 +54,21 @@ class Tokens(Protocol):
 
 
 class AccountStore(Identities, Accounts, Tokens, Protocol):
-    """All of it; those who use one name the part that they need."""
+    """All account ports in one; code that uses the store names the part that it needs."""
 
 
 class RoleReads(Protocol):
-    """Who may do what with whose dataset."""
+    """Reads which account has which role for which dataset."""
 
     def of_dataset(self, dataset: DatasetId) -> Mapping[AccountId, Role]: ...
     def of_account(self, account: AccountId) -> Mapping[DatasetId, Role]: ...
 
 
 class RoleChanges(Protocol):
-    """Roles are given and taken; they go with their dataset.
+    """Grants and removes roles. Forgetting a dataset removes its roles.
 
-    `put` replaces; unknown → `DatasetNotFound`, `AccountNotFound`. Removing an absent role
-    changes nothing.
+    `put` replaces a role; it raises `DatasetNotFound` or `AccountNotFound`. Removing an absent
+    role changes nothing.
     """
 
     def put(self, dataset: DatasetId, account: AccountId, role: Role) -> None: ...
@@ -76,39 +76,40 @@ class RoleChanges(Protocol):
 
 
 class RoleStore(RoleReads, RoleChanges, Protocol):
-    """Both; those who use one name the part that they need."""
+    """Both role ports in one; code that uses the store names the part that it needs."""
 
 
 class DeviceLogins(Protocol):
-    """Logins of command lines that wait for their user, by the hash of their code.
+    """Pending logins of command lines, by the hash of their code, until the user decides.
 
-    An absent one is None or False, never an error: codes come from strangers.
+    An absent login is None or False, never an error, because codes come from strangers.
     """
 
     def put(self, login: DeviceLogin) -> None: ...
     def find(self, code_hash: bytes) -> DeviceLogin | None: ...
     def polled(self, code_hash: bytes, at: Instant) -> None: ...
     def decide(self, code_hash: bytes, account: AccountId | None) -> bool:
-        """Approved by the account, or denied (None). False: absent, or decided before."""
+        """Approve it for the account, or deny it (None). False: it is absent or was decided."""
 
     def take(self, code_hash: bytes) -> DeviceLogin | None:
-        """The login, gone from now on: one of several callers gets it."""
+        """Remove and return the login; only one of several concurrent callers gets it."""
 
     def count(self) -> int: ...
     def remove_expired(self, now: Instant) -> int: ...
 
 
 class AuditLog(Protocol):
-    """Who did what. Entries outlive accounts and datasets; only `prune` removes them.
+    """The log of changes by actors. Entries outlive accounts and datasets; only `prune` removes
+    them.
 
-    `record` counts them up in the order given; texts that are too long are cut.
+    `record` numbers the entries in the given order and cuts texts that are too long.
     """
 
     def record(self, audit_entries: Sequence[AuditEntry]) -> None: ...
     def page(
         self, which: AuditFilter = ..., *, before: int | None = None, limit: int = 100
     ) -> Sequence[AuditEntry]:
-        """Entries, newest first, of numbers below `before`."""
+        """Return entries with numbers below `before`, newest first."""
 
     def prune(self, *, before: Instant) -> int:
-        """Remove entries from before then; returns how many."""
+        """Remove the entries older than `before`; return their number."""

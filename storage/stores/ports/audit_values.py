@@ -1,4 +1,4 @@
-"""An entry of the audit log, and which entries are asked for."""
+"""An entry of the audit log, and the filter that selects entries."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from odf_node.protocol.instant import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Somebody asked for a change. `outcome`: the HTTP status, the close code of a transfer, or
-    `done` and `failed` of a command; `number` counts entries once they are recorded."""
+    """A change that an actor requested. `outcome` is the HTTP status, the close code of a
+    transfer, or `done` or `failed` of a command; the log assigns `number` on recording."""
 
     at: Instant
     actor: str
     """Account name, `anonymous`, or `local:<user>` for commands on the machine of the node."""
     action: str
     subject: str
-    """What was asked for: a path, or the words of a command."""
+    """The target of the request: a path, or the words of a command."""
     outcome: str
     account: str | None = None
-    """Id of the account: names may change."""
+    """Id of the account, because its name may change."""
     dataset: DatasetId | None = None
     address: str | None = None
-    """Where the request came from."""
+    """Network address of the client."""
     trace: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     number: int = 0
@@ -33,7 +33,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Selects entries; a field that is None selects all."""
+    """Selects entries. A field that is None does not restrict them."""
 
     actor: str | None = None
     action: str | None = None

@@ -1,4 +1,4 @@
-"""One object that is not what a block says, and what became of it."""
+"""An object whose stored bytes do not match its block, and the state of its healing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .values import ObjectKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """An object of a dataset, found damaged or missing. Open until `healed_at`."""
+    """An object of a dataset that was found damaged or missing. Open until `healed_at` is set."""
 
     key: ObjectKey
     found_at: Instant
     reason: str
     """`damaged` or `missing`."""
     next_at: Instant
-    """When healing is tried again."""
+    """When the next attempt to heal it is due."""
     tries: int = 0
     hopeless: str | None = None
-    """Why the last try cannot succeed by being repeated soon, if that is so."""
+    """Reason why a repetition of the last attempt would soon fail again, or None."""
     healed_at: Instant | None = None
     healed_from: str | None = None
 

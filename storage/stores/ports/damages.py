@@ -1,4 +1,4 @@
-"""Which objects are not whole."""
+"""Port for the log of damaged and missing objects."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from .values import ObjectKey
 
 
 class DamageLog(Protocol):
-    """Damaged and missing objects, each once. A row goes with its dataset.
+    """Damaged and missing objects, one row each. Forgetting a dataset removes its rows.
 
-    Of datasets that are not registered nothing is noted. What is changed of an object that is
-    not noted changes nothing.
+    The log ignores objects of unregistered datasets, and changes to objects that it does not
+    contain.
     """
 
     def note(self, damage: Damage) -> bool:
-        """Whether it is news: the object was whole before, by all that is noted."""
+        """Record a damage. Return True if the log did not contain it as an open damage."""
 
     def find(self, key: ObjectKey) -> Damage | None: ...
     def open(self, *, limit: int = 100) -> Sequence[Damage]:
-        """Those that are not healed, the longest known first."""
+        """Return the objects that are not healed, the earliest found first."""
 
     def count(self) -> int:
-        """How many are open."""
+        """Return the number of open damages."""
 
     def tried(self, key: ObjectKey, *, next_at: Instant, hopeless: str | None = None) -> None:
-        """Healing was tried once more, or begun."""
+        """Count one more attempt to heal the object; an attempt counts when it begins."""
 
     def hasten(self, *, at: Instant) -> None:
-        """All that are open may be tried then, also those that were given up."""
+        """Make every open damage due at that time, including the hopeless ones."""
 
     def healed(self, key: ObjectKey, *, at: Instant, source: str) -> bool:
-        """Whether it was open."""
+        """Mark the object as healed from `source`. Return whether the damage was open."""
 
     def prune(self, *, before: Instant) -> int:
-        """Forget those that were healed before then; returns how many."""
+        """Delete the damages that were healed before that time; return their number."""

@@ -1,4 +1,4 @@
-"""Who defined what a dataset is made by: the author whose rights count when it runs."""
+"""The author of a dataset's definition, whose access rights apply when the definition runs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from odf_node.protocol.multihash import Multihash
 from .values import AccountId, Reach
 
 Definition = SetTransform | SetPollingSource
-"""What makes a dataset read something: other datasets, or places elsewhere with secrets."""
+"""An event that lets a dataset read other datasets, or external addresses with secrets."""
 _EPOCH = Instant(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """An account, as far as its token reached; no account: somebody on another node."""
+    """An account, limited to the reach of its token. No account: an author on another node."""
 
     account: AccountId | None
     reach: Reach = Reach.NODE
 
 
 NOBODY = Author(None)
-"""The author of what came by a mirror, and of what nobody is known to have defined."""
+"""The author of definitions that a mirror pulled, and of those without a known author."""
 
 
 def definition_hash(definition: Definition) -> Multihash:
-    """The same for the same definition, in whichever block it is."""
+    """Return a hash that depends on the definition alone, not on the block that contains it."""
     block = MetadataBlock(
         system_time=_EPOCH, prev_block_hash=None, sequence_number=0, event=definition
     )

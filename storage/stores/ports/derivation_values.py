@@ -1,4 +1,4 @@
-"""A derivative that follows its inputs: when it is due, who is at it, what keeps it back."""
+"""State of a derivative that follows its inputs: when it is due, its job, its last problem."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derivation:
-    """How one derivative stands."""
+    """State of one derivative."""
 
     dataset: DatasetId
     wanted: bool | None = None
-    """Whether it is to follow its inputs by itself; None before that was decided."""
+    """Whether it should follow its inputs automatically; None until that is decided."""
     due_at: Instant | None = None
-    """When its next job is to be submitted; None when nothing new is known."""
+    """When its next job is to be submitted; None if no new input is known."""
     version: int = 0
-    """Counts what made it due, so that nothing of that is lost."""
+    """Counts the events that made it due, so that none is lost while a job is submitted."""
     job: JobId | None = None
-    """The job whose end is waited for."""
+    """The running job whose end is still to be recorded."""
     attempts: int = 0
-    """Failed ones in a row."""
+    """Number of consecutive failed attempts."""
     problem: Problem | None = None
     paused: bool = False
-    """The problem does not go away by trying again."""
+    """Whether the problem is one that a retry does not solve."""

@@ -1,7 +1,7 @@
-"""What the ports of `storage/stores/ports` may raise beside `HashMismatch`.
+"""Errors that the ports of `storage/stores/ports` may raise, apart from `HashMismatch`.
 
-Declared once for all adapters, because they are part of the promises: every adapter of a
-port raises the same error in the same situation.
+They are declared once for all adapters because they are part of the ports' promises: every
+adapter of a port raises the same error in the same situation.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class DatasetNotFound(NotFound):
 
 
 class AliasTaken(Conflict):
-    """Another dataset has this name already; names compare without case."""
+    """Another dataset already has this name; names are compared case-insensitively."""
 
     def __init__(self, alias: DatasetAlias) -> None:
         super().__init__(f"another dataset is called {alias} already", alias=str(alias))
 
 
 class NameTooLong(BadInput):
-    """A name of a dataset or account beyond what nodes take."""
+    """A name of a dataset or account is longer than nodes accept."""
 
     def __init__(self, name: Name) -> None:
         super().__init__(
@@ -73,7 +73,7 @@ class RefNotFound(NotFound):
 
 
 class RefConflict(Conflict):
-    """Somebody else moved the reference first; read it again and try on top of it."""
+    """Another writer moved the reference first; the caller should read it again and retry."""
 
     def __init__(self, expected: Multihash, actual: Multihash) -> None:
         super().__init__(
@@ -85,7 +85,7 @@ class RefConflict(Conflict):
 
 
 class BlockDamaged(Damaged):
-    """The stored bytes of a block are no longer what its hash says."""
+    """The stored bytes of a block no longer match its hash."""
 
     def __init__(self, block: Multihash, reason: str) -> None:
         super().__init__(f"stored block {block} is damaged: {reason}", block=str(block))
@@ -99,7 +99,7 @@ class JobNotFound(NotFound):
 
 
 class RequestKeyReused(BadInput):
-    """Another request under the name of one that was answered, or is being worked on."""
+    """A different request was sent under this key before, and was answered or is in progress."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -108,7 +108,7 @@ class RequestKeyReused(BadInput):
 
 
 class LeaseLost(Conflict):
-    """The job is no longer this worker's: claimed by another, cancelled, or finished."""
+    """The worker no longer has the job: another claimed it, or it was cancelled or finished."""
 
     def __init__(self, job: JobId, worker: str) -> None:
         super().__init__(f"job {job} is no longer held by worker {worker}", job=job, worker=worker)
@@ -123,7 +123,7 @@ class AccountNotFound(NotFound):
 
 
 class AccountNameTaken(Conflict):
-    """Another account has this name already; names compare without case."""
+    """Another account already has this name; names are compared case-insensitively."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"another account is called {name} already", name=name)
@@ -144,21 +144,21 @@ class TokenNotFound(NotFound):
 
 
 class NotAPartOfADataset(BadInput):
-    """An object kind that has no place in a dataset's own folder (uploads lie outside)."""
+    """This kind of object is not stored in the folder of a dataset (uploads are elsewhere)."""
 
     def __init__(self, kind: ObjectKind) -> None:
         super().__init__(f"{kind} objects are not kept in a dataset's folder", kind=str(kind))
 
 
 class UploadBusy(Conflict):
-    """Somebody else is adding to the same upload."""
+    """Another client is appending to the same upload."""
 
     def __init__(self) -> None:
         super().__init__("this object is being uploaded by somebody else; try again later")
 
 
 class OffsetMismatch(Conflict):
-    """An upload that goes on somewhere else than where it broke off."""
+    """An upload continues at an offset other than the number of bytes received."""
 
     def __init__(self, offset: int, actual: int) -> None:
         super().__init__(
@@ -174,14 +174,14 @@ class KeyNotFound(NotFound):
 
 
 class KeyRefused(BadInput):
-    """A key that this store cannot have: too long, or one that leads out of it."""
+    """This store cannot have this key: it is too long, or it leads out of the store."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"the store has no key {key[:300]!r}: {reason}", key=key[:300])
 
 
 class KeysNotListed(BadInput):
-    """A store that gives files by their keys, and tells nobody which keys there are."""
+    """The store returns files by key but cannot list its keys."""
 
     def __init__(self, folder: str, reason: str) -> None:
         super().__init__(
@@ -190,21 +190,21 @@ class KeysNotListed(BadInput):
 
 
 class KeyedFileTooLarge(LimitExceeded):
-    """There is more under a key than is read in one go. The limit is in bytes."""
+    """The file under the key is larger than the limit for one read. The limit is in bytes."""
 
     def __init__(self, key: str, limit: int) -> None:
         super().__init__(f"{key[:300]} has more than {limit} bytes", key=key[:300], limit=limit)
 
 
 class SwapLost(Conflict):
-    """What is under a key is not what was to be replaced; nothing was written."""
+    """The content under the key is not the expected one; nothing was written."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"somebody else has written {key[:300]}", key=key[:300])
 
 
 class PublicationNameTaken(Conflict):
-    """In the same store another dataset is published by this name, or by one that begins alike."""
+    """Another dataset in the store has this name, or one of the two names begins with the other."""
 
     def __init__(self, uuid: str) -> None:
         super().__init__(

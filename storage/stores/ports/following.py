@@ -1,4 +1,4 @@
-"""Datasets that keep up with others, of this node or elsewhere."""
+"""Ports for datasets that follow other datasets, on this node or elsewhere."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from .values import JobId
 
 
 class MirrorReads(Protocol):
-    """Which datasets follow one on another node."""
+    """Reads which datasets follow a dataset on another node."""
 
     def find(self, dataset: DatasetId) -> Mirror | None: ...
     def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
-        """Those of the datasets that are mirrors."""
+        """Return those of the given datasets that are mirrors."""
 
 
 class MirrorChanges(Protocol):
-    """Datasets begin and cease to follow. A mirror goes with its dataset.
+    """Adds and removes mirrors. Forgetting a dataset removes its mirror.
 
-    `put` adds or replaces; unknown → `DatasetNotFound`. `note` of what is no mirror, and
-    `remove` of it, change nothing.
+    `put` adds or replaces; it raises `DatasetNotFound`. `note` and `remove` change nothing for a
+    dataset that is not a mirror.
     """
 
     def put(self, mirror: Mirror) -> None: ...
     def note(self, dataset: DatasetId, status: MirrorStatus) -> None: ...
     def remove(self, dataset: DatasetId) -> None:
-        """From now on the dataset is one like others."""
+        """Make the dataset an ordinary dataset again."""
 
 
 class MirrorStore(MirrorReads, MirrorChanges, Protocol):
-    """Both; those who use one name the part that they need."""
+    """Both mirror ports in one; code that uses the store names the part that it needs."""
 
 
 class DefinitionAuthors(Protocol):
-    """Who defined the transforms and sources of datasets. They go with their dataset.
+    """Authors of the transforms and sources of datasets. Forgetting a dataset removes them.
 
-    `put` adds or replaces; unknown → `DatasetNotFound`.
+    `put` adds or replaces; it raises `DatasetNotFound`.
     """
 
     def put(self, dataset: DatasetId, definition: Multihash, author: Author) -> None: ...
     def of_dataset(self, dataset: DatasetId) -> Mapping[Multihash, Author]:
-        """By the hash of the definition (`definition_hash`); empty where none was ever noted."""
+        """Return authors by the hash of the definition (`definition_hash`); empty if none."""
 
 
 class DerivationCursor(Protocol):
-    """The position in the log of head moves up to which derivatives were noted as due."""
+    """The position in the log of head moves up to which due derivatives were recorded."""
 
     def cursor(self) -> int:
-        """The number of the last move that was gone through."""
+        """Return the number of the last move that was processed."""
 
     def found_moves(
         self,
@@ -65,25 +65,27 @@ class DerivationCursor(Protocol):
         due: Mapping[DatasetId, Instant],
         resumed: Collection[DatasetId] = (),
     ) -> bool:
-        """Go on from `expected` to `cursor`, and note what is due by then: both, or nothing.
+        """Advance the cursor from `expected` to `cursor` and record the due times, atomically.
 
-        What is due already stays so, and does not come later. False: the cursor is elsewhere.
+        A derivative that is already due keeps its earlier time. `resumed` ones are not paused
+        any more. Return False, with no change, if the cursor is not at `expected`.
         """
 
 
 class Derivations(Protocol):
-    """How derivatives keep up with their inputs. A row goes with its dataset.
+    """State of derivatives. Forgetting a dataset removes its row.
 
-    Rows come into being by what is noted of a dataset; of unknown ones nothing is.
+    The first record about a dataset creates its row; records about unknown datasets are ignored.
     """
 
     def find(self, dataset: DatasetId) -> Derivation | None: ...
     def due(self, *, now: Instant, limit: int = 100) -> Sequence[Derivation]:
-        """Those that are due, the longest waiting first; not those paused or at work."""
+        """Return derivatives that are due, longest waiting first; none paused or with a job."""
 
     def at_work(self) -> Sequence[Derivation]: ...
     def submitted(self, dataset: DatasetId, *, version: int, job: JobId | None) -> None:
-        """A job is at it, or none is needed; due no more, unless something came since."""
+        """Record the job, or that none is needed (None). Clear the due time if `version` is still
+        current."""
 
     def ended(
         self,
@@ -94,14 +96,14 @@ class Derivations(Protocol):
         paused: bool = False,
         retry_at: Instant | None = None,
     ) -> None:
-        """What became of that job, or why there was none; nothing if another one is at it."""
+        """Record the outcome of that job, or why there was none. Ignored if it has another job."""
 
     def decide(self, dataset: DatasetId, *, wanted: bool) -> None:
-        """Whether it is to follow its inputs by itself."""
+        """Set whether the dataset should follow its inputs automatically."""
 
     def resume(self, dataset: DatasetId, *, job: JobId) -> None:
-        """Somebody submitted a job by hand: it follows its inputs again."""
+        """Record a job that a user submitted; the dataset follows its inputs again."""
 
 
 class DerivationStore(DerivationCursor, Derivations, Protocol):
-    """Both: what a move makes due is noted together with the cursor."""
+    """Both ports in one: a single transaction records due derivatives and the cursor."""

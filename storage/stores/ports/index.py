@@ -1,4 +1,4 @@
-"""Datasets, their references and their blocks."""
+"""Ports for datasets, their references and their blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
 
 
 class DatasetEntries(Protocol):
-    """Which datasets this node keeps and what they are called. Names compare without case.
+    """Reads which datasets this node has, and their names, which are compared case-insensitively.
 
     `get` raises `DatasetNotFound`.
     """
@@ -23,7 +23,7 @@ class DatasetEntries(Protocol):
     def get(self, ref: DatasetRef) -> DatasetEntry: ...
     def find(self, ref: DatasetRef) -> DatasetEntry | None: ...
     def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
-        """Those of the datasets that are here."""
+        """Return the entries of those datasets that this node has."""
 
     def find_named(
         self, wanted: Collection[DatasetAlias]
@@ -31,27 +31,27 @@ class DatasetEntries(Protocol):
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100
     ) -> Sequence[DatasetEntry]:
-        """Entries by folded alias, those greater than `after`."""
+        """Return entries by folded alias, only those whose alias is greater than `after`."""
 
 
 class DatasetChanges(Protocol):
-    """Datasets come, go and are called otherwise.
+    """Creates, renames and forgets datasets.
 
-    `create`: entry and first head appear together or not at all; taken → `AliasTaken` /
-    `DatasetIdTaken`. Every other change raises `DatasetNotFound`.
+    `create` stores entry and first head atomically; it raises `AliasTaken` or `DatasetIdTaken`.
+    Every other change raises `DatasetNotFound`.
     """
 
     def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
-        """Register with its first blocks (oldest first); the last one becomes head."""
+        """Register a dataset with its first blocks, oldest first; the last one becomes the head."""
 
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None: ...
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None: ...
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
-        """With `expected`, only while that is its head; else `RefConflict`."""
+        """Remove the dataset. Raises `RefConflict` if `expected` is given and is not its head."""
 
 
 class DatasetInputs(Protocol):
-    """Which datasets derive from which. `set_inputs` raises `DatasetNotFound`."""
+    """Records which datasets derive from which. `set_inputs` raises `DatasetNotFound`."""
 
     def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None: ...
     def dependants(self, dataset: DatasetId) -> Sequence[DatasetId]: ...
@@ -59,31 +59,31 @@ class DatasetInputs(Protocol):
 
 
 class DatasetRegistry(DatasetEntries, DatasetChanges, DatasetInputs, Protocol):
-    """All of it; those who use one name the part that they need."""
+    """All dataset ports in one; code that uses the registry names the part that it needs."""
 
 
 class Heads(Protocol):
-    """Where named references point: the only part of a dataset that ever changes.
+    """The blocks that named references point to: the only part of a dataset that ever changes.
 
-    Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
+    If absent: `DatasetNotFound`, or `RefNotFound` for a name other than `head`.
     """
 
     def head(self, dataset: DatasetId, ref: str = "head") -> Multihash: ...
     def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
-        """As `head` of each; those of the datasets that are here."""
+        """Return the heads of those datasets that this node has."""
 
 
 class HeadMoves(Protocol):
-    """References move, and a log tells of it.
+    """Moves references, and logs every move.
 
-    `move` stores the new blocks and compares-and-swaps the head in one transaction and
-    logs the move in it; the loser gets `RefConflict(expected, actual)`. `ended` are jobs that
-    end with the move, or not at all (`LeaseLost`, and the head stays). The log has no
-    late-comers: once a number was read, no smaller one appears. Creation is logged too.
-    New blocks continue a block that is here (`BlockNotFound`) or nothing at all.
-    `of` is the dataset as it was created then: of one that was forgotten and made again in
-    the meantime, objects that had been here are gone (`DatasetNotFound`).
-    Absent: `DatasetNotFound`, or `RefNotFound` for another name than `head`.
+    `move` stores the new blocks, compares and swaps the head, and logs the move, all in one
+    transaction; the loser of a race gets `RefConflict(expected, actual)`. The jobs of `ended` end
+    in the same transaction; if a worker has lost its job (`LeaseLost`), the head does not move.
+    Once a reader has read a number of the log, no smaller number appears. Creation is logged too.
+    New blocks continue a stored block (`BlockNotFound`) or start a chain.
+    New blocks continue a stored block (`BlockNotFound`) or start a chain.
+    `of` is the dataset's entry as the caller knows it: if the dataset was forgotten and created
+    again since, its earlier objects are gone (`DatasetNotFound`).
     """
 
     def move(
@@ -98,68 +98,68 @@ class HeadMoves(Protocol):
         of: DatasetEntry | None = None,
     ) -> None: ...
     def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
-        """As `move`, of different datasets and in one transaction; what each would have raised.
-        One that is refused keeps none of the others from moving."""
+        """Move heads of different datasets in one transaction. Return for each the error that
+        `move` would raise, or None. A refused move does not stop the others."""
 
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None
     ) -> Sequence[HeadMoved]:
-        """Lines of the log behind number `after`, oldest first; those of `since` and later."""
+        """Return log entries numbered above `after`, not older than `since`, oldest first."""
 
     def log_end(self) -> int:
-        """The largest number of the log, 0 while it is empty; no smaller one appears after it."""
+        """Return the largest number in the log, or 0. Only larger numbers are added afterwards."""
 
     def newest_moves(self, *, before: int | None = None, limit: int = 100) -> Sequence[HeadMoved]:
-        """Lines of the log, newest first, those with smaller numbers than `before`. To look at,
-        not to follow: the newest may still be missing."""
+        """Return log entries with numbers below `before`, newest first. This is for display, not
+        for following the log: the most recent moves may still be missing."""
 
     def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:
-        """Forget the blocks that none of `heads` leads to; returns how many.
+        """Delete the blocks that cannot be reached from `heads`; return their number.
 
-        The first of `heads` has to be the head (`RefConflict`). What was forgotten can be
-        continued no more: `move` refuses.
+        The first of `heads` must be the current head (`RefConflict`). `move` refuses new blocks
+        that continue a deleted block.
         """
 
 
 class RefIndex(Heads, HeadMoves, Protocol):
-    """Both; those who use one name the part that they need."""
+    """Both reference ports in one; code that uses the index names the part that it needs."""
 
 
 class BlockIndex(Protocol):
-    """Blocks with their raw bytes, so that chains are read by range and not one by one."""
+    """Blocks with their raw bytes, so that a reader gets a range of a chain in one call."""
 
     def find(self, dataset: DatasetId, block: Multihash) -> HashedBlock | None: ...
     def ancestors(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
     ) -> Sequence[HashedBlock]:
-        """`start` and the blocks before it, newest first, following `prev`.
+        """Return `start` and the blocks before it, newest first, following `prev`.
 
-        Stops below sequence number `down_to`, or after `limit`. Unknown start: empty.
+        Stop below sequence number `down_to`, or after `limit` blocks. Empty if `start` is unknown.
         """
 
     def raw(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
     ) -> Sequence[tuple[Multihash, bytes]]:
-        """As `ancestors`: hash and bytes of each; nothing is decoded or hashed."""
+        """As `ancestors`, but return hash and bytes of each block, neither decoded nor verified."""
 
     def lineage(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
     ) -> Iterator[Multihash]:
-        """Hashes of `start` and everything before it, newest first; nothing is decoded."""
+        """Yield the hashes of `start` and all blocks before it, newest first, without decoding."""
 
     def count(self, dataset: DatasetId) -> int:
-        """How many blocks are here, on all branches."""
+        """Return the number of stored blocks, on all branches."""
 
     def owner(self, block: Multihash) -> DatasetId | None:
-        """The dataset that has this block, on whatever branch; None: no dataset of this node."""
+        """Return the dataset that has this block, on any branch; None if no dataset has it."""
 
 
 class BlocksBehind(Protocol):
-    """Chains read onwards, by those who follow them."""
+    """Reads chains from old to new, for readers that follow a dataset."""
 
     def behind(
         self, dataset: DatasetId, block: Multihash | None, head: Multihash, *, limit: int = 1000
     ) -> Sequence[HashedBlock] | None:
-        """The blocks behind `block` (None: all) on the way to `head`, oldest first, the first
-        `limit` of them. None where `block` is not `head` or one of its ancestors, or is not here.
+        """Return the blocks after `block` (None: from the first) up to `head`, oldest first, at
+        most `limit`. None if `block` is unknown, or is neither `head` nor an ancestor of it.
         """

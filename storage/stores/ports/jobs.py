@@ -1,4 +1,4 @@
-"""What workers are asked to do."""
+"""Ports for the queue of jobs that workers run."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ from .values import (
 
 
 class JobSubmissions(Protocol):
-    """For those who want work done.
+    """The side of the queue that submits work.
 
-    `submit` with a `dedup_key` that still waits gives the same job. Unknown job: `JobNotFound`.
+    `submit` returns the waiting job with the same `dedup_key` if there is one. Unknown jobs raise
+    `JobNotFound`.
     """
 
     def submit(self, spec: JobSpec) -> JobId: ...
     def submit_all(
         self, asked: Sequence[tuple[JobSpec, RequestKey | None]]
     ) -> Sequence[Submitted | NodeError]:
-        """As `submit` of each, in one transaction; what is wrong with one request is its answer.
+        """Submit each job in one transaction. Return a job or an error for each request.
 
-        A request gets the job it had before, unless that failed, was cancelled, or the key has
-        expired. Another fingerprint under the key: `RequestKeyReused`; a dataset that went
-        meanwhile: `DatasetNotFound`.
+        A repeated request gets its earlier job, unless that job failed or was cancelled, or the
+        key has expired. Errors: `RequestKeyReused` if the fingerprint under the key differs,
+        `DatasetNotFound` if the dataset was forgotten meanwhile.
         """
 
     def repeated(self, request: RequestKey) -> JobId | None:
-        """The job that `submit_all` would give for this request, if that were no new one."""
+        """Return the job that `submit_all` would return for a repeated request, or None."""
 
     def cancel(self, job: JobId) -> None: ...
 
 
 class JobClaims(Protocol):
-    """For workers.
+    """The side of the queue that workers use.
 
-    An expired lease makes a job claimable again; once another worker claimed it, or it was
-    cancelled or finished, the late worker's `extend` and `finish` raise `LeaseLost`. Jobs of one
-    lock start in the order of their submission; of several locks accounts take turns
-    (`turns.py`), and jobs that were begun before come last.
+    A job whose lease has expired can be claimed again. Once another worker has claimed it, or it
+    was cancelled or finished, `extend` and `finish` of the late worker raise `LeaseLost`. Jobs
+    with the same lock start in the order of their submission. Among different locks, accounts
+    take turns (`turns.py`), and jobs that were started before are last.
     """
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...
@@ -65,32 +66,32 @@ class JobClaims(Protocol):
         group_sizes: Mapping[str, int] | None = None,
         groups: int = 1,
     ) -> Sequence[Sequence[Job]]:
-        """As `claim`; and the jobs of the same lock and kind that come right behind it.
+        """Claim a job as `claim` does, with the jobs of its lock and kind that directly follow it.
 
-        `group_sizes` says how many there may be, by kind; by default one. Each has
-        its lease and its end. Of several locks up to so many groups, if all of their jobs are of
-        the first one's kind and carry a body; the first group alone if that does not.
+        `group_sizes` limits the size of a group by kind; the default is one job. Each job has its
+        own lease and end. Up to `groups` groups with different locks are returned if all their
+        jobs have the kind of the first job and have a body; otherwise only the first group.
         """
 
     def extend(
         self, job: JobId, worker: str, *, lease: timedelta, progress: dict[str, Any] | None = None
     ) -> None: ...
     def put_back(self, job: JobId, worker: str, *, pause: timedelta | None = None) -> None:
-        """Give a claimed job back: it rests so long, then anybody may have it; without a pause it
-        waits as before the claim, which does not count. Raises `LeaseLost`."""
+        """Return a claimed job to the queue; any worker may claim it after the pause. Without a
+        pause it waits as before, and this claim is not counted. Raises `LeaseLost`."""
 
     def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None: ...
 
 
 class JobRecords(Protocol):
-    """For those who want to know how jobs are. Unknown job: `JobNotFound`."""
+    """The side of the queue that reads the state of jobs. Unknown jobs raise `JobNotFound`."""
 
     def get(self, job: JobId) -> Job: ...
     def rejected(self, job: JobId) -> bytes | None:
-        """The rows its `Succeeded` said it set aside, as long as they are kept."""
+        """Return the rows that the job rejected (see `Succeeded`), or None if they are deleted."""
 
     def get_all(self, wanted: Collection[JobId], *, ended: bool = False) -> Mapping[JobId, Job]:
-        """Those of the jobs that are known; with `ended`, that have ended."""
+        """Return those of the jobs that exist; with `ended`, only those that have ended."""
 
     def page(
         self,
@@ -104,19 +105,19 @@ class JobRecords(Protocol):
         schedule: str | None = None,
         newest_first: bool = False,
     ) -> Sequence[Job]:
-        """Jobs in the order of their submission, or backwards; only those asked for."""
+        """Return matching jobs in the order of their submission, or in reverse order."""
 
     def backlog(self) -> Backlog:
-        """How many jobs wait."""
+        """Count the waiting jobs."""
 
     def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
-        """Forget jobs that ended before then, but those that answer repeats; returns how many.
-        Forget also the rows that were set aside before another time."""
+        """Delete jobs that ended before `before` and that no repeated request refers to; return
+        their number. Delete also rejected rows that are older than `rejected_before`."""
 
 
 class JobQueue(JobSubmissions, JobClaims, JobRecords, Protocol):
-    """Work to do later, at least once, one at a time per lock.
+    """Work to do later: at least once, and one job at a time per lock.
 
-    New work and ends of jobs wake those that wait. Those who use a queue name the part
-    that they need.
+    New work and ends of jobs wake waiting processes. Code that uses a queue names the part
+    that it needs.
     """

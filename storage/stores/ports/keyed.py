@@ -1,7 +1,7 @@
-"""Stores of other programs: a folder or a bucket that maps text keys to files.
+"""Ports for stores of other programs: a folder or a bucket that maps text keys to files.
 
-Several programs may use the store; nobody names files by their hash. A key is a relative path
-with slashes; percent signs are part of it.
+Several programs may use the store, and files are not named by their hash. A key is a relative
+path with slashes; percent signs have no special meaning.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from .keyed_values import Content, KeyInfo, LinkSource
 
 
 class KeyedReads(Protocol):
-    """What is under keys.
+    """Reads the files under keys.
 
     Every method raises `KeyRefused` for a key that the store cannot have.
     """
 
     def read(self, key: str, *, most: int) -> Content | None:
-        """A small file, whole, and its tag; None if there is none. Raises `KeyedFileTooLarge`."""
+        """Return a whole file of up to `most` bytes, or None. Raises `KeyedFileTooLarge`."""
 
     def open(self, key: str) -> BinaryIO:
-        """A file that is read from any place. Raises `KeyNotFound`."""
+        """Open a file for reading, with seek. Raises `KeyNotFound`."""
 
     def list(self, folder: str) -> Iterator[KeyInfo]:
-        """Every key that begins with `folder/`, in no order. Nothing there: nothing is listed.
-        Raises `KeysNotListed`: a store that never lists."""
+        """Yield every key that begins with `folder/`, in no order; none if there is no such key.
+        Raises `KeysNotListed` if the store cannot list keys."""
 
 
 class KeyedWrites(Protocol):
-    """Changes. A file appears all at once and whole; what was under its key is replaced."""
+    """Changes files. A new file appears complete and at once, and replaces its predecessor."""
 
     def put(self, key: str, chunks: Iterable[bytes]) -> None: ...
     def link(self, key: str, source: LinkSource) -> None:
-        """The bytes of `source` under a key, without reading them where the store can."""
+        """Put the bytes of `source` under a key; where the store can, without reading them."""
 
     def swap(self, key: str, content: bytes, *, expected: str | None) -> str:
-        """Replace the content of this tag (None: no content); the tag of the new content.
+        """Replace the content that has the tag `expected` (None: no content); return the new tag.
 
-        Of several that swap the same content one wins, wherever the store can tell; a store
-        that cannot needs a lock around the call. Raises `SwapLost`.
+        Of several concurrent swaps of the same content one succeeds, if the store can compare
+        and swap; otherwise the caller needs a lock. Raises `SwapLost`.
         """
 
     def delete(self, keys: Sequence[str]) -> None:
-        """The files go; absent ones are no error."""
+        """Delete the files; absent files are no error."""
 
 
 class KeyedStore(KeyedReads, KeyedWrites, Protocol):
-    """What an adapter is."""
+    """The complete port that an adapter implements."""

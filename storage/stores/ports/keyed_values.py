@@ -1,4 +1,4 @@
-"""What keyed stores take and give."""
+"""Parameters and results of the keyed stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .values import BucketPlace
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A small file. The tag changes with the content."""
+    """A small file. The tag changes whenever the content changes."""
 
     raw: bytes
     tag: str
@@ -24,7 +24,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """A listed file; size in bytes."""
+    """A listed file; `size` is in bytes."""
 
     key: str
     size: int
@@ -33,10 +33,10 @@ class KeyInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSource:
-    """Where bytes are: a file of this machine, a key in a bucket, a stream for everybody else."""
+    """Where the bytes can be read: always as a stream, and if possible as a file or bucket key."""
 
     open: Callable[[], BinaryIO]
     path: Path | None = None
     place: BucketPlace | None = None
     object_hash: Multihash | None = None
-    """Of the bytes, where they are an object of this node."""
+    """Hash of the bytes, if they are an object of this node."""

@@ -1,4 +1,4 @@
-"""A mirror: a dataset that follows one on another node, and how that went last."""
+"""A mirror, which is a dataset that follows one on another node, and its last result."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from odf_node.protocol.instant import Instant
 
 
 class MirrorState(StrEnum):
-    """What the last attempt came to."""
+    """Result of the last attempt to pull."""
 
     NEW = "new"
     """Not pulled yet."""
     CURRENT = "current"
-    """As the remote was at `checked_at`."""
+    """Equal to the remote dataset at `checked_at`."""
     DIVERGED = "diverged"
-    """The remote went another way, or back: only force goes on."""
+    """The chain of the remote has diverged or is shorter; only a forced pull continues."""
     FAILED = "failed"
-    """The last attempt did not come through; the next one may."""
+    """The last attempt failed; the next one may succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorStatus:
-    """Outcome of an attempt; `error` is the class name of a `NodeError`."""
+    """Result of an attempt; `error` is the class name of a `NodeError`."""
 
     state: MirrorState = MirrorState.NEW
     checked_at: Instant | None = None
@@ -34,11 +34,11 @@ class MirrorStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """What a dataset of ours follows."""
+    """The remote dataset that a local dataset follows."""
 
     dataset: DatasetId
     remote: str
-    """URL of the dataset, as a client writes it."""
+    """URL of the remote dataset, as a user writes it."""
     sealed_token: bytes | None = field(default=None, repr=False)
     """Token for the remote, encrypted by the node."""
     status: MirrorStatus = MirrorStatus()

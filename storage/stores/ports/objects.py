@@ -1,4 +1,4 @@
-"""The bytes of datasets, and what is on its way to become some."""
+"""Ports for the objects of datasets, and for uploads in progress."""
 
 from __future__ import annotations
 
@@ -15,91 +15,92 @@ from .values import AccountId, BucketPlace, ObjectInfo, ObjectKey, ObjectKind, T
 
 
 class Objects(Protocol):
-    """Immutable bytes under their own hash. One dataset, one kind, one hash: one object.
+    """Immutable bytes addressed by their hash: one object per dataset, kind and hash.
 
-    `put` hashes while writing: other content raises `HashMismatch` and is never visible;
-    content appears all at once; putting the same object again is harmless, and renews it.
-    Absent objects: `stat` → None, `open` → `ObjectNotFound`, `delete` → nothing happens.
-    `open` past the end reads empty.
+    `put` hashes while it writes: content with another hash raises `HashMismatch` and never
+    becomes visible. An object appears complete and at once. Putting an object again only renews
+    it. For absent objects `stat` returns None, `open` raises `ObjectNotFound`, and `delete` does
+    nothing. `open` with an offset past the end returns an empty stream.
     """
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None: ...
     def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO: ...
     def put(self, key: ObjectKey, chunks: Iterable[bytes]) -> ObjectInfo: ...
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
-        """As `put` of each block; cheaper for many. `HashMismatch`: those before may be there."""
+        """As `put` of each block, but faster. On `HashMismatch` earlier blocks may be stored."""
 
     def put_all(self, objects: Sequence[tuple[ObjectKey, bytes]]) -> None:
-        """As `put` of small objects of any datasets, kind by kind as they come; cheaper for many.
+        """As `put` of each object, but faster; for small objects, of any datasets. Successive
+        objects of one kind form a group; groups are written in the given order.
 
-        Whatever it raises, some of them may be there.
+        After any error some of the objects may be stored.
         """
 
     def delete(self, key: ObjectKey) -> None: ...
     def quarantine(self, key: ObjectKey) -> bool:
-        """Take a damaged object out of sight, bytes kept; absent from then on. False if it was."""
+        """Hide a damaged object but keep its bytes; it is absent afterwards. False if it was."""
 
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]: ...
 
 
 class LocatedObjects(Objects, Protocol):
-    """Objects, and their paths if they are files of this machine."""
+    """Objects, with their paths if they are files on this machine."""
 
     @property
     def local_paths(self) -> LocalPaths | None:
-        """None: objects are no files of this machine."""
+        """Return None if objects are not files on this machine."""
 
 
 class ObjectLifetimes(Protocol):
-    """How long objects stay.
+    """How long objects are kept.
 
-    Every object has an age. Who is about to name an object that is here already renews it:
-    from then on it is as young as one that was just put, so that `discard`, which removes
-    the old, does not take it away in between.
+    Every object has an age. A caller that is about to refer to a stored object renews it first.
+    The object is then as young as a new one, and `discard`, which removes old objects, does not
+    remove it before the caller has stored its reference.
     """
 
     def renew(self, key: ObjectKey) -> ObjectInfo | None:
-        """As `stat`, and the object is young again. None also when it is just being removed."""
+        """As `stat`, and reset the object's age. None also if it is being removed right now."""
 
     def discard(self, key: ObjectKey, *, before: Instant) -> bool:
-        """Remove an object put or renewed before then, unless it is renewed meanwhile."""
+        """Remove an object put or renewed before that time, unless it is renewed meanwhile."""
 
     def remove_abandoned(self, *, before: Instant, dry_run: bool = False) -> int:
-        """Remove what writes that broke off before then left behind; returns how many."""
+        """Remove leftovers of writes interrupted before that time; return their number."""
 
     def datasets(self) -> Iterator[DatasetId]:
-        """Every dataset of which anything is kept, each once, registered or not.
+        """Yield every dataset that has stored files, each once, registered or not.
 
-        One that was removed may still be named, with nothing in it.
+        A removed dataset may still be listed although it is empty.
         """
 
     def remove(self, dataset: DatasetId) -> None:
-        """Everything of a dataset goes, references first. Nothing there: nothing happens."""
+        """Remove everything of a dataset, references first. If nothing is there, do nothing."""
 
 
 class ObjectUrls(Protocol):
-    """Ways past the node, for clients. No URL: None, which means "go through the node"."""
+    """URLs for clients that bypass the node. None means that clients must use the node."""
 
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None: ...
     def upload_url(
         self, key: ObjectKey, *, size: int | None, ttl: timedelta
     ) -> TransferUrl | None: ...
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
-        """As `renew`, but what was put by an upload URL is taken in first.
+        """As `renew`, but accept first what a client put by an upload URL.
 
-        Such an object stays invisible until then; it is read and hashed here. Other content
-        is removed and raises `HashMismatch`.
+        Until then such an object is invisible. The store reads and hashes it here; if the hash
+        differs, it removes the content and raises `HashMismatch`.
         """
 
     def copy_source(self, key: ObjectKey) -> BucketPlace | None:
-        """Where a server keeps the object, for one that copies it there; None: no server does.
+        """Return the bucket and key from which a server can copy the object, or None.
 
-        Whether the object is there shows when it is copied.
+        This does not check whether the object exists; the copy fails if it does not.
         """
 
 
 class DatasetNotes(Protocol):
-    """Small texts beside the objects, so that a folder or bucket is a whole ODF dataset."""
+    """Small texts stored with the objects, so that the folder or bucket is a full ODF dataset."""
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         """Publish a moved reference beside the objects (`refs/head`, no newline)."""
@@ -108,75 +109,75 @@ class DatasetNotes(Protocol):
         """As `write_ref` of each dataset; cheaper for many."""
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
-        """The published reference; the `RefIndex` is the authority while it exists."""
+        """Return the published reference. The `RefIndex`, if it exists, is the authority."""
 
     def remove_ref(self, dataset: DatasetId, ref: str) -> None:
-        """Remove the published reference: what is left is no dataset. Absent: nothing happens."""
+        """Remove the published reference, so that the rest is no dataset. Ignored if absent."""
 
     def write_alias(self, dataset: DatasetId, alias: DatasetAlias) -> None:
-        """Keep the alias beside the objects (`info/alias`), so that an index can be rebuilt."""
+        """Store the alias beside the objects (`info/alias`), so that an index can be rebuilt."""
 
     def read_alias(self, dataset: DatasetId) -> DatasetAlias | None:
-        """The alias kept beside the objects; None if absent or no alias."""
+        """Return the stored alias; None if it is absent or not a valid alias."""
 
     def write_info(self, dataset: DatasetId, name: str, text: str) -> None:
-        """Keep a note of up to `MAX_INFO_BYTES` beside the objects (`info/<name>`)."""
+        """Store a note of up to `MAX_INFO_BYTES` beside the objects (`info/<name>`)."""
 
     def read_info(self, dataset: DatasetId, name: str) -> str | None: ...
 
 
 class ObjectStore(LocatedObjects, ObjectLifetimes, ObjectUrls, DatasetNotes, Protocol):
-    """What an adapter is. Only code that builds or holds a store names the whole."""
+    """The complete port that an adapter implements; only code that opens or owns one names it."""
 
     @property
     def partial(self) -> PartialUploads | None:
-        """None: objects are put in one go here."""
+        """Return None if this store accepts only uploads of whole objects."""
 
     def close(self) -> None:
-        """Give back what is kept between calls; a later call takes it again."""
+        """Release connections and other resources; a later call opens them again."""
 
 
 class LocalPaths(Protocol):
-    """Objects that are files of this machine, for readers that need a file.
+    """Objects that are files on this machine, for readers that need a file.
 
-    A path says where an object lies, whether it is there or not; nothing is looked at.
+    Each method computes a path; it does not check whether the object exists.
     """
 
     @property
     def root(self) -> Path:
-        """The folder that everything lies in."""
+        """Return the folder that contains everything."""
 
     def path(self, key: ObjectKey) -> Path:
-        """The file of an object."""
+        """Return the path of an object's file."""
 
     def folder(self, dataset: DatasetId, kind: ObjectKind) -> Path:
-        """Where all objects of a kind lie, each under its name. Uploads lie elsewhere."""
+        """Return the folder of all objects of a kind, except uploads, which are elsewhere."""
 
 
 class PartialUploads(Protocol):
-    """Uploads that may break off and go on. What arrived is seen by nobody until all is there.
+    """Uploads that clients may interrupt and resume. An object is invisible until it is complete.
 
-    A part that nothing was added to for long is collected by `remove_abandoned`.
+    `remove_abandoned` removes an upload to which nothing was added for a long time.
     """
 
     def received(self, key: ObjectKey) -> int:
-        """How many bytes are here; 0 when there is no upload."""
+        """Return the number of bytes received; 0 if there is no upload."""
 
     def begun(self, key: ObjectKey) -> int:
-        """How many uploads have begun for objects of the dataset and kind of this one."""
+        """Return the number of unfinished uploads for the key's dataset and kind."""
 
     def claim(
         self, account: AccountId, key: ObjectKey, total: int, judge: Callable[[int, int], None]
     ) -> None:
-        """Begin an upload of `total` bytes in the name of an account, or go on with its own.
+        """Begin an upload of `total` bytes for an account, or continue one of the account.
 
-        For one more than those it has begun and not ended `judge` is given how many these are
-        and how many bytes they announced, and raises to refuse. Accounts claim one at a time.
+        For a new upload, call `judge` with the number of unfinished uploads of the account and
+        the sum of their announced bytes; it raises to refuse. Claims of an account are serialized.
         """
 
     def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
-        """Add bytes; how many are here then. With `total` bytes the object appears.
+        """Append bytes; return the number received so far. At `total` bytes the object appears.
 
-        Whatever ends it, what arrived before stays. `UploadBusy`, `OffsetMismatch`: nothing
-        was added. `HashMismatch`: all is here and is other content; nothing is kept.
+        The bytes that arrived before an error are kept. `UploadBusy` and `OffsetMismatch`: nothing
+        was added. `HashMismatch`: the content is complete but wrong; nothing is kept.
         """

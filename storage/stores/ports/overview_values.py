@@ -1,4 +1,4 @@
-"""What a list of datasets shows of each, and what it can be asked for."""
+"""Values for lists of datasets: overviews, filters, orders and page positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .values import AccountId, DatasetEntry, Visibility
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the chain of a dataset says as of `head`, for lists. `data_size` in bytes."""
+    """What a list shows of a dataset's chain as of `head`. `data_size` is in bytes."""
 
     head: Multihash
     records: int
@@ -29,7 +29,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A dataset in a list. The overview may lag behind the head; None: not made yet."""
+    """A dataset in a list. The overview may lag behind the head; None if there is none yet."""
 
     entry: DatasetEntry
     head: Multihash
@@ -38,20 +38,20 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readable:
-    """Which datasets a caller may read besides those that are public."""
+    """The datasets that a caller may read besides the public ones."""
 
     everything: bool = False
     datasets: tuple[DatasetId, ...] = ()
     account: str | None = None
-    """Folded name of the account whose datasets are the caller's own."""
+    """Folded name of the account whose own datasets the caller may read."""
     roles_of: AccountId | None = None
-    """The account whose roles at datasets of others count."""
+    """The account whose roles for datasets of other accounts count."""
     within: DatasetId | None = None
-    """The one dataset that own datasets and roles are limited to."""
+    """If set, own datasets and roles count only for this dataset."""
 
 
 class SortBy(StrEnum):
-    """What a list is ordered by; datasets that are equal in it, by alias."""
+    """The value that orders a list; datasets with an equal value are ordered by alias."""
 
     NAME = "name"
     UPDATED = "updated"
@@ -61,11 +61,11 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Datasets that a list is to show; what is None does not matter."""
+    """Filter for a list of datasets. A field that is None does not restrict the list."""
 
     readable: Readable
     words: tuple[str, ...] = ()
-    """All occur: in the alias, or as the beginning of a word of description or keywords. Folded."""
+    """Folded words; each must occur in the alias, or begin a word of description or keywords."""
     kind: DatasetKind | None = None
     account: str | None = None
     visibility: Visibility | None = None
@@ -82,8 +82,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Where a page continues: behind the dataset with this alias (folded), and this value of what
-    the list is ordered by; None where that is the alias itself."""
+    """The position after which a page continues: the folded alias of the last dataset and its
+    value of the ordering field (None if the list is ordered by alias)."""
 
     alias: str
     value: int | Instant | None = None

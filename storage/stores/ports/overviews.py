@@ -1,4 +1,4 @@
-"""Lists of datasets: found, filtered, ordered and counted in the index, without their chains."""
+"""Ports for lists of datasets, which are filtered, ordered and counted without their chains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .overview_values import After, Listed, Order, Overview, Wanted
 
 
 class OverviewReads(Protocol):
-    """Lists of the datasets that a caller may read."""
+    """Reads lists of the datasets that a caller may read."""
 
     def page(
         self,
@@ -22,21 +22,21 @@ class OverviewReads(Protocol):
         skip: int = 0,
         limit: int = 100,
     ) -> Sequence[Listed]:
-        """At most `limit` datasets behind `after`, without the first `skip` of them."""
+        """Return up to `limit` datasets after position `after`, skipping the first `skip`."""
 
     def count(self, wanted: Wanted) -> int:
-        """How many datasets all pages hold together."""
+        """Return the number of datasets on all pages together."""
 
 
 class OverviewWork(Protocol):
-    """Overviews keep up with heads."""
+    """Updates overviews after heads have moved."""
 
     def due(self, *, limit: int = 100) -> Sequence[DatasetId]:
-        """Datasets whose overview is not that of their head."""
+        """Return datasets whose overview does not match their head."""
 
     def put(self, overviews: Mapping[DatasetId, Overview]) -> None:
-        """Add or replace; those of datasets that were forgotten are dropped."""
+        """Add or replace overviews; ignore those of datasets that were forgotten."""
 
 
 class OverviewStore(OverviewReads, OverviewWork, Protocol):
-    """Both; those who use one name the part that they need."""
+    """Both overview ports in one; code that uses the store names the part that it needs."""

@@ -1,4 +1,4 @@
-"""A dataset that is published for other programs: how, and what became of it."""
+"""A dataset that is published for other programs: its definition and its last result."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from .values import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDataset:
-    """How one dataset is published, and how that stands."""
+    """How one dataset is published, and the state of its publication."""
 
     dataset: DatasetId
     uuid: str
     store: str | None
-    """URL of the store; None: the node serves it itself."""
+    """URL of the store; None if the node itself serves the publication."""
     definition: dict[str, Any]
-    """As it was asked for."""
+    """The definition, as the client requested it."""
     version: int = 0
-    """Counts definitions, so that a job for an older one settles nothing of a newer one."""
+    """Incremented by each new definition, so that a job for an older one cannot complete it."""
     tried_head: Multihash | None = None
-    """The head that was last published, or tried; None: nothing since the definition."""
+    """The head of the last attempt to publish; None if there was none since the definition."""
     not_before: Instant | None = None
-    """No job is submitted before."""
+    """No job is submitted before this time."""
     job: JobId | None = None
-    """The job whose end is waited for."""
+    """The running job whose end is still to be recorded."""
     attempts: int = 0
-    """Failed ones in a row."""
+    """Number of consecutive failed attempts."""
     problem: Problem | None = None
-    """Why the last attempt failed; None once one succeeded."""
+    """Why the last attempt failed; None after a success."""
     shown: dict[str, Any] | None = None
-    """What the last job that succeeded published."""
+    """What the last successful job published."""

@@ -1,4 +1,4 @@
-"""Datasets that are published for other programs, each as one publication at most."""
+"""Ports for datasets that are published for other programs; each has at most one publication."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from .values import JobId
 
 
 class PublicationReads(Protocol):
-    """Which datasets are published, and how."""
+    """Reads which datasets are published, and how."""
 
     def find(self, dataset: DatasetId) -> PublishedDataset | None: ...
     def served_as(self, uuid: str) -> PublishedDataset | None:
-        """The one that the node itself serves by this name."""
+        """Return the publication that the node itself serves under this name."""
 
 
 class PublicationChanges(Protocol):
-    """Datasets begin and cease to be published. A publication goes with its dataset."""
+    """Adds and removes publications. Forgetting a dataset removes its publication."""
 
     def put(self, publication: PublishedDataset) -> None:
-        """Add or replace a definition, as the next version: nothing of it was tried yet.
+        """Add or replace a definition, as the next version, for which there is no attempt yet.
 
         Raises:
             DatasetNotFound.
-            PublicationNameTaken: in the same store another dataset has this name, or one that
-                this one begins with, or that begins with this one.
+            PublicationNameTaken: in the same store another dataset has this name, or one of the
+                two names begins with the other.
         """
 
     def remove(self, dataset: DatasetId) -> None:
-        """Nothing there: nothing happens."""
+        """Remove the publication, if there is one."""
 
 
 class PublicationWork(Protocol):
-    """Which publications are behind their datasets, and which are worked on."""
+    """Finds publications that lag behind their datasets, and tracks their jobs."""
 
     def due(
         self, *, now: Instant, limit: int = 100
     ) -> Sequence[tuple[PublishedDataset, Multihash]]:
-        """Those whose dataset has a head that was not tried, with the head; none at work."""
+        """Return publications without a job whose head had no attempt yet, with that head."""
 
     def at_work(self) -> Sequence[PublishedDataset]: ...
     def submitted(
@@ -56,7 +56,7 @@ class PublicationWork(Protocol):
         head: Multihash | None,
         not_before: Instant | None = None,
     ) -> None:
-        """A job is at it, for this head of this version; None: for whatever is the head."""
+        """Record the job for this version and head; None: the job publishes the current head."""
 
     def ended(
         self,
@@ -68,9 +68,9 @@ class PublicationWork(Protocol):
         problem: Problem | None = None,
         retry_at: Instant | None = None,
     ) -> None:
-        """What became of that job; nothing if another one is at it. `head` is what it published.
-        With `retry_at` the same head is tried again then."""
+        """Record the outcome of that job; ignored if another job is recorded. `head` is the
+        published head. With `retry_at` the same head is due again at that time."""
 
 
 class PublicationStore(PublicationReads, PublicationChanges, PublicationWork, Protocol):
-    """All of it; those who use one name the part that they need."""
+    """All publication ports in one; code that uses the store names the part that it needs."""

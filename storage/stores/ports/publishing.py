@@ -1,4 +1,4 @@
-"""What publishers leave with a node beside their data."""
+"""Ports for uploaded files, schedules and variables, which publishers add to their data."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from .values import AccountId, JobId, JobSpec, Schedule, UploadedFile, Variable
 
 
 class UploadedFiles(Protocol):
-    """Files accounts uploaded before ingesting them; the bytes are `upload` objects.
+    """Files that accounts upload before ingesting them; their bytes are `upload` objects.
 
-    `put` of an unknown account → `AccountNotFound`.
+    `put` raises `AccountNotFound`.
     """
 
     def put(self, file: UploadedFile) -> None: ...
     def find(self, upload: str) -> UploadedFile | None: ...
     def arrived(self, upload: str, content: Multihash, size: int) -> UploadedFile | None:
-        """The file with its content as it is now: the first that arrived stays. None: absent."""
+        """Record the content unless one is known already. Return the file; None if absent."""
 
     def count(self, account: AccountId) -> int: ...
     def oldest(self, *, before: Instant, limit: int = 100) -> Sequence[UploadedFile]:
-        """Files announced before then, oldest first."""
+        """Return files that were announced before that time, oldest first."""
 
     def has_content(self, account: AccountId, content: Multihash) -> bool:
-        """Whether a file of the account has this content."""
+        """Return whether a file of the account has this content."""
 
     def remove(self, upload: str) -> None: ...
 
 
 class Schedules(Protocol):
-    """Work that begins by itself. Those of a dataset go with it.
+    """Jobs that start at set times. Forgetting a dataset removes its schedules.
 
-    `put` adds or replaces; unknown dataset → `DatasetNotFound`.
+    `put` adds or replaces; it raises `DatasetNotFound`.
     """
 
     def put(self, schedule: Schedule) -> None: ...
     def find(self, schedule: str) -> Schedule | None: ...
     def of_dataset(self, dataset: DatasetId) -> Sequence[Schedule]:
-        """In the order they were made."""
+        """Return schedules in the order of their creation."""
 
     def remove(self, schedule: str) -> bool: ...
     def due(self, now: Instant, *, limit: int = 100) -> Sequence[Schedule]:
-        """Those whose time has come, longest overdue first."""
+        """Return the schedules that are due, longest overdue first."""
 
     def next_due(self) -> Instant | None: ...
     def start(
         self, schedule: Schedule, spec: JobSpec, *, now: Instant, next_at: Instant | None
     ) -> JobId | None:
-        """Queue the job and move on to the next time, both or neither.
+        """Queue the job and set the next time, atomically.
 
-        None: another process did, or the schedule was changed since.
+        None if another process did so first, or if the schedule has changed since it was read.
         """
 
 
 class Variables(Protocol):
-    """Variables and sealed secrets of datasets and accounts, by the id of their owner."""
+    """Variables and encrypted secrets of datasets and accounts, by the id of their owner."""
 
     def put(self, owner: str, variable: Variable) -> None: ...
     def of_owner(self, owner: str) -> Mapping[str, Variable]:
-        """By name, in the order of names."""
+        """Return the variables by name, ordered by name."""
 
     def remove(self, owner: str, name: str) -> bool: ...
     def owners(self) -> Sequence[str]: ...

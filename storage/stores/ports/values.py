@@ -1,4 +1,4 @@
-"""Values the ports speak in: object keys, entries, head moves, jobs, accounts, tokens."""
+"""Values of the ports: object keys, entries, head moves, jobs, accounts, tokens."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from odf_node.protocol.multihash import Multihash
 from ...runtime.context import current_trace
 
 JobId = NewType("JobId", str)
-"""Opaque; sorts by time of submission."""
+"""Opaque id. Ids sort by the time of submission."""
 AccountId = NewType("AccountId", str)
-"""`did:odf:…` text of the account's key."""
+"""Text of the account's key (`did:odf:…`)."""
 
 
 class ObjectKind(StrEnum):
-    """What an object is; decides its folder."""
+    """The kind of an object, which decides its folder."""
 
     BLOCK = "block"
     DATA = "data"
@@ -32,7 +32,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectKey:
-    """Address of one object. Content is never shared between datasets by hash alone."""
+    """Address of one object. Datasets never share objects, even if the hashes are equal."""
 
     dataset: DatasetId
     kind: ObjectKind
@@ -41,17 +41,17 @@ class ObjectKey:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object that exists. `size` in bytes."""
+    """An object that exists. `size` is in bytes."""
 
     key: ObjectKey
     size: int
     modified: Instant | None = field(default=None, compare=False)
-    """When it was put, or last renewed, as far as a look at it tells."""
+    """When the object was put or last renewed, as far as the store reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferUrl:
-    """Where a client may fetch or put one object directly, without the node in between."""
+    """URL by which a client gets or puts one object without going through the node."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -60,7 +60,7 @@ class TransferUrl:
 
 @dataclass(frozen=True, slots=True)
 class BucketPlace:
-    """A key in a bucket. `endpoint` None: the public service."""
+    """A key in a bucket. `endpoint` is None for the public service."""
 
     endpoint: str | None
     bucket: str
@@ -74,11 +74,11 @@ class Visibility(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DatasetEntry:
-    """What the registry knows of a dataset. In single-tenant mode the owner is `kamu`."""
+    """The registry's entry of a dataset. In single-tenant mode the owner is `kamu`."""
 
     id: DatasetId
     alias: DatasetAlias
-    """Name with its owner's account, always both."""
+    """Name of the dataset with the account of its owner; the account is never omitted."""
     kind: DatasetKind
     visibility: Visibility
     created_at: Instant
@@ -86,7 +86,7 @@ class DatasetEntry:
 
 @dataclass(frozen=True, slots=True)
 class HeadMove:
-    """A head that is to move from `expected` to `new`, and what happens with it."""
+    """A request to move a head from `expected` to `new`; for the other fields see `HeadMoves`."""
 
     dataset: DatasetId
     expected: Multihash
@@ -99,7 +99,7 @@ class HeadMove:
 
 @dataclass(frozen=True, slots=True)
 class HeadMoved:
-    """One line of the log of head moves."""
+    """One entry of the log of head moves."""
 
     number: int
     dataset: DatasetId
@@ -119,10 +119,10 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """Work to do. `payload` is JSON; `lock` keeps two jobs from running together.
+    """Work to do. `payload` is JSON. Two jobs with the same `lock` never run at the same time.
 
-    `body` is a small input that travels with the job to the worker that claims it, and goes with
-    its end. `account` and `schedule` say who asked for it, `trace` what it is part of.
+    `body` is a small input that the worker gets with the job; it is deleted when the job ends.
+    `account` and `schedule` are the origin of the job; `trace` is the trace that it belongs to.
     """
 
     kind: str
@@ -138,9 +138,9 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
-    """What a client calls a request, so that its repeat is known as one.
+    """A client's name for a request, by which the node recognizes a repetition of the request.
 
-    The fingerprint tells a repeat from another request under the same name.
+    The fingerprint distinguishes a repetition from another request under the same name.
     """
 
     dataset: DatasetId
@@ -152,7 +152,7 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A job that waits, and whether it is that of an earlier request."""
+    """A job for a request. `repeated` says that an earlier request created it."""
 
     job: JobId
     repeated: bool = False
@@ -160,20 +160,21 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """Result of a finished job, JSON."""
+    """Result of a job that succeeded, as JSON."""
 
     result: dict[str, Any]
     rejected: bytes | None = field(default=None, repr=False)
-    """Rows it set aside, as packed NDJSON; kept apart, so that none is in a job that is shown."""
+    """Rows that the job rejected, as packed NDJSON; stored apart and never shown with the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     """A job that ended in an error. `error` is the class name of a `NodeError`, or `Internal`.
 
-    `branch` is that of the error (`protocol/errors.py`), by which a process knows the status of an
-    error whose class it does not import; empty for none, and from versions that told none. The fact
-    `retryable` says whether trying again may help, where the branch alone would say otherwise.
+    `branch` is the branch of the error (`protocol/errors.py`), which gives a process the HTTP
+    status of an error whose class it does not import. It is empty if there is none, or if an older
+    version wrote the outcome. The fact `retryable`, if present, says whether a retry may help, and
+    overrides the branch.
     """
 
     error: str
@@ -188,7 +189,7 @@ class Failed:
 
     @property
     def retryable(self) -> bool | None:
-        """What the error says itself about trying again; None: it goes by its branch."""
+        """Return what the error says about retries; None if its branch decides."""
         said = self.facts.get("retryable")
         return said if isinstance(said, bool) else None
 
@@ -198,7 +199,7 @@ JobOutcome = Succeeded | Failed
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it stands. `attempt` counts claims, from 1 at the first."""
+    """The current state of a job. `attempt` counts claims; the first claim makes it 1."""
 
     id: JobId
     spec: JobSpec
@@ -210,14 +211,14 @@ class Job:
     finished_at: Instant | None = None
     outcome: JobOutcome | None = None
     progress: dict[str, Any] | None = None
-    """How far it is, JSON; may be a little old."""
+    """Progress as JSON, possibly slightly outdated."""
     deaths: int = 0
-    """How many of the attempts ended with their worker."""
+    """Number of attempts that ended because their worker died."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """The end of a job that has to come together with what it did."""
+    """The end of a job, to be stored in the same transaction as the job's effect."""
 
     job: JobId
     worker: str
@@ -226,7 +227,7 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many jobs wait, in all and by whose they are."""
+    """Number of waiting jobs, in total, by dataset and by account."""
 
     total: int = 0
     by_dataset: dict[DatasetId, int] = field(default_factory=dict)
@@ -235,7 +236,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who owns datasets and asks for them."""
+    """An owner of datasets, on whose behalf requests are made."""
 
     id: AccountId
     name: str
@@ -243,7 +244,7 @@ class Account:
 
 
 class Scope(StrEnum):
-    """What a token allows beyond what its account may do anonymously."""
+    """A right of a token beyond what anonymous clients may do."""
 
     READ = "read"
     WRITE = "write"
@@ -252,7 +253,7 @@ class Scope(StrEnum):
 
 
 class Reach(StrEnum):
-    """How far a token reaches: all its account may touch, its own datasets, or just one."""
+    """The range of a token: everything its account may access, its own datasets, or just one."""
 
     NODE = "node"
     ACCOUNT = "account"
@@ -260,7 +261,7 @@ class Reach(StrEnum):
 
 
 class Role(StrEnum):
-    """What an account may do with a dataset of another one; each includes the ones before."""
+    """Rights of an account for another account's dataset; each role includes the earlier ones."""
 
     READER = "Reader"
     EDITOR = "Editor"
@@ -269,7 +270,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stored token: the SHA3-256 of its secret, never the secret."""
+    """A stored token: the SHA3-256 hash of its secret, never the secret itself."""
 
     id: str
     account: AccountId
@@ -281,12 +282,12 @@ class Token:
     label: str = ""
     reach: Reach = Reach.NODE
     dataset: DatasetId | None = None
-    """The one dataset of a token that reaches no further."""
+    """The dataset of a token whose reach is one dataset."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPassword:
-    """What is kept of a password: its hash with all parameters, as text."""
+    """A stored password: its hash with all parameters, as text."""
 
     text: str = field(repr=False)
     changed_at: Instant
@@ -294,20 +295,20 @@ class StoredPassword:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceLogin:
-    """A command line that waits for its user to log in elsewhere. Codes are kept as hashes."""
+    """A command line that waits until its user logs in elsewhere. Codes are stored as hashes."""
 
     code_hash: bytes
     created_at: Instant
     expires_at: Instant
     polled_at: Instant | None = None
     account: AccountId | None = None
-    """Who approved it; None while nobody has."""
+    """The account that approved it; None before that."""
     is_denied: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedFile:
-    """A file of an account that is announced, and here once `hash` and `size` are known."""
+    """A file that an account announced; it has arrived once `hash` and `size` are set."""
 
     id: str
     account: AccountId
@@ -320,9 +321,9 @@ class UploadedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Work on a dataset that begins by itself, by a cron expression or every so many seconds.
+    """Work on a dataset that starts by a cron expression or at an interval of seconds.
 
-    `next_at` is None while it is paused, and when there is no time to come.
+    `next_at` is None while the schedule is paused, or if no further time matches.
     """
 
     id: str
@@ -341,11 +342,11 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """What templates of sources may read by its name. That of a secret is encrypted."""
+    """A variable that templates of sources read by its name. The value of a secret is encrypted."""
 
     name: str
     is_secret: bool
     value: bytes = field(repr=False)
     updated_at: Instant
     key_id: str | None = None
-    """Which key a secret is encrypted with."""
+    """Id of the key that encrypts a secret."""

@@ -1,4 +1,4 @@
-"""A webhook: which address is told of the blocks of a dataset, and how far it was told."""
+"""A webhook: an address that gets the new blocks of a dataset, and the last delivered position."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from .values import AccountId
 
 
 class WebhookState(StrEnum):
-    """Whether deliveries go on."""
+    """Whether deliveries continue."""
 
     ACTIVE = "active"
     PAUSED = "paused"
-    """Too many deliveries failed one after the other."""
+    """Too many consecutive deliveries failed."""
     ENDED = "ended"
-    """The receiver wants no more, or the account may not read the dataset any more."""
+    """The receiver unsubscribed, or the account may no longer read the dataset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
-    """One address that is told of one dataset, for one account."""
+    """An address that is notified about one dataset on behalf of one account."""
 
     id: str
     dataset: DatasetId
     account: AccountId
     url: str
     sealed_secret: bytes = field(repr=False)
-    """What signs deliveries, encrypted by the node."""
+    """The secrets that sign deliveries, encrypted by the node."""
     created_at: Instant
     position: Multihash | None = None
-    """The last block that the receiver took; None: it took none yet."""
+    """The last block that the receiver accepted; None if it has accepted none."""
     resets: int = 0
-    """How often the receiver was told of another history; part of the ids of its deliveries."""
+    """Number of times that the history changed under the receiver; part of the delivery ids."""
     state: WebhookState = WebhookState.ACTIVE
     not_before: Instant | None = None
-    """Nothing is delivered before."""
+    """No delivery is sent before this time."""
     attempts: int = 0
-    """Failed ones in a row."""
+    """Number of consecutive failed attempts."""
     failing_since: Instant | None = None
     problem: Problem | None = None
-    """Why the last attempt failed; None once one succeeded."""
+    """Why the last attempt failed; None after a success."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
-    """One request to a receiver, and what came of it."""
+    """One request to a receiver, and its result."""
 
     at: Instant
     message: str
-    """The id of the delivery, the same in each attempt."""
+    """The id of the delivery, which is the same in each attempt."""
     status: int | None = None
-    """What the receiver answered; None: nothing."""
+    """HTTP status of the response; None if there was no response."""
     error: str | None = None
-    """Class name of what went wrong; None: the receiver took it."""
+    """Class name of the error; None if the receiver accepted the delivery."""
     took_ms: int = 0

@@ -1,4 +1,4 @@
-"""Webhooks, how far each was told, and who is at it."""
+"""Ports for webhooks, their positions and their leases."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from .webhook_values import DeliveryAttempt, Webhook, WebhookState
 
 
 class WebhookReads(Protocol):
-    """Which webhooks there are, and what was tried of late."""
+    """Reads webhooks and their recent attempts."""
 
     def find(self, webhook: str) -> Webhook | None: ...
     def of_account(self, dataset: DatasetId, account: AccountId) -> Sequence[Webhook]:
-        """Those that the account has at the dataset, oldest first."""
+        """Return the account's webhooks for the dataset, oldest first."""
 
     def attempts(self, webhook: str, *, limit: int) -> Sequence[DeliveryAttempt]:
-        """Newest first."""
+        """Return attempts, newest first."""
 
 
 class WebhookChanges(Protocol):
-    """Webhooks come and go, with their dataset and their account at the latest."""
+    """Adds and removes webhooks. They are removed with their dataset or account at the latest."""
 
     def add(self, webhook: Webhook, *, most: int) -> bool:
-        """False, and nothing is added, where the account has `most` at the dataset already.
+        """Add a webhook. Return False, without adding, if the account has `most` for the dataset.
 
         Raises:
             DatasetNotFound.
         """
 
     def remove(self, webhook: str) -> None:
-        """Nothing there: nothing happens."""
+        """Remove the webhook, if there is one."""
 
     def reseal(self, webhook: str, sealed_secret: bytes) -> None:
-        """Other secrets in the place of those it has; all else stays."""
+        """Replace the webhook's secrets and nothing else."""
 
     def restart(self, webhook: str, *, position: Multihash | None) -> None:
-        """Active again, and told what is behind `position`. A delivery that is under way no
-        longer moves the position."""
+        """Make the webhook active again and deliver what follows `position`. A delivery in
+        progress no longer moves the position."""
 
 
 class WebhookWork(Protocol):
-    """Deliveries: one process at a time is at a webhook, for as long as its lease lasts.
+    """Delivery: while its lease lasts, only one process delivers to a webhook.
 
-    `holder` names a lease. What a holder says that has lost its lease to another one, or to a
-    restart, changes nothing: False.
+    `holder` names a lease. If a holder has lost its lease to another process or to a restart, its
+    calls change nothing and return False.
     """
 
     def due(self, *, now: Instant, limit: int) -> Sequence[Webhook]:
-        """Active ones that were not told of the head of their dataset, and nobody is at."""
+        """Return active, unleased webhooks that do not know the head of their dataset yet."""
 
     def lease(self, webhook: str, holder: str, *, now: Instant, until: Instant) -> Webhook | None:
-        """Take or extend the lease. None: another one has it, or nothing is to be delivered now."""
+        """Take or extend the lease. None if another has it, or if nothing is to be delivered."""
 
     def delivered(
         self,
@@ -68,7 +68,7 @@ class WebhookWork(Protocol):
         position: Multihash,
         resets: int,
     ) -> bool:
-        """The receiver took it: position, end of all failures and attempt in one transaction."""
+        """Record a success: set the position, clear failures and add the attempt, atomically."""
 
     def failed(
         self,
@@ -80,12 +80,12 @@ class WebhookWork(Protocol):
         state: WebhookState,
         not_before: Instant | None,
     ) -> bool:
-        """One more failure in a row; the lease ends. No `attempt`: nothing was sent."""
+        """Record one more consecutive failure; end the lease. No `attempt`: nothing was sent."""
 
     def release(self, webhook: str, holder: str) -> None: ...
     def note(self, webhook: str, attempt: DeliveryAttempt) -> None:
-        """An attempt that is no delivery. Of each webhook the newest hundred attempts are kept."""
+        """Record an attempt that is no delivery. The newest hundred per webhook are kept."""
 
 
 class WebhookStore(WebhookReads, WebhookChanges, WebhookWork, Protocol):
-    """All of it; those who use one name the part that they need."""
+    """All webhook ports in one; code that uses the store names the part that it needs."""
