@@ -1,1 +1,1 @@
-"""Who asks, and may they."""
+"""Authentication and authorization: identify the caller, decide what it may do."""

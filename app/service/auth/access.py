@@ -1,6 +1,7 @@
-"""May they: one `authorize`, the only place that turns actor and dataset into yes or no.
+"""Authorization: `authorize` is the only function that decides whether an actor may do something
+with a dataset.
 
-The order of checks is part of the protocol, because every answer tells something:
+The order of checks is part of the protocol, because every response reveals something:
 
     1  malformed bearer           400 text     (`actors.bearer_of`)
     2  anonymous not allowed      401 text     `admit`
@@ -13,9 +14,9 @@ The order of checks is part of the protocol, because every answer tells somethin
     9  may read, may not do this  403 empty
     10 no such dataset, push      None: the push may create it
 
-The reference answers a bad token before it asks whether the dataset is hidden (so 401 in line 6),
-by which anybody finds out what exists; the header `WWW-Authenticate` of lines 4 and 6 tells those
-whose token has expired.
+The reference refuses a bad token before it checks whether the dataset is hidden (so 401 in line
+6), by which anybody can find out which datasets exist. Here the header `WWW-Authenticate` in lines
+4 and 6 informs a caller whose token has expired.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .actors import Actor, Reason
 
 
 class Action(StrEnum):
-    """What can be asked of a dataset or a node."""
+    """An action on a dataset or a node that needs permission."""
 
     READ = "dataset:read"
     WRITE = "dataset:write"
@@ -52,24 +53,25 @@ SCOPE_FOR: dict[Action, Scope] = {
     Action.MAINTAIN: Scope.MANAGE,
     Action.OWN: Scope.MANAGE,
 }
-"""What a token must allow before its account's rights count."""
+"""The scope that a token must have for an action, in addition to the rights of its account."""
 INVALID_CHALLENGE = 'Bearer error="invalid_token"'
-"""The challenge of RFC 6750 to those whose token is unknown, revoked or expired."""
+"""The challenge of RFC 6750 for a token that is unknown, revoked or expired."""
 
 
 class AnonymousRestricted(Refused):
-    """The node serves nobody without a token."""
+    """The node serves no anonymous requests."""
 
     def __init__(self) -> None:
         super().__init__("Anonymous account is restricted")
 
 
 class MalformedAddress(BadInput):
-    """Path segments that are no names."""
+    """A path segment is not a valid name."""
 
 
 class DatasetHidden(NotFound):
-    """No such dataset, or none that this actor may know of. The fact `challenge`: a bad token."""
+    """The dataset does not exist, or the actor may not know that it does. For a bad token, the
+    fact `challenge` has the value of `WWW-Authenticate`."""
 
     def __init__(self, reason: Reason = Reason.NONE_PROVIDED) -> None:
         bad = {"challenge": INVALID_CHALLENGE} if reason in _REFUSED_TOKEN else {}
@@ -87,21 +89,21 @@ class TokenExpired(Refused):
 
 
 class ActionForbidden(Refused):
-    """The actor may read the dataset, but not do this."""
+    """The actor may read the dataset, but not perform this action."""
 
     def __init__(self) -> None:
         super().__init__("this account may not do this, or no token was sent")
 
 
 class Unauthenticated(Refused):
-    """This takes an account, and the caller showed none."""
+    """The request needs an account, and the caller is anonymous."""
 
     def __init__(self) -> None:
         super().__init__("Unauthenticated")
 
 
 class Unauthorized(Refused):
-    """The account may not do this."""
+    """The account may not perform this action."""
 
     def __init__(self, why: str = "Unauthorized") -> None:
         super().__init__(why)
@@ -111,20 +113,20 @@ _REFUSED_TOKEN = {Reason.INVALID: TokenInvalid, Reason.EXPIRED: TokenExpired}
 
 
 class IsRemote(BadInput):
-    """The dataset is a mirror: only what it follows adds to it."""
+    """The dataset is a mirror: only its remote may add data to it."""
 
     def __init__(self) -> None:
         super().__init__("the dataset is a mirror; publish where it comes from")
 
 
 def admit(actor: Actor, *, allow_anonymous: bool) -> None:
-    """The node-wide policy. Raises `AnonymousRestricted`."""
+    """Apply the node's policy for anonymous requests. Raises `AnonymousRestricted`."""
     if actor.is_anonymous and not allow_anonymous:
         raise AnonymousRestricted
 
 
 def address(tenancy: Tenancy, account: str | None, name: str) -> DatasetAlias:
-    """The stored alias behind the path segments. Raises `MalformedAddress`."""
+    """Return the stored alias for path segments. Raises `MalformedAddress`."""
     try:
         owner = SINGLE_OWNER if tenancy is Tenancy.SINGLE else account or ""
         return DatasetAlias(Name(name), Name(owner))
@@ -133,12 +135,12 @@ def address(tenancy: Tenancy, account: str | None, name: str) -> DatasetAlias:
 
 
 def is_for_all(entry: DatasetEntry, reads: AnonymousReads) -> bool:
-    """Whether it takes no right to read the dataset."""
+    """Return whether everybody may read the dataset."""
     return reads is AnonymousReads.ALL or entry.visibility is Visibility.PUBLIC
 
 
 def grants(actor: Actor, entry: DatasetEntry, reads: AnonymousReads) -> frozenset[Action]:
-    """Everything the actor may do with the dataset."""
+    """Return all actions that the actor may perform on the dataset."""
     is_open = is_for_all(entry, reads) or actor.reads == entry.id
     allowed = BY_ROLE[Role.READER] if is_open else frozenset()
     if actor.account is None or not reaches(actor, entry):
@@ -147,7 +149,8 @@ def grants(actor: Actor, entry: DatasetEntry, reads: AnonymousReads) -> frozense
 
 
 def reaches(actor: Actor, entry: DatasetEntry) -> bool:
-    """Whether the token has to do with this dataset; if not, its bearer is a stranger here."""
+    """Return whether the reach of the token includes the dataset. If not, the actor has only the
+    rights of everybody."""
     match actor.reach:
         case Reach.NODE:
             return True
@@ -158,7 +161,7 @@ def reaches(actor: Actor, entry: DatasetEntry) -> bool:
 
 
 def _held(actor: Actor, entry: DatasetEntry) -> frozenset[Action]:
-    """What the account as such may do."""
+    """Return all actions that the account may perform, whatever the token allows."""
     if actor.account is not None and (actor.account.is_admin or owns(actor, entry.alias)):
         return EVERYTHING
     role = actor.roles.get(entry.id)
@@ -170,7 +173,7 @@ def owns(actor: Actor, alias: DatasetAlias) -> bool:
 
 
 def refuse_bad_token(actor: Actor) -> None:
-    """For what anybody may read: a token that is none is told. `TokenInvalid`, `TokenExpired`."""
+    """Refuse a bad token where everybody may read. Raises `TokenInvalid`, `TokenExpired`."""
     if actor.reason in _REFUSED_TOKEN:
         raise _REFUSED_TOKEN[actor.reason]()
 
@@ -183,10 +186,12 @@ def authorize(
     *,
     creates: bool = False,
 ) -> DatasetEntry | None:
-    """The entry, once the actor may do this; None only for a push that may create it.
+    """Return the entry if the actor may perform the action. With `creates`, for a push that may
+    create the dataset, return None if there is no entry.
 
     Raises:
-        DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden: in the order above.
+        DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden: in the order of the table in
+            the module docstring.
     """
     if creates:
         refuse_bad_token(actor)
@@ -204,11 +209,12 @@ def authorize(
 
 
 def may_create(actor: Actor, alias: DatasetAlias) -> None:
-    """Whether a dataset may appear at this alias: in one's own account only.
+    """Check that the actor may create a dataset with this alias: only in its own account.
 
     Raises:
-        Unauthenticated: nobody is named. Unauthorized: another's account, or a lesser token:
-            one for a single dataset makes no others.
+        Unauthenticated: the actor is anonymous.
+        Unauthorized: the alias is in another account, the token has no scope to create, or it
+            is for a single dataset.
     """
     if actor.account is None:
         raise Unauthenticated

@@ -1,8 +1,8 @@
-"""Who asks: the Authorization header turned into an actor.
+"""Actors: turn the Authorization header into the actor that sends a request.
 
-Two kinds of token are known: access tokens (`ka_…`), and sessions of those who logged in.
-A well-formed token that is unknown, revoked or expired does not fail here: its bearer
-becomes anonymous with a remembered reason, and the dataset layer decides (see `access`).
+There are two kinds of token: access tokens (`ka_…`), and sessions of users who logged in.
+A well-formed token that is unknown, revoked or expired is no error here: its bearer becomes
+an anonymous actor with a reason, and the dataset layer decides (see `access`).
 Source: transfer protocol, common HTTP rules.
 """
 
@@ -28,7 +28,7 @@ _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")
 
 
 class MalformedBearer(BadInput):
-    """An Authorization header that carries no bearer token."""
+    """The Authorization header contains no bearer token."""
 
     def __init__(self) -> None:
         super().__init__("Invalid Bearer token header")
@@ -44,20 +44,20 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks. Without an account: anonymous, for `reason`."""
+    """The sender of a request. Without an account it is anonymous, and `reason` says why."""
 
     account: Account | None = None
     scopes: frozenset[Scope] = frozenset()
     reason: Reason = Reason.NONE_PROVIDED
     bearer: str | None = field(default=None, repr=False)
-    """The caller's own token text, put into fallback transfer URLs."""
+    """The token as the caller sent it. It is put into fallback transfer URLs."""
     reach: Reach = Reach.NODE
     dataset: DatasetId | None = None
-    """The one dataset of a token that reaches no further."""
+    """The dataset of a token that is valid for this dataset only."""
     reads: DatasetId | None = None
-    """The dataset of a signed URL, whose files it lets everybody read."""
+    """The dataset whose files the actor may read because of a signed URL or S3 keys."""
     roles: Mapping[DatasetId, Role] = field(default_factory=dict, repr=False)
-    """What the account may do with datasets of others."""
+    """Roles of the account at datasets of other accounts."""
 
     @property
     def is_anonymous(self) -> bool:
@@ -65,11 +65,11 @@ class Actor:
 
     @property
     def has_session(self) -> bool:
-        """Whether the caller logged in, rather than showing an access token."""
+        """Return whether the caller logged in, rather than sent an access token."""
         return self.account is not None and not (self.bearer or PREFIX).startswith(PREFIX)
 
     def may(self, scope: Scope) -> bool:
-        """Whether the token allows it; writing and creating include reading."""
+        """Return whether the token has the scope. Every other scope includes reading."""
         return scope in self.scopes or (scope is Scope.READ and bool(self.scopes))
 
 
@@ -77,7 +77,7 @@ ANONYMOUS = Actor()
 
 
 def bearer_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """Token text of the request headers, or None without an Authorization header.
+    """Return the token in the request headers, or None without an Authorization header.
 
     Raises:
         MalformedBearer: another scheme, an empty token, or more than one header.
@@ -106,9 +106,9 @@ def identify(
     secrets: Sequence[bytes] = (),
     roles_of: RolesOf = _no_roles,
 ) -> Actor:
-    """The actor behind a bearer token; never fails for the token's sake.
+    """Return the actor of a bearer token. A bad token is no error, but gives an anonymous actor.
 
-    `secrets` are what sessions are signed with; without one there are none.
+    `secrets` are the keys that sign sessions; without any, no session is recognized.
     """
     if bearer is None:
         return ANONYMOUS
@@ -140,7 +140,7 @@ def _by_token(bearer: str, accounts: Identities, now: Instant, roles_of: RolesOf
 def _by_session(
     bearer: str, accounts: Identities, now: Instant, secrets: Sequence[bytes], roles_of: RolesOf
 ) -> Actor:
-    """Sessions begun before the password was last changed are over."""
+    """Return the actor of a session. A change of the password ends all earlier sessions."""
     try:
         session = read_session(bearer, secrets)
     except MalformedSession:

@@ -1,4 +1,4 @@
-"""What only administrators do, and only by tokens that may do all their account may."""
+"""The check for actions of administrators, which also need a token without restrictions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from .actors import Actor
 
 
 def require_admin(actor: Actor) -> Account:
-    """The administrator's account. Raises `Unauthenticated`, `Unauthorized`."""
+    """Return the account of the actor, an administrator. Raises `Unauthenticated`,
+    `Unauthorized`."""
     if actor.account is None:
         raise Unauthenticated
     if not actor.account.is_admin:

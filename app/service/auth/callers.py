@@ -1,4 +1,4 @@
-"""Who asks: the actors behind tokens, with the roles of their accounts."""
+"""Identification of callers: look up the actors of tokens, with the roles of their accounts."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Callers:
     reading: Reading
     roles: RoleMemory
     session_secrets: tuple[bytes, ...] = field(repr=False)
-    """The first signs, all are taken."""
+    """The first secret signs sessions; signatures of all are accepted."""
     clock: Clock
 
     def identify(self, bearer: str | None) -> Actor:
-        """Who asks with this token."""
+        """Return the actor of a token."""
         with self.reading() as reader:
             return self._identify(bearer, reader)
 
     def identify_all(self, bearers: Sequence[str]) -> list[Actor | Exception]:
-        """Who ask with these tokens, each token looked at once."""
+        """Return the actor or the error for each token. Equal tokens are looked up once."""
         found: dict[str, Actor | Exception] = {}
         with self.reading() as reader:
             for bearer in set(bearers):

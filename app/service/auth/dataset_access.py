@@ -1,4 +1,4 @@
-"""Datasets as actors may use them: found by address or id, let in by `authorize`."""
+"""Access to datasets: look up a dataset by address or id, and authorize the actor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .mirror_rule import refuse_mirror
 
 @dataclass(frozen=True)
 class DatasetAccess:
-    """The datasets of a node behind its policy: its tenancy, and what anybody may read."""
+    """The datasets of a node, with its policy: its tenancy, and what everybody may read."""
 
     registry: DatasetEntries
     overviews: OverviewReads
@@ -38,23 +38,24 @@ class DatasetAccess:
         *,
         registry: DatasetEntries | None = None,
     ) -> DatasetEntry:
-        """The dataset of an address, once the actor may do this with it.
+        """Return the dataset of an address, if the actor may perform the action on it.
 
-        `registry` is that of a reader whose transaction the read shares.
+        `registry` is the registry of a `Reader`, if the lookup is to share its transaction.
 
         Raises:
             MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden.
         """
         _, entry = self.find(actor, account, name, action, creates=False, registry=registry)
-        if entry is None:  # `authorize` lets only a creating push have none
+        if entry is None:  # `authorize` returns None with `creates` only
             raise DatasetHidden
         return entry
 
     def resolve_open(self, actor: Actor, account: str | None, name: str) -> DatasetEntry:
-        """The dataset of an address, which the actor may write to, and which follows no other.
+        """Return the dataset of an address. The actor must be allowed to write to it, and it must
+        not be a mirror.
 
         Raises:
-            As `resolve`, and IsRemote.
+            The same errors as `resolve`, and IsRemote.
         """
         with self.reading() as reader:
             entry = self.resolve(actor, account, name, Action.WRITE, registry=reader.registry)
@@ -71,7 +72,7 @@ class DatasetAccess:
         creates: bool,
         registry: DatasetEntries | None = None,
     ) -> tuple[DatasetAlias, DatasetEntry | None]:
-        """As `resolve`; with `creates` a missing dataset is no error."""
+        """As `resolve`, but return the alias too. With `creates` a missing dataset is no error."""
         alias = address(self.tenancy, account, name)
         if action is Action.READ:
             entry = self.entries.find(alias)
@@ -82,7 +83,7 @@ class DatasetAccess:
         return alias, authorize(actor, entry, action, self.reads, creates=creates)
 
     def visible(self, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
-        """A dataset of this node that the actor may see; None for others, and for none."""
+        """Return the dataset if it is on this node and the actor may read it, else None."""
         found = self.registry.find(DatasetRef(id=dataset))
         return found if found is not None and self.may_read(actor, found) else None
 
@@ -90,20 +91,22 @@ class DatasetAccess:
         return Action.READ in self.grants(actor, entry)
 
     def grants(self, actor: Actor, entry: DatasetEntry) -> frozenset[Action]:
-        """Everything the actor may do with the dataset."""
+        """Return all actions that the actor may perform on the dataset."""
         return grants(actor, entry, self.reads)
 
     @property
     def everything_is_read(self) -> bool:
-        """Whether everybody may read all datasets of the node."""
+        """Return whether everybody may read all datasets of the node."""
         return self.reads is AnonymousReads.ALL
 
     def new_alias(self, actor: Actor, name: DatasetAlias) -> DatasetAlias:
-        """The full alias of a new dataset: the owner's account is filled in."""
+        """Return the full alias of a new dataset. A missing account is that of the actor, or of
+        the single owner on a node without accounts."""
         own = SINGLE_OWNER if self.tenancy is Tenancy.SINGLE else ""
         account = name.account or Name(own or (actor.account.name if actor.account else ""))
         return DatasetAlias(name.name, account)
 
     def shown_alias(self, entry: DatasetEntry) -> str:
-        """The alias as this node's clients write it."""
+        """Return the alias as clients of this node write it: without account on a node of a
+        single tenant."""
         return str(entry.alias.name if self.tenancy is Tenancy.SINGLE else entry.alias)

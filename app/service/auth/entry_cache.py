@@ -1,7 +1,8 @@
-"""Registry entries remembered for a second: reading a chain asks for one a thousand times.
+"""Cache of registry entries, kept for one second, because a client that reads a chain needs the
+same entry a thousand times.
 
-Only what was found is remembered, and only reading uses it, so a dataset that is renamed,
-hidden or forgotten is gone for readers a second later at most.
+The cache keeps found entries only, and only read requests use it. So if a dataset is renamed,
+hidden or deleted, readers notice within a second.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_ENTRIES = 4096
 
 
 class EntryMemory:
-    """Entries by alias. `now` is a monotonic clock in seconds."""
+    """A cache of entries by alias. `now` is a monotonic clock in seconds."""
 
     def __init__(
         self, registry: DatasetEntries, *, now: Callable[[], float] = time.monotonic
@@ -29,17 +30,18 @@ class EntryMemory:
         self._lock = threading.Lock()
 
     def recall(self, folded: str) -> DatasetEntry | None:
-        """The entry of a folded alias if it was found within the last second; nobody is asked."""
+        """Return the cached entry of a folded alias, None if there is none. Never read the
+        registry."""
         until, entry = self._known.get(folded, (0.0, None))
         return entry if self._now() < until else None
 
     def forget(self, alias: DatasetAlias) -> None:
-        """The entry has changed; the next one who asks gets it as it is now."""
+        """Drop the entry from the cache, because it has changed."""
         with self._lock:
             self._known.pop(alias.folded, None)
 
     def find(self, alias: DatasetAlias) -> DatasetEntry | None:
-        """The entry as it is now, or was a second ago."""
+        """Return the entry from the cache or the registry. It may be one second old."""
         key, now = alias.folded, self._now()
         with self._lock:
             until, entry = self._known.get(key, (0.0, None))

@@ -1,4 +1,4 @@
-"""The rule of mirrors: nobody but what they follow adds to them."""
+"""The rule of mirrors: only the remote of a mirror adds data to it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .access import IsRemote
 
 
 def refuse_mirror(mirrors: MirrorReads, entry: DatasetEntry) -> None:
-    """Before anything is written by others than the remote. Raises `IsRemote`."""
+    """Raise `IsRemote` if the dataset is a mirror. Call it before every write that does not come
+    from the remote."""
     if mirrors.find(entry.id) is not None:
         raise IsRemote

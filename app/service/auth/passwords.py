@@ -1,7 +1,7 @@
-"""Passwords: what may be one, and the only form in which it is kept (scrypt, RFC 7914).
+"""Passwords: rules for new ones, and the hash that the node stores (scrypt, RFC 7914).
 
-The stored text names its own parameters, `$scrypt$ln=15,r=8,p=3$salt$hash`, so that the cost
-of new passwords can be raised while old ones still open their accounts.
+The stored text contains its parameters, `$scrypt$ln=15,r=8,p=3$salt$hash`, so that the cost
+of new passwords can be raised while old ones remain valid.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _STORED = re.compile(
 
 
 class PasswordNotTaken(BadInput):
-    """A new password that is too short, too long, or no text."""
+    """A new password is too short, too long, or no text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one guess costs: 2^work steps over 128 · r bytes each, `passes` times.
+    """The cost of one guess: `passes` times 2^work steps over 128 · `block_size` bytes each.
 
-    The default takes 32 MiB and a quarter of a second or so.
+    The default takes 32 MiB of memory and about a quarter of a second.
     """
 
     work: int = 15
@@ -58,7 +58,7 @@ class Cost:
 
 
 def check_new(password: str) -> str:
-    """The password, once it may be one. Raises `PasswordNotTaken`."""
+    """Return the password if it follows the rules. Raises `PasswordNotTaken`."""
     if not MIN_PASSWORD_CHARS <= len(password) <= MAX_PASSWORD_CHARS:
         raise PasswordNotTaken(
             f"a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters"
@@ -71,14 +71,14 @@ def check_new(password: str) -> str:
 
 
 def hash_password(password: str, salt: bytes, cost: Cost) -> str:
-    """What to keep of a password."""
+    """Return the text to store for a password: parameters, salt and hash."""
     derived = cost.derive(password, salt)
     parameters = f"ln={cost.work},r={cost.block_size},p={cost.passes}"
     return f"$scrypt${parameters}${_text(salt)}${_text(derived)}"
 
 
 def verify_password(password: str, stored: str) -> bool:
-    """Whether the password is the one kept; takes the same time either way."""
+    """Return whether the password matches the stored hash. The comparison takes constant time."""
     match = _STORED.fullmatch(stored)
     if match is None or len(password) > MAX_PASSWORD_CHARS:
         return False
@@ -94,7 +94,8 @@ def verify_password(password: str, stored: str) -> bool:
 
 
 def _canonical(password: str) -> bytes:
-    """The same bytes whichever way a keyboard composes its characters."""
+    """Return the bytes of the password. They do not depend on how a keyboard composes
+    characters."""
     return unicodedata.normalize("NFC", password).encode()
 
 

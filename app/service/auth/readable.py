@@ -1,4 +1,5 @@
-"""Which datasets an actor may read, as lists ask the index: `grants` for all datasets at once."""
+"""The filter by which the index lists only datasets that an actor may read: `grants` for all
+datasets at once."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from .actors import Actor
 
 
 def readable(actor: Actor, reads: AnonymousReads) -> Readable:
-    """The datasets that `grants` lets the actor read."""
+    """Return a filter for the datasets that `grants` allows the actor to read."""
     if reads is AnonymousReads.ALL:
         return Readable(everything=True)
     signed = () if actor.reads is None else (actor.reads,)

@@ -1,6 +1,7 @@
-"""Roles of an account remembered for a second: every request of a token asks for them.
+"""Cache of the roles of accounts, kept for one second, because every request with a token needs
+them.
 
-A role given or taken by this process counts at once, by another one a second later at most.
+A change of a role by this process takes effect at once, by another process within a second.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Roles = Mapping[DatasetId, Role]
 
 
 class RoleMemory:
-    """Roles by account. `now` is a monotonic clock in seconds."""
+    """A cache of roles by account. `now` is a monotonic clock in seconds."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -29,7 +30,8 @@ class RoleMemory:
         self._lock = threading.Lock()
 
     def of(self, account: AccountId, roles: RoleReads) -> Roles:
-        """The roles as `roles` has them, or as they were a second ago."""
+        """Return the roles of an account from the cache, else from `roles`. They may be one second
+        old."""
         now = self._now()
         with self._lock:
             until, held = self._known.get(account, (0.0, {}))
@@ -45,7 +47,7 @@ class RoleMemory:
         return held
 
     def forget(self, account: AccountId) -> None:
-        """The account's roles have changed."""
+        """Drop the roles of an account from the cache, because they have changed."""
         with self._lock:
             self._changes += 1
             self._known.pop(account, None)

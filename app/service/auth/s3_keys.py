@@ -1,8 +1,9 @@
-"""Keys of S3 clients for the files of one dataset, for a while; and who signs with them.
+"""Temporary keys with which S3 clients read the files of one dataset, and the check of requests
+signed with them.
 
 Nothing is stored: the session token is an expiry (8 bytes, seconds) with an HMAC-SHA256 over it and
 the dataset, in URL-safe base64, and the secret key is an HMAC over that text. Like a signed URL,
-such a key opens what it was made for until it expires.
+such a key cannot be revoked before it expires.
 """
 
 from __future__ import annotations
@@ -27,31 +28,32 @@ from .actors import Actor
 from .dataset_access import DatasetAccess
 
 ACCESS_KEY = "odf-node"
-"""The same for everybody: the session token says which key it is."""
+"""The access key id, the same for all clients: the session token identifies the keys."""
 MAX_SKEW_S = 900
-"""How far the clocks of client and node may be apart, as in S3."""
+"""Largest allowed difference of the clocks of client and node, in seconds, as in S3."""
 READS = ("GET", "HEAD")
 _USE = b"odf-node keys of s3"
-"""What the secret of sessions is used for here; other uses have other texts."""
+"""Text from which this module derives its keys from the session secrets. Each other use of the
+secrets has another text."""
 _EXPIRY = struct.Struct(">Q")
 
 
 class S3Denied(Refused):
-    """No key of this node for these files, or signed with another secret."""
+    """The request is not signed with keys of this node for the files of this dataset."""
 
     def __init__(self) -> None:
         super().__init__("these keys do not open this; load the table again for its keys")
 
 
 class S3KeysExpired(Refused):
-    """The keys were made by this node, and their time is over."""
+    """The node made these keys, and they have expired."""
 
     def __init__(self) -> None:
         super().__init__("these keys have expired; load the table again for new ones")
 
 
 class S3ClockOff(Refused):
-    """A request that was signed long ago, or will be."""
+    """The time of the signature is too far from the time of the node."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -61,14 +63,14 @@ class S3ClockOff(Refused):
 
 
 class S3ReadsOnly(Refused):
-    """Keys are for reading the files of a dataset."""
+    """A request with an S3 signature tries to do something else than read."""
 
     def __init__(self) -> None:
         super().__init__("keys of S3 read the files of one dataset, and do nothing else here")
 
 
 class NoSuchS3Key(NotFound):
-    """Where S3 clients are served nothing, whoever they are."""
+    """The address serves nothing to S3 clients, whatever their keys."""
 
     def __init__(self) -> None:
         super().__init__("no object can be here; slices are below …/data/")
@@ -76,7 +78,7 @@ class NoSuchS3Key(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class S3Keys:
-    """What a client signs with."""
+    """The keys with which a client signs requests. `expires_s` is in seconds since 1970."""
 
     secret: str = field(repr=False)
     token: str = field(repr=False)
@@ -85,10 +87,10 @@ class S3Keys:
 
 @dataclass(frozen=True)
 class VendedKeys:
-    """Makes and finds keys. Services on one database find each other's."""
+    """Makes and finds keys. Services on one database accept each other's keys."""
 
     secrets: Sequence[bytes] = field(repr=False)
-    """The first makes keys, all are taken."""
+    """The first secret makes keys; keys of all secrets are accepted."""
     ttl_s: int
     clock: Clock
 
@@ -97,13 +99,13 @@ class VendedKeys:
         return [hmac.digest(secret, _USE, hashlib.sha256) for secret in self.secrets]
 
     def make(self, dataset: DatasetId) -> S3Keys:
-        """Keys for the files of a dataset."""
+        """Make keys for the files of a dataset."""
         expires_s = self.now_s + self.ttl_s
         token = _token(self._keys[0], dataset, expires_s)
         return S3Keys(_secret(self._keys[0], token), token, expires_s)
 
     def find(self, token: str, dataset: DatasetId) -> S3Keys:
-        """The keys with this token. Raises `S3Denied`: none that opens the dataset."""
+        """Return the keys of a session token. Raises `S3Denied` if it is not for the dataset."""
         try:
             (expires_s,) = _EXPIRY.unpack_from(base64.urlsafe_b64decode(token[:12]))
         except (ValueError, struct.error):
@@ -121,13 +123,13 @@ class VendedKeys:
 
 @dataclass(frozen=True)
 class S3Callers:
-    """Turns signed requests into actors who may read one dataset."""
+    """Turns signed requests into actors that may read one dataset."""
 
     access: DatasetAccess
     keys: VendedKeys
 
     def identify(self, request: S3Request, account: str | None, dataset: str) -> Actor:
-        """Who asks for a file of the dataset of an address.
+        """Return the actor of a signed request for a file of the dataset.
 
         Raises:
             MalformedS3Signature, MalformedAddress, S3ReadsOnly, S3Denied, S3KeysExpired,

@@ -1,10 +1,10 @@
 """Session tokens: JSON Web Tokens (RFC 7519) signed with HMAC-SHA256 by a secret of the node.
 
-The secret is made of one in the database and of the node's key, which is not in there: who has a
-copy of the database signs nothing.
+The secret is derived from a secret in the database and the node's key, which is not in the
+database: a copy of the database does not suffice to sign sessions.
 
-Written by hand, because that is all there is to it: one algorithm, one issuer, four claims. A
-library would bring the choice of algorithms that forgeries of such tokens live on.
+The code uses no library, because the task is small: one algorithm, one issuer, four claims. A
+library would bring a choice of algorithms, which forgeries of such tokens exploit.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ ISSUER = "odf-node"
 SECRET_NAME = "session"  # noqa: S105
 SECRET_BYTES = 32
 _USE = b"odf-node session "
-"""What the node's key is used for here; other uses have other texts."""
+"""Text from which session secrets are derived with the node's key. Each other use of the key has
+another text."""
 MAX_CHARS = 4096
 _log = logging.getLogger("odf.node")
 _HEADER: dict[str, object] = {"alg": "HS256", "typ": "JWT"}
 
 
 class MalformedSession(BadInput):
-    """Text that is no session token of this node."""
+    """The text is not a session token of this node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """That an account logged in. Times in whole seconds."""
+    """A login of an account. Times are in whole seconds since 1970."""
 
     account: AccountId
     issued_s: int
@@ -56,7 +57,7 @@ class Session:
         return self.expires_s * NANOS <= now.ns
 
     def sign(self, secret: bytes) -> str:
-        """The token a client holds."""
+        """Return the token for the client, signed with the secret."""
         claims = {
             "iat": self.issued_s,
             "exp": self.expires_s,
@@ -68,15 +69,17 @@ class Session:
 
 
 def signing_secrets(stored: bytes, keys: Iterable[bytes]) -> tuple[bytes, ...]:
-    """What signs sessions, for each of the node's keys; the first signs, all are taken."""
+    """Return the secrets that sign sessions, one for each of the node's keys. The first signs;
+    signatures of all are accepted."""
     return tuple(hmac.digest(key, _USE + stored, hashlib.sha256) for key in keys)
 
 
 def read_session(text: str, secrets: Iterable[bytes]) -> Session:
-    """The session of a token, expired or not.
+    """Return the session of a token, expired or not.
 
     Raises:
-        MalformedSession: signed with none of these, or not what `Session.sign` writes.
+        MalformedSession: the token is not signed with one of `secrets`, or is not of the form
+            that `Session.sign` writes.
     """
     signed, _, signature = text.rpartition(".")
     if len(text) > MAX_CHARS or not text.isascii() or signed.count(".") != 1:
@@ -115,8 +118,8 @@ def _text(raw: bytes) -> str:
 
 
 def session_secrets(accounts: Accounts, keys: SecretKeys, *, lies_open: bool) -> tuple[bytes, ...]:
-    """What signs sessions. Services on one database need a key that they share for that: without
-    one the secret `lies_open` in the database, where all of them find it."""
+    """Return the secrets that sign sessions. Services on one database need a common key: without
+    one, `lies_open` makes them use the unsealed secret in the database, which all can read."""
     stored = accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES))
     if lies_open:
         _log.warning(

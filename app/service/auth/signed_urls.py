@@ -1,8 +1,9 @@
-"""URLs that carry the right to one file of one dataset for a while: `…?sp=`, signed by the node.
+"""Signed URLs, `…?sp=`, which grant access to one file of one dataset for a limited time.
 
-Clients of table formats send no header to the URLs of files. The text is URL-safe base64 of the
-expiry (8 bytes, seconds) and an HMAC-SHA256 over kind, dataset, hash and expiry. Nothing is stored,
-so such a URL stays a key until it expires, whatever happens to the right it was made by.
+Clients of table formats send no Authorization header with requests for files. The value is URL-safe
+base64 of the expiry (8 bytes, seconds) and an HMAC-SHA256 over kind, dataset, hash and expiry.
+Nothing is stored, so such a URL stays valid until it expires, even if the account that requested it
+loses its rights.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ from odf_node.storage.runtime.clock import Clock
 from .access import DatasetHidden
 
 PARAMETER = "sp"
-"""One of the names by which the client of Delta Sharing knows a URL as signed."""
+"""Query parameter of the signature. By this name the client of Delta Sharing recognizes a signed
+URL."""
 MAX_CHARS = 100
 _USE = b"odf-node signed url"
-"""What the secret of sessions is used for here; sessions have another text."""
+"""Text from which this module derives its keys from the session secrets. Each other use of the
+secrets has another text."""
 _EXPIRY = struct.Struct(">Q")
 
 
 class SignedUrlExpired(Refused):
-    """The URL was signed by this node, and its time is over."""
+    """The node signed this URL, and it has expired."""
 
     def __init__(self) -> None:
         super().__init__("this URL has expired; ask for the list of files again")
@@ -42,10 +45,10 @@ class SignedUrlExpired(Refused):
 
 @dataclass(frozen=True)
 class SignedUrls:
-    """Makes and checks what a URL carries. Services on one database check each other's."""
+    """Makes and checks signatures of URLs. Services on one database accept each other's URLs."""
 
     secrets: Sequence[bytes] = field(repr=False)
-    """The first signs, all are taken."""
+    """The first secret signs; signatures of all are accepted."""
     ttl_s: int
     clock: Clock
 
@@ -54,11 +57,12 @@ class SignedUrls:
         return [hmac.digest(secret, _USE, hashlib.sha256) for secret in self.secrets]
 
     def expiry(self) -> int:
-        """When a URL made now expires, in seconds since 1970."""
+        """Return when a URL that is signed now expires, in seconds since 1970."""
         return self.clock().ns // NANOS + self.ttl_s
 
     def signer(self, kind: str, dataset: DatasetId, expires_s: int) -> Callable[[str], str]:
-        """Makes the query of the URL of a file of this kind by its name: `sp=…`."""
+        """Return a function that makes the query `sp=…` for the URL of a file of this kind, given
+        its name."""
         key, expiry, owner = self._keys[0], _EXPIRY.pack(expires_s), str(dataset)
 
         def signed(name: str) -> str:
@@ -68,10 +72,10 @@ class SignedUrls:
         return signed
 
     def check(self, text: str, kind: str, dataset: DatasetId, name: Multihash) -> None:
-        """Whether the text opens that file.
+        """Check that the signature `text` is valid for the file.
 
         Raises:
-            DatasetHidden: it was made for another file, or by nobody here. SignedUrlExpired.
+            DatasetHidden: it is for another file, or not by this node. SignedUrlExpired.
         """
         raw = _decoded(text)
         expiry, proof = raw[: _EXPIRY.size], raw[_EXPIRY.size :]
@@ -83,7 +87,7 @@ class SignedUrls:
 
 
 def signature_of(query: bytes) -> str | None:
-    """What the query of a request carries; None: it does not claim to be signed."""
+    """Return the signature in the query of a request; None if there is none."""
     if PARAMETER.encode() not in query:
         return None
     found = parse_qs(query.decode("latin-1"), keep_blank_values=True).get(PARAMETER)
@@ -96,7 +100,7 @@ def _proof(key: bytes, kind: str, dataset: str, name: str, expiry: bytes) -> byt
 
 
 def _decoded(text: str) -> bytes:
-    """Raises `DatasetHidden`: no text that this module writes."""
+    """Decode a signature. Raises `DatasetHidden` if it is malformed."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -1,8 +1,9 @@
-"""How often a password may be guessed: so many failures per account and address, then a pause; and
-how often else an address may ask for what costs the node something.
+"""Limits on attempts: failed logins per account and address, and other expensive requests per
+address.
 
-Counted in the memory of one process, bounded in size; by services on one PostgreSQL, in there.
-A guess counts before it is checked, so that guesses made at the same moment do not slip through.
+A process counts in its memory, bounded in size; services on one PostgreSQL count in the database.
+An attempt counts before its password is checked, so that concurrent guesses cannot exceed the
+limit.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
 Key = tuple[str, str]
 MAX_KEYS = 10_000
 ADDRESS_FACTOR = 20
-"""One address may fail that much more often than one account from one address."""
+"""Factor by which one address may fail more often, over all accounts, than with one account."""
 
 
 class TooManyAttempts(LimitExceeded):
-    """Too many failed logins; `retry_after_s` says when the next may be tried."""
+    """Too many logins failed. `retry_after_s` is the number of seconds until the next attempt."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(
@@ -35,7 +36,8 @@ class TooManyAttempts(LimitExceeded):
 
 
 def limits_of(account: str, address: str, attempts: int) -> dict[Key, int]:
-    """What a guess counts for, and up to what: the account from there, and all from there."""
+    """Return the counters that an attempt increases, with their limits: one for the account from
+    this address, one for all accounts from this address."""
     return {(address, account.lower()[:200]): attempts, (address, ""): attempts * ADDRESS_FACTOR}
 
 
@@ -47,7 +49,8 @@ class _Window:
 
 @dataclass
 class Throttle:
-    """Failures within a window of time that begins with the first. `now` is monotonic."""
+    """Counters of failures within a time window, which begins with the first failure. `now` is a
+    monotonic clock in seconds."""
 
     attempts: int = 5
     window_s: float = 300.0
@@ -62,7 +65,8 @@ class Throttle:
             raise TooManyAttempts(wait)
 
     def count(self, limits: Mapping[Key, int]) -> int | None:
-        """Count one more for each key: None. Or count nothing: seconds to wait."""
+        """Count one attempt for each key and return None. If a limit is reached, count nothing
+        and return the seconds to wait."""
         with self._lock:
             now = self.now()
             windows = [self._window(key, now) for key in limits]
@@ -78,7 +82,8 @@ class Throttle:
         return None
 
     def succeeded(self, account: str, address: str) -> None:
-        """The guess was right: it and those before it count no more."""
+        """Remove the attempt and the failures before it from the counters, because the password
+        was right."""
         with self._lock:
             own, whole = self._limits(account, address)
             known = self._windows.pop(own, None)
@@ -101,7 +106,7 @@ class Throttle:
 
 @dataclass(frozen=True)
 class SharedThrottle:
-    """The same for services on one database."""
+    """A `Throttle` whose counters services on one database share."""
 
     counted: SqlAttempts
     attempts: int
@@ -115,13 +120,15 @@ class SharedThrottle:
             raise TooManyAttempts(wait)
 
     def count(self, limits: Mapping[Key, int]) -> int | None:
-        """Count one more for each key: None. Or count nothing: seconds to wait."""
+        """Count one attempt for each key and return None. If a limit is reached, count nothing
+        and return the seconds to wait."""
         hashed = {_hashed(key): most for key, most in limits.items()}
         wait = self.counted.count(hashed, self.now(), timedelta(seconds=self.window_s))
         return None if wait is None else max(1, round(wait + 0.5))
 
     def succeeded(self, account: str, address: str) -> None:
-        """The guess was right: it and those before it count no more."""
+        """Remove the attempt and the failures before it from the counters, because the password
+        was right."""
         own, whole = self._limits(account, address)
         self.counted.forgive(_hashed(own), _hashed(whole))
 

@@ -1,7 +1,8 @@
-"""Access tokens: `ka_` and Crockford base32 of id ‖ secret ‖ CRC32; only the secret's hash is kept.
+"""Access tokens: `ka_` and Crockford base32 of id ‖ secret ‖ CRC32.
 
-The id (16 bytes) finds the stored token, the secret (16 random bytes) proves possession, the
-checksum tells a typing error from a forgery without asking the store.
+The id (16 bytes) is the key of the stored token, and the secret (16 random bytes) proves
+possession. The store keeps only the hash of the secret. The checksum detects typing errors without
+a query to the store.
 Source: reference node, personal access tokens (61 characters in all).
 """
 
@@ -28,26 +29,26 @@ _FROM_CROCKFORD = str.maketrans(_CROCKFORD, _RFC4648)
 
 
 class MalformedToken(BadInput):
-    """Text that is no access token of a node."""
+    """The text is not an access token."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """What a client holds. The secret is shown by `str()` only, never by `repr()`."""
+    """An access token as the client keeps it. Only `str()` shows the secret, `repr()` does not."""
 
     id: bytes
     secret: bytes = field(repr=False)
 
     @classmethod
     def of_random(cls, random: bytes) -> AccessToken:
-        """From 32 random bytes: id and secret."""
+        """Make a token from 32 random bytes: id and secret."""
         if len(random) != ID_BYTES + SECRET_BYTES:
             raise MalformedToken(f"a token is made of {ID_BYTES + SECRET_BYTES} random bytes")
         return cls(random[:ID_BYTES], random[ID_BYTES:])
 
     @classmethod
     def parse(cls, text: str) -> AccessToken:
-        """Raises `MalformedToken`: wrong prefix, length, alphabet or checksum."""
+        """Parse a token. Raises `MalformedToken`: wrong prefix, length, alphabet or checksum."""
         if not text.startswith(PREFIX) or len(text) != TEXT_CHARS or not text.isascii():
             raise MalformedToken("not an access token of this node")
         body = text[len(PREFIX) :].upper()
@@ -68,16 +69,16 @@ class AccessToken:
 
     @property
     def stored_id(self) -> str:
-        """Key of the stored token: the id in hexadecimal."""
+        """The key of the stored token: the id in hexadecimal."""
         return self.id.hex()
 
     @property
     def secret_hash(self) -> bytes:
-        """SHA3-256 of the secret: all that a node stores of it."""
+        """The SHA3-256 of the secret, which the node stores in place of the secret."""
         return hashlib.sha3_256(self.secret).digest()
 
     def matches(self, secret_hash: bytes) -> bool:
-        """Whether a stored hash is of this secret; takes the same time either way."""
+        """Return whether a stored hash is the hash of this secret, in constant time."""
         return hmac.compare_digest(self.secret_hash, secret_hash)
 
     def __str__(self) -> str:

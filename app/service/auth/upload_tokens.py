@@ -1,7 +1,7 @@
-"""Upload tokens: what a client shows to upload a file, to fetch it, and to ingest it.
+"""Upload tokens, which a client sends to upload a file, to download it, and to ingest it.
 
-URL-safe base64 of JSON, not signed: a token claims, and the node looks up whose upload it is.
-Source: reference node, file upload.
+A token is URL-safe base64 of JSON. It is not signed, so the node looks up the owner of the upload
+and does not trust the token. Source: reference node, file upload.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ MAX_CHARS = 8192
 
 
 class InvalidUploadToken(BadInput):
-    """Text that is no upload token."""
+    """The text is not an upload token."""
 
     def __init__(self) -> None:
         super().__init__("Invalid upload token")
 
 
 class UploadToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a token claims. `content_length` in bytes; the owner without `did:odf:`."""
+    """The claims of a token. `content_length` is in bytes; `owner_account_id` has no `did:odf:`."""
 
     upload_id: str
     file_name: str
@@ -35,7 +35,7 @@ class UploadToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def parse(cls, text: str) -> UploadToken:
-        """Raises `InvalidUploadToken`."""
+        """Parse a token. Raises `InvalidUploadToken`."""
         if len(text) > MAX_CHARS or not text.isascii():
             raise InvalidUploadToken
         bare = text.rstrip("=")
