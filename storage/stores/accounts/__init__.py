@@ -1,1 +1,1 @@
-"""Accounts and token hashes."""
+"""Adapters for accounts, roles, tokens and failed logins."""

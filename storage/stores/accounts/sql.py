@@ -17,7 +17,7 @@ _ACCOUNTS = {
     column.name: sa.select(accounts).where(column == sa.bindparam("its"))
     for column in (accounts.c.id, accounts.c.name_folded)
 }
-"""Made once: they are asked for every request."""
+"""Built once, because every request runs these queries."""
 
 
 class SqlIdentities:

@@ -1,4 +1,4 @@
-"""Failed logins of all services on one database, counted in windows of time."""
+"""Failed logins, counted in time windows by all services that share a database."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from ..sql.engine import insert_new, reading, writing
 
 
 class _Full(Exception):
-    """Ends the transaction in which too much was counted."""
+    """Rolls back the transaction that exceeded a limit."""
 
 
 class SqlAttempts:
-    """Counts by key; a window begins with the first."""
+    """Counters by key; a key's time window begins with its first failure."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def count(self, limits: Mapping[bytes, int], now: Instant, window: timedelta) -> float | None:
-        """Count one more for every key: None. Or count nothing: seconds to wait.
+        """Increment the counter of every key and return None. If that exceeds a limit, change
+        nothing and return the number of seconds to wait.
 
-        Keys are taken in order, so that two that count the same ones wait for each other.
+        Keys are processed in sorted order, so that two callers with the same keys wait for each
+        other instead of deadlocking.
         """
         ends = Instant(now.ns + int(window.total_seconds()) * NANOS)
         waits: list[float] = []
@@ -48,7 +50,7 @@ class SqlAttempts:
         return None
 
     def forgive(self, own: bytes, shared: bytes) -> None:
-        """What was counted for `own` counts no more, for `shared` neither."""
+        """Delete the counter of `own`, and subtract its count from the counter of `shared`."""
         with writing(self._engine) as db:
             gone = sa.delete(rows).where(rows.c.key == own).returning(rows.c.count)
             count = db.execute(gone).scalar_one_or_none()
@@ -57,6 +59,6 @@ class SqlAttempts:
                 db.execute(sa.update(rows).where(rows.c.key == shared).values(count=less))
 
     def kept(self) -> int:
-        """How many keys are counted for."""
+        """Return the number of keys that have a counter."""
         with reading(self._engine) as db:
             return int(db.execute(sa.select(sa.func.count()).select_from(rows)).scalar_one())

@@ -1,1 +1,1 @@
-"""Who did what on this node."""
+"""Adapter for the audit log."""

@@ -57,7 +57,7 @@ def _conditions(which: AuditFilter) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _row(audit_entry: AuditEntry) -> dict[str, Any]:
-    """Texts come from anywhere; what a column cannot hold is cut or marked."""
+    """Return the row of an entry. Cut or escape texts that do not fit their columns."""
     row = {name: getattr(audit_entry, name) for name in _COLUMNS}
     for name, value in row.items():
         if isinstance(value, str):

@@ -1,1 +1,1 @@
-"""Objects of datasets that were found damaged or missing, until they are whole again."""
+"""Adapter for the log of damaged and missing objects."""

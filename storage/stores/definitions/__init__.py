@@ -1,1 +1,1 @@
-"""Whose definitions of transforms and sources are in force."""
+"""Adapter for the authors of transforms and sources."""

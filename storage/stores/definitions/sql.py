@@ -1,4 +1,4 @@
-"""Authors in a SQL database."""
+"""Authors of definitions in a SQL database."""
 
 from __future__ import annotations
 

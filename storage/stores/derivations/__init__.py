@@ -1,1 +1,1 @@
-"""How derivatives keep up with their inputs."""
+"""Adapter for the state of derivatives that follow their inputs."""

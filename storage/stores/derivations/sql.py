@@ -121,7 +121,7 @@ class SqlDerivationStore:
 
 
 def _advance(db: sa.Connection, expected: int, cursor: int) -> bool:
-    """Compare-and-swap of the place in the log."""
+    """Compare and swap the cursor in the log of head moves; return whether it was `expected`."""
     row = {"reader": READER, "number": 0}
     db.execute(insert_new(db, cursors).values(**row).on_conflict_do_nothing())
     change = sa.update(cursors).where(cursors.c.reader == READER, cursors.c.number == expected)
@@ -136,7 +136,7 @@ def _known(db: sa.Connection, wanted: Collection[DatasetId]) -> list[DatasetId]:
 
 
 def _make_due(db: sa.Connection, dataset: DatasetId, when: Instant) -> None:
-    """Due then, or sooner if it is already."""
+    """Make the derivative due at `when`, or leave it due at an earlier time."""
     moment = sa.literal(when, derivations.c.due_at.type)
     sooner = sa.case((derivations.c.due_at < moment, derivations.c.due_at), else_=moment)
     insert = insert_new(db, derivations).values(

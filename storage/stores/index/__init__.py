@@ -1,1 +1,1 @@
-"""Datasets, references and blocks, indexed."""
+"""Adapters for the index of datasets, references and blocks."""

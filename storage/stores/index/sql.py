@@ -1,6 +1,7 @@
 """Registry and references in a SQL database (SQLite or PostgreSQL).
 
-A head moves in one transaction: compare-and-swap, new blocks, line of the log (`sql_moves.py`).
+One transaction moves a head: it compares and swaps the reference, adds new blocks, and logs the
+move (`sql_moves.py`).
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _HEAD = sa.select(refs.c.hash).where(
 _HEADS = sa.select(refs.c.dataset, refs.c.hash).where(
     refs.c.dataset.in_(sa.bindparam("ids", expanding=True)), refs.c.name == HEAD
 )
-"""Statements of every request and job, made once: making one takes longer than running it."""
+"""Built once, because every request and job uses them and building takes longer than running."""
 _NEWS = sa.select(moves.c.number).where(moves.c.number > sa.bindparam("cursor")).limit(1)
 _RUNG = (Topic.ENDED, Topic.WORK)
-"""Who waits for a job is told, and who waits for its lock."""
+"""Wakes processes that wait for the end of a job, and workers that wait for its lock."""
 
 
 class SqlDatasetEntries:
@@ -252,16 +253,16 @@ def log_move(
     new: Multihash,
     clock: Clock,
 ) -> None:
-    """Add a line to the log of head moves, in the transaction that moves the head."""
+    """Add an entry to the log of head moves, in the transaction that moves the head."""
     row = {"dataset": dataset, "ref": ref, "old": old, "new": new, "at": clock()}
     db.execute(sa.insert(moves).values(**row))
 
 
 def lock_head(db: sa.Connection, dataset: DatasetId, expected: Multihash) -> None:
-    """Keep the head from moving in this transaction.
+    """Keep the head from moving until this transaction ends.
 
     Raises:
-        RefConflict: it is another one. DatasetNotFound.
+        RefConflict: the head is not `expected`. DatasetNotFound.
     """
     query = sa.select(refs.c.hash).where(refs.c.dataset == dataset, refs.c.name == HEAD)
     head = db.execute(query.with_for_update()).scalar_one_or_none()
@@ -270,18 +271,18 @@ def lock_head(db: sa.Connection, dataset: DatasetId, expected: Multihash) -> Non
 
 
 def lock_dataset(db: sa.Connection, dataset: DatasetId) -> None:
-    """Keep others from changing the dataset in this transaction. Raises `DatasetNotFound`."""
+    """Keep others from changing the dataset until this transaction ends. `DatasetNotFound`."""
     query = sa.select(datasets.c.id).where(datasets.c.id == dataset).with_for_update()
     if db.execute(query).one_or_none() is None:
         raise DatasetNotFound(dataset)
 
 
 def _wait_for_writers(db: sa.Connection) -> None:
-    """Let transactions that took a number of the log finish first.
+    """Wait for the transactions that have a number of the log but have not committed yet.
 
-    PostgreSQL gives out numbers before commit, so a larger one may become visible first; a
-    reader that goes by the largest number seen would miss the smaller for ever. SQLite has
-    one writer at a time.
+    PostgreSQL assigns numbers before the commit, so a larger number may become visible before a
+    smaller one, and a reader that continues after the largest number would never see the smaller
+    one. SQLite has only one writer at a time.
     """
     if db.dialect.name == "postgresql":
         db.exec_driver_sql("LOCK TABLE moves IN SHARE MODE")
@@ -315,7 +316,7 @@ def _alias_columns(alias: DatasetAlias) -> dict[str, object]:
 
 
 def entry_of(row: sa.RowMapping) -> DatasetEntry:
-    """The entry in a row of `datasets`."""
+    """Convert a row of `datasets` to an entry."""
     return DatasetEntry(
         id=row["id"],
         alias=DatasetAlias.parse(row["alias"]),

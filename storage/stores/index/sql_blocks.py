@@ -1,10 +1,10 @@
 """Blocks in a SQL database: raw bytes by hash, read along the chain.
 
-After a forced push several branches lie side by side, with the same sequence numbers. A page
-of a chain is read by a range of numbers, and `prev` tells which rows belong to it. Where
-other branches have more rows than the one asked for, or numbers leave gaps, `prev` is followed
-inside of the database (a recursive query, one index look-up a block): the cost stays that of
-the branch.
+After a forced push, the table contains several branches with the same sequence numbers. A page
+of a chain is read by a range of numbers, and `prev` selects the rows that belong to the chain.
+Where other branches have more rows than the requested one, or numbers have gaps, a recursive
+query follows `prev` inside the database (one index lookup per block). So the cost depends on the
+length of the branch only.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ..sql.tables import datasets
 
 INSERT_BATCH = 500
 LINEAGE_PAGE = 5000
-"""Most hashes read at a time when following a chain without looking at its blocks."""
+"""Largest number of hashes per page when `lineage` follows a chain without decoding blocks."""
 FOREIGN_ROWS = 16
-"""Rows of other branches that are put up with in a page, besides as many as it has itself."""
+"""Limit of rows of other branches that a page may contain, in addition to its own number."""
 LINEAGE_FIRST_PAGE = 16
-"""Hashes read at first: most who follow a chain stop early. Each page is four times larger."""
+"""Size of the first page. It is small because most callers stop early; later pages quadruple."""
 
 _PLAIN_INSERT = (
     "INSERT INTO blocks (dataset, hash, sequence_number, prev, kind, raw) "
@@ -42,7 +42,7 @@ _HASH, _PREV, _RAW = (
     sa.type_coerce(column, sa.LargeBinary).label(column.name)
     for column in (block_rows.c.hash, block_rows.c.prev, block_rows.c.raw)
 )
-"""As bytes: most hashes are only compared."""
+"""Read as bytes without decoding, because most hashes are only compared."""
 
 
 class SqlBlockIndex:
@@ -91,7 +91,7 @@ class SqlBlockIndex:
     def _page(
         self, dataset: DatasetId, start: Multihash, down_to: int, limit: int, columns: _Columns
     ) -> list[Any]:
-        """Rows of `start` and its ancestors, newest first, at most `limit` of them."""
+        """Return rows of `start` and its ancestors, newest first, at most `limit`."""
         with reading(self._source) as db:
             number = db.execute(
                 sa.select(block_rows.c.sequence_number).where(_is(block_rows, dataset, start))
@@ -122,7 +122,7 @@ class SqlBlockIndex:
             if low is None or high is None:
                 return None
             rows = _only_branch(db, dataset, low, high, limit)
-        if rows is None:  # only the way down from the head tells its blocks from others
+        if rows is None:  # several branches: only the path from the head identifies its blocks
             path = list(self.lineage(dataset, head, down_to=low + 1))[-limit:]
             named = self.raw(dataset, path[0], limit=len(path)) if path else ()
             rows = [(name.raw, raw) for name, raw in reversed(named)]
@@ -136,14 +136,14 @@ class SqlBlockIndex:
 
 
 def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Multihash]) -> int:
-    """Remove, in the running transaction, the blocks that none of `heads` leads to."""
+    """Delete the blocks that cannot be reached from `heads`, in the running transaction."""
     reached = (
         sa.select(block_rows.c.hash, block_rows.c.prev)
         .where(block_rows.c.dataset == dataset, block_rows.c.hash.in_(heads))
         .cte("reached", recursive=True)
     )
     older = block_rows.alias("older")
-    reached = reached.union(  # not `union_all`: chains that meet are followed once
+    reached = reached.union(  # not `union_all`: a chain that two heads share is followed once
         sa.select(older.c.hash, older.c.prev)
         .select_from(reached.join(older, older.c.hash == reached.c.prev))
         .where(older.c.dataset == dataset)
@@ -153,18 +153,18 @@ def delete_unreached(db: sa.Connection, dataset: DatasetId, heads: Sequence[Mult
     )
     count = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)
     before = int(db.execute(count).scalar_one())
-    db.execute(unreached)  # SQLite does not tell how many rows went
+    db.execute(unreached)  # SQLite does not report how many rows it deleted
     return before - int(db.execute(count).scalar_one())
 
 
 def insert_blocks(db: sa.Connection, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
-    """Add blocks in the running transaction; known ones are left alone."""
+    """Add blocks in the running transaction; skip those that exist."""
     insert_rows(db, [(dataset, block) for block in blocks])
 
 
 def insert_rows(db: sa.Connection, rows: Sequence[tuple[DatasetId, HashedBlock]]) -> None:
-    """As `insert_blocks`, of several datasets."""
-    is_sqlite = db.dialect.name == "sqlite"  # which takes bytes as they are: half the time
+    """As `insert_blocks`, for blocks of several datasets."""
+    is_sqlite = db.dialect.name == "sqlite"  # plain bytes without conversion take half the time
     for start in range(0, len(rows), INSERT_BATCH):
         page = rows[start : start + INSERT_BATCH]
         if is_sqlite:
@@ -175,7 +175,7 @@ def insert_rows(db: sa.Connection, rows: Sequence[tuple[DatasetId, HashedBlock]]
 
 
 def _linked(rows: Iterable[Any], start: bytes) -> list[Any]:
-    """Those of the rows (hash and `prev` first, by falling number) that lead down from `start`."""
+    """Return the rows on the path down from `start`. Rows are (hash, `prev`, …), newest first."""
     found: list[Any] = []
     following: bytes | None = start
     for row in rows:
@@ -204,7 +204,7 @@ def _followed(
 
 
 def _path(dataset: DatasetId, start: Multihash, down_to: int, limit: int) -> sa.CTE:
-    """`hash`, `prev` and `depth` of `start` and its ancestors, at most `limit` of them."""
+    """Select `hash`, `prev` and `depth` of `start` and its ancestors, at most `limit` rows."""
     here = (
         sa.select(block_rows.c.hash, block_rows.c.prev, sa.literal(1).label("depth"))
         .where(_is(block_rows, dataset, start), block_rows.c.sequence_number >= down_to)
@@ -231,8 +231,8 @@ def _number(db: sa.Connection, dataset: DatasetId, block: Multihash) -> int | No
 def _only_branch(
     db: sa.Connection, dataset: DatasetId, low: int, high: int, limit: int
 ) -> list[tuple[bytes, bytes]] | None:
-    """Hash and bytes of the first `limit` blocks with numbers behind `low`, up to `high`; None if
-    several branches have such blocks."""
+    """Return hash and bytes of the first `limit` blocks with sequence numbers above `low`, up to
+    `high`; None if several branches have such blocks."""
     between = sa.and_(
         block_rows.c.dataset == dataset,
         block_rows.c.sequence_number > low,
@@ -262,7 +262,7 @@ def _row_of(dataset: DatasetId, block: HashedBlock) -> dict[str, object]:
 
 
 def _plain_row(dataset: DatasetId, block: HashedBlock) -> tuple[object, ...]:
-    """As `_row_of`, in the order of `_PLAIN_INSERT`."""
+    """As `_row_of`, but as a tuple in the order of `_PLAIN_INSERT`."""
     prev = block.prev
     return (
         dataset.key,

@@ -1,7 +1,7 @@
-"""Heads that move, in one transaction: each is compared and swapped by itself.
+"""Moving heads in one transaction; each head is compared and swapped independently.
 
-What is refused is found out before anything is written, under locks that are held to the end,
-so that one dataset's trouble is not that of the others.
+All checks run before the first write, under row locks that are kept until the end. So a refused
+move does not affect the moves of other datasets.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _KEPT = (
     .order_by(datasets.c.id)
     .with_for_update(read=True, key_share=True)
 )
-"""Keeps the datasets from being forgotten; before any row that is theirs.
+"""Locks the datasets so that they are not forgotten. Must run before any other row is locked.
 
-Who forgets locks the dataset, then what hangs on it: the other way round, each would wait
-for the other."""
+`forget` locks the dataset first and then the rows that depend on it. If a move locked them in the
+opposite order, the two could deadlock."""
 _HEADS = (
     sa.select(refs.c.dataset, refs.c.name, refs.c.hash)
     .where(refs.c.dataset.in_(_ids))
@@ -56,7 +56,7 @@ _Bases = set[tuple[DatasetId, Multihash]]
 
 
 class _Seen:
-    """What the transaction found, and keeps as it is."""
+    """Rows that the transaction has read and locked."""
 
     def __init__(self, db: sa.Connection, wanted: Sequence[HeadMove]) -> None:
         asked = {"ids": [move.dataset for move in wanted]}
@@ -74,7 +74,7 @@ class _Seen:
         self.leases: Leases = leases_of(db, [end for move in wanted for end in move.ended])
 
     def check(self, db: sa.Connection, move: HeadMove) -> None:
-        """Raises as `RefIndex.move`."""
+        """Raise the same errors as `RefIndex.move`."""
         created = self.created.get(move.dataset)
         if move.of is not None and created != move.of.created_at:
             raise DatasetNotFound(move.dataset)
@@ -93,7 +93,7 @@ class _Seen:
 def move_heads(
     db: sa.Connection, wanted: Sequence[HeadMove], clock: Clock
 ) -> list[NodeError | None]:
-    """Move the heads of different datasets; for each why it was refused, None if it moved."""
+    """Move the heads of different datasets. Return for each the error, or None if it moved."""
     seen = _Seen(db, wanted)
     refused: list[NodeError | None] = []
     for move in wanted:

@@ -1,6 +1,6 @@
-"""One summary of a chain state per dataset, so that after a restart little is folded again.
+"""One summary of the chain state per dataset, so that a restart need not fold whole chains.
 
-Best effort: what cannot be kept or read is folded.
+This is best effort: if a state cannot be saved or loaded, its chain is folded again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..sql.tables import states
 
 
 class SqlKeptStates:
-    """What `SqlStates` keeps, for who only reads."""
+    """The states that `SqlStates` saves, for read-only use."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -30,7 +30,7 @@ class SqlKeptStates:
             content = db.execute(query).scalar_one_or_none()
         try:
             return None if content is None else read_summary(bytes(content))
-        except BadInput:  # of another version of this program
+        except BadInput:  # another version of this program saved it
             return None
 
 
@@ -49,6 +49,6 @@ class SqlStates(SqlKeptStates):
         with (
             suppress(sa.exc.DBAPIError, NodeError),
             writing(self._engine) as db,
-        ):  # forgotten, or locked
+        ):  # the dataset was forgotten, or the database is locked
             db.execute(sa.delete(states).where(states.c.dataset == dataset))
             db.execute(sa.insert(states).values(row))

@@ -1,6 +1,7 @@
-"""Heads straight from SQLite, for callers that may not wait: one prepared statement, some
-microseconds. What it says is exact, whichever process moved the head; when it cannot say at
-once, the caller takes the long way.
+"""Reads heads directly from SQLite, for callers that must not wait.
+
+One prepared statement takes some microseconds. Its result is exact, whichever process moved the
+head. If the database cannot answer immediately, the caller uses the ordinary way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _QUERY = "SELECT hash FROM refs WHERE dataset = ? AND name = ?"
 
 
 class SqliteHeads:
-    """A connection of its own, opened when first needed, for use in one thread."""
+    """A private connection, opened at the first use, for one thread."""
 
     def __init__(self, database: str) -> None:
         self._database = database
@@ -27,13 +28,13 @@ class SqliteHeads:
 
     @classmethod
     def of(cls, engine: sa.Engine) -> SqliteHeads | None:
-        """None for any other database."""
+        """Return None if the engine uses another database than SQLite."""
         if engine.dialect.name != "sqlite" or not engine.url.database:
             return None
         return cls(engine.url.database)
 
     def head(self, dataset: DatasetId) -> Multihash | None:
-        """Where `head` points; None if there is none, or the database is busy."""
+        """Return the hash in `head`; None if there is none, or if the database is busy."""
         try:
             rows = self._open().execute(_QUERY, (dataset.key, HEAD)).fetchall()
         except sqlite3.Error:

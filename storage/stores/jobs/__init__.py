@@ -1,1 +1,1 @@
-"""The job queue."""
+"""Adapter for the job queue."""

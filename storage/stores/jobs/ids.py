@@ -1,4 +1,4 @@
-"""Ids of jobs: a number that they sort by, and a random tag that nobody guesses."""
+"""Ids of jobs: a number by which they sort, and a random tag that cannot be guessed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from ..sql.engine import storable
 
 
 def job_id(number: int, tag: str) -> JobId:
-    """Sorts by number; the random tag keeps ids from being guessed."""
+    """Build an id that sorts by number; its random tag cannot be guessed."""
     return JobId(f"{number:012x}-{tag}")
 
 
 def parse_id(job: str) -> tuple[int, str]:
-    """Number and tag of a job id; for anything else those of no job."""
+    """Return number and tag of a job id; for any other text, `(0, "")`, which no job has."""
     number, _, tag = job.partition("-")
     try:
         parsed = int(number, 16)

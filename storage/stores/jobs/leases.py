@@ -1,4 +1,4 @@
-"""When a lease ends: the moment until which a job is left to its worker."""
+"""The end of a lease, which is the time until which a job belongs to its worker."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from odf_node.protocol.instant import Instant
 
 
 def after_lease(now: Instant, lease: timedelta) -> Instant:
-    """`lease` later than `now`, in whole microseconds."""
+    """Return `now` plus `lease`, in whole microseconds of the lease."""
     return Instant(now.ns + int(lease / timedelta(microseconds=1)) * 1000)

@@ -1,8 +1,8 @@
-"""What outcomes of the version before left out: branches of errors, and whether to try again.
+"""Facts that outcomes of the previous version lack: the branch of the error, and retryability.
 
-Jobs are kept for weeks, and workers of the version before go on while a node is upgraded. Nothing
-is added here: newer outcomes carry both. This is the only place of the service that names errors of
-workers, and goes away with the next version.
+Jobs are kept for weeks, and workers of the previous version keep running while a node is upgraded.
+Do not extend these tables: newer outcomes carry both facts. No other module of the service names
+errors of workers. This module is removed with the next version.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _RETRYABLE = {"EngineFailed": True, "JobLost": True, "JobAbandoned": False}
 
 
 def older_retryable(error: str) -> bool | None:
-    """Whether trying again may help after an error that does not say so; None: by its status."""
+    """Return whether a retry may help after an older error; None if its HTTP status decides."""
     return _RETRYABLE.get(error)
 
 
 def older_branch(error: str) -> str:
-    """The branch of an error that is told without one; empty for one that no version told."""
+    """Return the branch of an error that was stored without one; empty if the error is unknown."""
     return _BRANCHES.get(error, "")

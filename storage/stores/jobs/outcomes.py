@@ -1,7 +1,7 @@
-"""What came of a job, as JSON: both ways, whatever its texts hold and whichever version wrote it.
+"""Converts outcomes of jobs to JSON and back, whatever their texts contain.
 
-The branch of an error travels among its facts: a version that knows no branches takes it for one
-of them, so that old and new processes of a node read each other.
+The branch of an error is stored among its facts. A version that does not know branches treats it
+as an ordinary fact, so old and new processes of a node can read each other's outcomes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def outcome_to_json(outcome: JobOutcome) -> dict[str, Any]:
 
 
 def outcome_of(value: Mapping[str, Any] | None) -> JobOutcome | None:
-    """What a row says; what a later version added to it is left out."""
+    """Return the outcome in a row; ignore fields that a later version added."""
     if value is None:
         return None
     if "result" in value:
@@ -38,7 +38,7 @@ def outcome_of(value: Mapping[str, Any] | None) -> JobOutcome | None:
 
 
 def told(outcome: JobOutcome) -> JobOutcome:
-    """The outcome in values that every reader of JSON takes."""
+    """Return the outcome with values that every JSON reader accepts."""
     if isinstance(outcome, Succeeded):
         return replace(outcome, result=_plain(outcome.result))
     return Failed(
@@ -50,7 +50,7 @@ def told(outcome: JobOutcome) -> JobOutcome:
 
 
 def _plain(value: Any) -> Any:
-    """JSON of Unicode scalar values and finite numbers; all else as text."""
+    """Keep Unicode scalar values and finite numbers; convert everything else to text."""
     match value:
         case None | bool() | int():
             return value

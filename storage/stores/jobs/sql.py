@@ -1,7 +1,8 @@
-"""Job queue in a SQL database; two partial unique indexes keep its promises.
+"""Job queue in a SQL database; two partial unique indexes enforce its promises.
 
-One waits per `dedup_key`, one leads per `lock`: the database refuses the second. Leases go by
-the clocks of the workers, which have to agree within a fraction of the lease.
+At most one job waits per `dedup_key`, and at most one leader runs per `lock`: the database
+rejects a second one. Leases use the clocks of the workers, which must agree within a fraction of
+the lease.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from .sql_submit import Submitter, repeated_job
 from .turns import Turns
 
 CLAIM_TRIES = 20
-"""Races lost against other workers before a claim comes back empty-handed."""
+"""Number of lost races against other workers after which a claim returns nothing."""
 _ALL = sa.select(*SHOWN).where(jobs.c.number.in_(sa.bindparam("numbers", expanding=True)))
 _ENDED = _ALL.where(jobs.c.status.not_in(OPEN))
 
@@ -97,7 +98,7 @@ class SqlJobQueue:
                         group_sizes=group_sizes or {},
                         groups=groups,
                     )
-            except (RaceLost, sa.exc.IntegrityError):  # the lock went to another worker meanwhile
+            except (RaceLost, sa.exc.IntegrityError):  # another worker has taken the lock
                 continue
         return []
 
@@ -128,7 +129,7 @@ class SqlJobQueue:
         rests = after_lease(self._clock(), pause or timedelta())
         change: dict[str, Any] = {"lease_until": rests, "worker": None}
         if pause is None:
-            alone = jobs.c.dedup_key.is_(None)  # else another job may wait under its key by now
+            alone = jobs.c.dedup_key.is_(None)  # otherwise another job may wait under the key
             change["attempt"] = jobs.c.attempt - 1
             change["status"] = sa.case(
                 (alone, JobStatus.WAITING.value), else_=JobStatus.RUNNING.value
@@ -239,7 +240,7 @@ class SqlJobQueue:
             return int(db.execute(old).rowcount)
 
     def _announce_end(self, db: sa.Connection) -> None:
-        """Who waits for the end is told, and who may start now."""
+        """Wake processes that wait for the end of a job, and workers that may start another."""
         self._wake_up.announce(db, Topic.ENDED)
         self._wake_up.announce(db, Topic.WORK)
 

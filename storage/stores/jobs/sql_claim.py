@@ -1,7 +1,7 @@
-"""Claiming in SQL: the job whose turn it is, what may be run with it, in one transaction.
+"""Claims jobs in SQL, in one transaction: the job whose turn it is, and jobs of its group.
 
-Rows other workers are claiming are skipped (PostgreSQL), or nobody else writes (SQLite). Who
-lost a lock to another worker meanwhile is told by the index that lets one lead per lock.
+On PostgreSQL, rows that other workers are claiming are skipped; on SQLite nobody else writes. If
+two workers claim the same lock, the unique index (one leader per lock) makes one of them fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .sql_turns import BLOCKED, FREE, MOST, RUNNING, startable
 from .turns import ALONE_AFTER, Candidate, Turns
 
 READ_AHEAD = 4
-"""Jobs behind the leaders are read for so many full groups at most, whatever waits."""
+"""Limit of jobs read to fill the groups, as a multiple of the jobs that follow in one group."""
 _CHOSEN = (
     sa.select(jobs)
     .where(jobs.c.number.in_(sa.bindparam("numbers", expanding=True)), FREE, ~BLOCKED)
@@ -55,7 +55,7 @@ _Row = sa.RowMapping
 
 
 class RaceLost(Exception):
-    """Another worker took what was to be claimed."""
+    """Another worker claimed the job first."""
 
 
 def claim_rows(
@@ -69,9 +69,9 @@ def claim_rows(
     group_sizes: Mapping[str, int],
     groups: int,
 ) -> list[list[Job]]:
-    """Groups of jobs that are this worker's from now on.
+    """Claim jobs for the worker; return them in groups.
 
-    Raises `RaceLost`, `IntegrityError`: another worker was first.
+    Raises `RaceLost` or `IntegrityError` if another worker was first.
     """
     found = startable(db, kinds, now, turns, most=groups)
     if not found.candidates:
@@ -103,7 +103,7 @@ def claim_rows(
 def _rows(
     db: sa.Connection, chosen: Sequence[Candidate], known: Mapping[int, _Row], now: Instant
 ) -> list[_Row]:
-    """The rows of the jobs, ours until the transaction ends. Raises `RaceLost`."""
+    """Return the rows of the jobs, locked until the transaction ends. Raises `RaceLost`."""
     missing = [each.number for each in chosen if each.number not in known]
     if missing:
         more = db.execute(_CHOSEN, {"numbers": missing, "now": now}).mappings()
@@ -115,7 +115,7 @@ def _rows(
 
 
 def _leaders(rows: Sequence[_Row], group_sizes: Mapping[str, int]) -> list[_Row]:
-    """The first of the jobs, and those of the others that are claimed with it."""
+    """Return the first job, and those of the others that may be claimed together with it."""
     first, *others = rows
     if group_sizes.get(first["kind"], 1) <= 1 or _is_alone(first):
         return [first]
@@ -134,7 +134,7 @@ def _kind_and_body(row: _Row) -> tuple[str, bytes | None]:
 
 
 def _deaths(row: _Row) -> int:
-    """How many workers ended with the job in hand, if it is claimed now."""
+    """Return the number of workers that died with the job, if it is claimed now."""
     died = row["status"] == RUNNING and row["worker"] is not None
     return (row["deaths"] or 0) + died
 
@@ -144,7 +144,7 @@ def _is_alone(row: _Row) -> bool:
 
 
 def _add_followers(db: sa.Connection, claimed: list[list[_Row]], most: int, now: Instant) -> None:
-    """Jobs of the same lock and kind right behind the first; none after one of another kind."""
+    """Append jobs of the lock and kind of each first job, up to the first job that does not fit."""
     open_groups = {group[0]["lock"]: group for group in claimed if group[0]["lock"] is not None}
     several = len(claimed) > 1
     asked = {

@@ -1,4 +1,4 @@
-"""Jobs as rows: both ways, by id, and their end within a running transaction."""
+"""Converts jobs to rows and back, finds jobs by id, and ends jobs in a running transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .outcomes import outcome_of, outcome_to_json
 
 OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
 SHOWN = tuple(column for column in jobs.c if column.name != "body")
-"""What is read of a job, unless it is to be run."""
+"""Columns read for display; only a worker that runs the job needs the body."""
 _END = (
     sa.update(jobs)
     .where(
@@ -64,7 +64,7 @@ def get_job(db: sa.Connection, job: JobId) -> Job:
 
 
 def change_leased(db: sa.Connection, job: JobId, worker: str, /, **values: Any) -> None:
-    """Change a job its worker still has. Raises `LeaseLost`, `JobNotFound`."""
+    """Change a job that its worker still has. Raises `LeaseLost`, `JobNotFound`."""
     leased = (is_job(job), jobs.c.worker == worker, jobs.c.status == JobStatus.RUNNING.value)
     if db.execute(sa.update(jobs).where(*leased).values(**values)).rowcount == 0:
         get_job(db, job)
@@ -72,7 +72,7 @@ def change_leased(db: sa.Connection, job: JobId, worker: str, /, **values: Any) 
 
 
 def end_jobs(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
-    """Give jobs their outcome, in the transaction of what they did. Raises as `change_leased`."""
+    """Store outcomes in the transaction of the jobs' effects. Raises as `change_leased`."""
     if ends:
         leased = leases_of(db, ends)
         for end in ends:
@@ -81,7 +81,7 @@ def end_jobs(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
 
 
 def end_leased(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
-    """As `end_jobs`, of those that are known to be held."""
+    """As `end_jobs`, for jobs whose leases the caller has verified."""
     if not ends:
         return
     rows = []
@@ -113,20 +113,20 @@ def _keep_rejected(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> N
 
 
 class Leases:
-    """Which of the asked jobs are whose, until the transaction ends."""
+    """Workers of running jobs, whose rows stay locked until the transaction ends."""
 
     def __init__(self, workers: dict[JobId, str]) -> None:
         self._workers = workers
 
     def require(self, db: sa.Connection, end: JobEnd) -> None:
-        """Raises `LeaseLost`, `JobNotFound` if the job is not its worker's."""
+        """Raise `LeaseLost` or `JobNotFound` if the job does not belong to the worker."""
         if self._workers.get(end.job) != end.worker:
             get_job(db, end.job)
             raise LeaseLost(end.job, end.worker)
 
 
 def leases_of(db: sa.Connection, ends: Sequence[JobEnd]) -> Leases:
-    """Look at the jobs, and keep others from changing them."""
+    """Read the workers of the jobs, and lock the rows against changes."""
     if not ends:
         return Leases({})
     rows = db.execute(_RUNNING, {"numbers": [parse_id(end.job)[0] for end in ends]})
@@ -134,7 +134,7 @@ def leases_of(db: sa.Connection, ends: Sequence[JobEnd]) -> Leases:
 
 
 def kept_key(key: str | None) -> str | None:
-    """A dedup key as its column has room for: a long one by its hash."""
+    """Return a dedup key that fits into its column; a long key is replaced by its hash."""
     if key is None or len(key) <= KEY_CHARS:
         return key
     return str(Multihash.of(key.encode()))

@@ -1,6 +1,7 @@
-"""Submitting in SQL: those who come together share one transaction, repeats get their job.
+"""Submits jobs in SQL: concurrent callers share one transaction, and repeats get their job.
 
-While one transaction is being synced to disk, others queue up; the next one takes them all.
+While a transaction is being synced to disk, further callers queue up; the next transaction writes
+for all of them.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ class _Waiting:
 
 
 class Submitter:
-    """One of the waiting threads writes for all."""
+    """Combines concurrent submissions: one of the waiting threads writes for all."""
 
     def __init__(self, engine: sa.Engine, clock: Clock, wake_up: WakeUp) -> None:
         self._engine, self._clock, self._wake_up = engine, clock, wake_up
         self._writing = threading.Lock()
         self._queue: list[Sequence[_Waiting]] = []
-        """What came in one call goes into one transaction."""
+        """Entries of the queue are calls; the jobs of one call are written in one transaction."""
         self._guard = threading.Lock()
 
     def submit(self, spec: JobSpec) -> JobId:
-        """Raises what the database raises."""
+        """Submit one job. Raises the errors of the database."""
         (submitted,) = self.submit_all([(spec, None)])
         if not isinstance(submitted, Submitted):
             raise submitted
@@ -56,7 +57,7 @@ class Submitter:
     def submit_all(
         self, asked: Sequence[tuple[JobSpec, RequestKey | None]]
     ) -> list[Submitted | NodeError]:
-        """As `submit` of each, in one transaction; the job of a request, or why it has none."""
+        """Submit all in one transaction; return for each request its job or an error."""
         return self._written([_Waiting(*each) for each in asked]) if asked else []
 
     def _written(self, mine: Sequence[_Waiting]) -> list[Submitted | NodeError]:
@@ -74,7 +75,7 @@ class Submitter:
         return found
 
     def _next(self) -> list[_Waiting]:
-        """The first that wait, not many more than may be written at once."""
+        """Remove and return the first waiting jobs, slightly more than `MAX_TOGETHER` at most."""
         batch: list[_Waiting] = []
         with self._guard:
             while self._queue and len(batch) < MAX_TOGETHER:
@@ -109,12 +110,12 @@ class Submitter:
             return Submitted(submit_plain(db, each.spec, now))
         try:
             return _request_job(db, each.spec, each.request, now)
-        except (RequestKeyReused, DatasetNotFound) as refused:  # this one; it has written nothing
+        except (RequestKeyReused, DatasetNotFound) as refused:  # this request has written nothing
             return refused
 
 
 def submit_plain(db: sa.Connection, spec: JobSpec, now: Instant) -> JobId:
-    """A new job, or the one that waits under the same `dedup_key`."""
+    """Add a new job, or return the job that waits under the same `dedup_key`."""
     waiting = sa.select(jobs.c.number, jobs.c.tag).where(
         jobs.c.dedup_key == kept_key(spec.dedup_key), jobs.c.status == JobStatus.WAITING.value
     )
@@ -122,25 +123,25 @@ def submit_plain(db: sa.Connection, spec: JobSpec, now: Instant) -> JobId:
     if spec.dedup_key is not None:
         insert = insert.on_conflict_do_nothing()
     insert = insert.returning(jobs.c.number, jobs.c.tag)
-    while True:  # the job that waited may be claimed between insert and look-up
+    while True:  # a waiting job may be claimed between the insert and the lookup
         found = db.execute(insert).one_or_none() or db.execute(waiting).one_or_none()
         if found is not None:
             return job_id(found.number, found.tag)
 
 
 def _request_job(db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant) -> Submitted:
-    """As below, apart from the rest of the batch. Raises `DatasetNotFound` as well."""
+    """As `_submit_request`, in a savepoint of its own. Raises also `DatasetNotFound`."""
     try:
         with db.begin_nested():
             return _submit_request(db, spec, request, now)
-    except sa.exc.IntegrityError:  # forgotten meanwhile
+    except sa.exc.IntegrityError:  # the dataset was forgotten meanwhile
         raise DatasetNotFound(request.dataset) from None
 
 
 def _submit_request(
     db: sa.Connection, spec: JobSpec, request: RequestKey, now: Instant
 ) -> Submitted:
-    """The job of the request's first time, unless that failed; else a new one."""
+    """Return the job of the first such request unless it failed; otherwise add a new job."""
     here = _is(request)
     values = {"fingerprint": request.fingerprint, "expires_at": request.expires_at}
     identity = {"dataset": request.dataset, "account": request.account, "key": request.key}
@@ -156,10 +157,10 @@ def _submit_request(
 
 
 def repeated_job(db: sa.Connection, request: RequestKey, now: Instant) -> JobId | None:
-    """The job of the request's first time, unless there is none or it failed.
+    """Return the job of the first such request, unless there is none or it failed.
 
     Raises:
-        RequestKeyReused: that was another request.
+        RequestKeyReused: the key belongs to a different request.
     """
     query = (
         sa.select(request_keys.c.fingerprint, jobs.c.number, jobs.c.tag, jobs.c.status)

@@ -1,7 +1,7 @@
-"""Jobs in SQL that may start, in the order of turns.
+"""Finds jobs in SQL that may start, in the order of turns.
 
-Mostly one look tells all of them. Where more wait than one look reads, a second one tells whose
-they are, and of those whose turn it is the oldest are read.
+Usually one query returns all of them. If more jobs wait than it reads, a second query finds the
+parties with waiting jobs, and further ones read the oldest jobs of the parties whose turn it is.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FREE = sa.or_(
 
 
 def _blocked() -> sa.ColumnElement[bool]:
-    """Another job of the lock runs, or is its turn before.
+    """Select jobs that are blocked: another job of the same lock runs or was submitted earlier.
 
-    The index of open jobs is used where the statement says what the index does, in its words.
+    The index of open jobs is only used if the statement repeats the index's condition literally.
     """
     before, running = jobs.alias("before"), jobs.alias("running")
     is_running: sa.ColumnElement[str] = sa.literal_column("'running'")
@@ -54,7 +54,7 @@ def _blocked() -> sa.ColumnElement[bool]:
 
 
 def _party() -> sa.ColumnElement[str]:
-    """Whose turn a job takes: of the account that asked for it, else of its dataset's owner."""
+    """Select the party of a job: the account that requested it, else the owner of its dataset."""
     owner = (
         sa.select(accounts.c.id)
         .join(datasets, datasets.c.account_folded == accounts.c.name_folded)
@@ -93,7 +93,7 @@ _BEGUN = sa.select(
 
 @dataclass(frozen=True, slots=True)
 class Startable:
-    """Jobs that may start, one a lock, by turn; the rows of those that were read with it."""
+    """Jobs that may start, at most one per lock, in the order of turns, and the rows read."""
 
     candidates: Sequence[Candidate]
     rows: Mapping[int, sa.RowMapping]
@@ -102,7 +102,7 @@ class Startable:
 def startable(
     db: sa.Connection, kinds: Sequence[str], now: Instant, turns: Turns, *, most: int
 ) -> Startable:
-    """Up to `most` jobs that may start, and more if they were found."""
+    """Return jobs that may start, in the order of turns: `most`, or more if it found more."""
     look_ahead = max(most, LOOK_AHEAD)
     asked = {"kinds": kinds, "now": now, "most": look_ahead}
     running, begun = _begun(db, kinds, now)
@@ -120,7 +120,7 @@ def startable(
 def _begun(
     db: sa.Connection, kinds: Sequence[str], now: Instant
 ) -> tuple[Mapping[str, int], list[Candidate]]:
-    """How many jobs run, by party, and those that may be begun again."""
+    """Return the number of running jobs by party, and the jobs that may be started again."""
     running, again = Counter[str](), []
     for row in db.execute(_BEGUN, {"now": now}):
         if row.lease_until is not None and row.lease_until > now:
@@ -133,7 +133,7 @@ def _begun(
 def _of_parties(
     db: sa.Connection, parties: Sequence[str], asked: Mapping[str, Any]
 ) -> list[Candidate]:
-    """The oldest jobs of the parties whose turn it is: of so many as there are jobs asked for."""
+    """Return the oldest jobs of the next parties, until `most` parties have a job."""
     found: list[Candidate] = []
     for party in parties:
         if len({each.party for each in found}) >= asked["most"]:

@@ -1,8 +1,8 @@
-"""Whose job is next: accounts take turns, so that one with much to do delays others by one job.
+"""Decides whose job is next. Accounts take turns, so that a busy account delays others by one job.
 
-The account with the fewest jobs running comes first, of those the one whose last turn is longest
-ago, then the oldest job. A job that was begun before, and whose worker ended or put it back, lets
-the others go first, for some time.
+The account with the fewest running jobs is first, then the account whose last turn was longest
+ago, then the oldest job. A job that was started before, and whose worker died or put it back,
+lets the others go first for some time.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from odf_node.protocol.instant import Instant
 
 NOBODY = ""
-"""Whose jobs are that neither an account asked for nor a dataset is the reason of."""
+"""Party of jobs that have neither an account nor a dataset."""
 GIVES_WAY_S = 300
-"""Seconds after which a job that was begun before has its turn like the others."""
+"""Seconds after which a job that was started before has its turn like the others."""
 ALONE_AFTER = 2
-"""A job that so many workers ended with runs alone: it is seen which of a group ends them."""
+"""After this number of worker deaths a job runs alone, to find out which job of a group kills."""
 MAX_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A job that may start. `rested` is when its lease ended, of one that was begun before."""
+    """A job that may start. `rested` is the end of its lease, if it was started before."""
 
     number: int
     party: str
@@ -36,7 +36,7 @@ class Candidate:
 
 
 class Turns:
-    """What this process remembers of turns; a new one begins with the oldest job."""
+    """Turns that this process remembers. A new instance starts with the oldest job."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
@@ -46,7 +46,7 @@ class Turns:
     def in_order(
         self, candidates: Iterable[Candidate], running: Mapping[str, int], now: Instant
     ) -> list[Candidate]:
-        """The candidates, the one whose turn it is first."""
+        """Return the candidates in the order of their turns."""
         started = Counter(running)
         ranked = []
         for each in sorted(candidates, key=lambda each: (each.gives_way(now), each.number)):
@@ -58,14 +58,14 @@ class Turns:
     def parties_in_order(
         self, oldest: Mapping[str, int], running: Mapping[str, int]
     ) -> Sequence[str]:
-        """Parties by whose turn it is; of each the number of its oldest job is given."""
+        """Order parties by their turns; `oldest` is the number of each party's oldest job."""
         return sorted(
             oldest,
             key=lambda party: (running.get(party, 0), self._last.get(party, 0), oldest[party]),
         )
 
     def took(self, parties: Iterable[str]) -> None:
-        """These had their turn."""
+        """Record that these parties had their turn."""
         with self._lock:
             self._count += 1
             for party in parties:

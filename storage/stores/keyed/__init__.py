@@ -1,1 +1,1 @@
-"""Keyed stores: folders and buckets that other programs use too."""
+"""Adapters for keyed stores, which are folders and buckets that other programs use too."""

@@ -1,4 +1,4 @@
-"""A part of a keyed store as a store of its own: every key below one folder."""
+"""One folder of a keyed store, presented as a keyed store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ports.keyed_values import Content, KeyInfo, LinkSource
 
 
 class Below:
-    """`KeyedStore` below `folder` of another one. Errors name the keys of the whole store."""
+    """The keys below `folder` of another `KeyedStore`. Errors name the full keys of that store."""
 
     def __init__(self, store: KeyedStore, folder: str) -> None:
         self._store, self._prefix = store, f"{folder}/"
@@ -40,7 +40,7 @@ class Below:
         self._store.delete([self._key(key) for key in keys])
 
     def _key(self, key: str) -> str:
-        """Raises `KeyRefused` for a key that leads out of the folder."""
+        """Return the full key. Raise `KeyRefused` if the key leads out of the folder."""
         if key.startswith("/") or not {".", ".."}.isdisjoint(key.split("/")):
             raise KeyRefused(key, "it is no path below the folder")
         return f"{self._prefix}{key}"

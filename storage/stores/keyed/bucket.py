@@ -1,7 +1,7 @@
 """A keyed store in an S3 bucket, below a prefix.
 
-Swaps are conditional writes. A service that ignores the condition tells nobody who lost: there
-the caller has to hold a lock.
+A swap is a conditional write. If the service ignores the condition, concurrent swaps all succeed;
+with such a service the caller must hold a lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..ports.errors import KeyedFileTooLarge, KeyNotFound, SwapLost
 from ..ports.keyed_values import Content, KeyInfo, LinkSource
 
 SPOOL_BYTES = 16 << 20
-"""Files up to here are kept in memory while they are written."""
+"""Files up to this size are kept in memory while they are written."""
 
 
 class BucketKeyedStore:

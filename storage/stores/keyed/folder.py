@@ -1,7 +1,7 @@
-"""A keyed store in a folder: the key is the path below it.
+"""A keyed store in a folder: a key is the relative path of its file.
 
-Swaps exclude each other by a lock on the folder of the key, among programs that take it; the
-libraries of others take none.
+A swap takes a lock on the folder of the key. It excludes only programs that take this lock;
+libraries of other projects do not.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class FolderKeyedStore:
-    """`KeyedStore` below `root`, which is made when something is written.
+    """`KeyedStore` below `root`, a folder that the first write creates.
 
-    `durable=False` leaves out the syncs: still all at once, but a power cut may undo it.
+    With `durable=False` there are no syncs: files still appear at once and complete, but a power
+    cut may undo it.
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
@@ -49,7 +50,7 @@ class FolderKeyedStore:
         with _naming(key):
             path = self._path(key)
             try:
-                if not path.is_file():  # no folder, and no pipe that nobody writes to
+                if not path.is_file():  # not a folder, and not a pipe, which would block
                     raise KeyNotFound(key)
                 return files.open_at(path, 0)
             except _NO_FILE:
@@ -96,16 +97,16 @@ class FolderKeyedStore:
                 self._remove_empty(path.parent)
 
     def _remove_empty(self, folder: Path) -> None:
-        """Folders are nothing but parts of keys here."""
+        """Remove empty parent folders, because a folder exists here only as a part of keys."""
         while folder != self.root and self.root in folder.parents:
             try:
                 folder.rmdir()
-            except OSError:  # something is in it, or it is gone
+            except OSError:  # it is not empty, or already removed
                 return
             folder = folder.parent
 
     def _path(self, key: str) -> Path:
-        """The file of a key, which links of others do not lead out of the folder."""
+        """Return the path of a key's file; refuse symbolic links that lead out of the folder."""
         parts = key.split("/")
         if key.startswith("/") or not {".", ".."}.isdisjoint(parts) or "\0" in key:
             raise KeyRefused(key, "it is no path below the folder")
@@ -117,7 +118,7 @@ class FolderKeyedStore:
 
 @contextmanager
 def _naming(key: str) -> Iterator[None]:
-    """What a file system says of names that it cannot have, in our words."""
+    """Convert the file system's error for an impossible name to `KeyRefused`."""
     try:
         yield
     except OSError as error:

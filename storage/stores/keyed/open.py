@@ -12,14 +12,14 @@ from .folder import FolderKeyedStore
 
 
 class MalformedKeyedStoreUrl(BadInput):
-    """A URL that names no folder and no bucket."""
+    """The URL addresses neither a folder nor a bucket."""
 
 
 def open_keyed_store(url: str, *, durable: bool = True) -> KeyedStore:
-    """The store at a URL; nothing is asked of it yet.
+    """Return the store at a URL, without accessing it yet.
 
     Raises:
-        MalformedKeyedStoreUrl, MalformedStoreUrl: for a bucket.
+        MalformedKeyedStoreUrl, or MalformedStoreUrl for a bucket.
     """
     scheme = url.partition("://")[0]
     if scheme == "file":

@@ -1,1 +1,1 @@
-"""Which datasets follow a dataset elsewhere."""
+"""Adapter for mirrors, which are datasets that follow a dataset on another node."""

@@ -1,1 +1,1 @@
-"""Object stores: memory, local files, S3; one contract."""
+"""Adapters for object stores: memory, local files, and S3, with the same promises."""

@@ -1,11 +1,11 @@
-"""Which uploads each account has begun and not ended: a file a claim, in a folder an account.
+"""Unfinished uploads of each account: one file per claim, in one folder per account.
 
     uploads/.begun/<hash of the account>/<dataset>-<kind>-<hash>
-                                           the size that was announced, as text
+                                           the announced size, as text
 
-A claim counts as long as its upload is here in part; those of uploads that ended, or were cleared
-away, go when the account claims the next. So nobody has to take a claim back, and a crash leaves
-none behind that counts.
+A claim is valid as long as a part of its upload exists. Claims of uploads that were completed or
+removed are deleted when the account claims the next upload. So nobody has to release a claim, and
+a crash leaves no claim that is valid.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from . import files
 from .layout import BEGUN, KIND_FOLDERS, UPLOADS, dataset_folder, parse_folder, parse_name
 
 Judge = Callable[[int, int], None]
-"""Is given number and bytes of the other claims of an account, and raises to refuse one more."""
+"""Gets the number and total bytes of the account's other claims; raises to refuse a new one."""
 _KINDS = {folder: kind for kind, folder in KIND_FOLDERS.items()}
 
 
 class Claims:
-    """Claims below the store `root`; `partial_of` says where the part of an upload lies."""
+    """Claims below the store `root`; `partial_of` returns the path of an upload's partial file."""
 
     def __init__(self, root: Path, partial_of: Callable[[ObjectKey], Path]) -> None:
         self._root, self._partial_of = root / UPLOADS / BEGUN, partial_of
 
     def claim(self, account: AccountId, key: ObjectKey, total: int, judge: Judge) -> None:
-        """Claim an upload of `total` bytes, which has begun then; once more does nothing.
+        """Claim an upload of `total` bytes and begin it; claiming it again does nothing.
 
-        Accounts claim one after the other. What `judge` raises is raised, and nothing claimed.
+        Claims of one account are serialized. If `judge` raises, nothing is claimed.
         """
         own = self._root / str(Multihash.of(account.encode())) / _name(key)
         partial = self._partial_of(key)
@@ -48,7 +48,7 @@ class Claims:
             files.write_text(own, str(total), durable=False)
 
     def _alive(self, folder: Path) -> Iterator[tuple[Path, int]]:
-        """Claims that count, and their bytes; the others go."""
+        """Yield the valid claims and their bytes; delete the others."""
         for path in [Path(entry.path) for entry in os.scandir(folder)]:
             key = _key(path.name)
             if key is None or not self._partial_of(key).exists():
@@ -58,7 +58,7 @@ class Claims:
 
 
 def _begin(partial: Path) -> None:
-    """Let there be something that the claim is for."""
+    """Create the partial file, which makes the claim valid."""
     files.make_folder(partial.parent, durable=False)
     with files.writing_to(partial.parent):
         partial.open("ab").close()

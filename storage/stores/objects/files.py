@@ -1,8 +1,8 @@
-"""Files that appear all at once: write beside the target, sync, rename, sync the folder.
+"""Files that appear at once: write beside the target, sync, rename, sync the folder.
 
-A crash leaves either nothing or the whole file, and at most a `.pending-…` file that
-nobody looks at and `remove_abandoned` collects. The age of a file is its time of
-modification; its content never changes, so `renew` may move it.
+A crash leaves either nothing or the whole file, and at most a `.pending-…` file, which all readers
+ignore and `remove_abandoned` removes. The age of a file is its modification time. `renew` may
+change that time because the content of a file never changes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .layout import MAX_INFO_BYTES, PENDING_PREFIX, parse_name
 from .storage_failures import storing
 
 ABANDONED_AFTER_S = 24 * 3600
-"""Age at which a `.pending-…` file is taken for the remains of a crash."""
+"""Age in seconds at which a `.pending-…` file is considered a leftover of a crash."""
 READ_BYTES = 1024 * 1024
 SYNC_BYTES = 16 * 1024 * 1024
-"""Long files go to the disk while they arrive: a sync of everything at the end would wait."""
+"""Bytes after which a long file is synced while it is written, so that the last sync is short."""
 _NO_LINKS = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP})
 _log = logging.getLogger("odf.integrity")
 
 
 class FolderRemoved(Conflict):
-    """The dataset that something was written for is being removed."""
+    """The dataset is being removed while something is written for it."""
 
     def __init__(self) -> None:
         super().__init__("the dataset is being removed; nothing was stored")
@@ -48,7 +48,7 @@ class FolderRemoved(Conflict):
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Write files of a folder. Raises `FolderRemoved` when somebody removes it meanwhile."""
+    """Guard writes to a folder. Raise `FolderRemoved` if the folder is removed meanwhile."""
     try:
         with storing():
             yield
@@ -61,14 +61,14 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A regular file: size in bytes, time of modification."""
+    """A regular file: size in bytes and modification time."""
 
     size: int
     modified: Instant
 
 
 def info_of(path: Path) -> FileInfo | None:
-    """Size and age of a regular file; None if there is none."""
+    """Return size and age of a regular file; None if there is none."""
     try:
         return _info(path.stat())
     except (FileNotFoundError, NotADirectoryError):
@@ -76,22 +76,22 @@ def info_of(path: Path) -> FileInfo | None:
 
 
 def renew(path: Path) -> FileInfo | None:
-    """As `info_of`, and the file counts as just written."""
+    """As `info_of`, and reset the age of the file."""
     if info_of(path) is None:
         return None
     try:
         with folder_lock(path.parent), storing():
             os.utime(path)
-    except FileNotFoundError:  # removed since
+    except FileNotFoundError:  # removed meanwhile
         return None
     return info_of(path)
 
 
 def discard(path: Path, *, before: Instant) -> bool:
-    """Remove a file last modified before then, unless it is renewed meanwhile.
+    """Remove a file last modified before that time, unless it is renewed meanwhile.
 
-    Nobody renews it between the last look at its age and its removal. It is never out of sight
-    in between, so that a crash leaves it where it was or gone.
+    A lock prevents renewals between the last check of its age and its removal. The file is not
+    moved in between, so a crash leaves it at its path or removed.
     """
     found = info_of(path)
     if found is None or found.modified >= before:
@@ -101,16 +101,17 @@ def discard(path: Path, *, before: Instant) -> bool:
             old = path.stat().st_mtime_ns < before.ns
             if old:
                 path.unlink()
-    except FileNotFoundError:  # somebody else removed it as well
+    except FileNotFoundError:  # another process removed it as well
         return False
     return old
 
 
 @contextmanager
 def folder_lock(folder: Path | str, *, alone: bool = False) -> Iterator[None]:
-    """Keep files of a folder from being discarded (or, `alone`, from being renewed) meanwhile.
+    """Prevent files of a folder from being discarded (with `alone`, also from being renewed).
 
-    Among the processes of one machine; it ends with its process. Raises `FileNotFoundError`.
+    The lock works among the processes of one machine and ends with its process. Raises
+    `FileNotFoundError`.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -127,18 +128,18 @@ def _info(stat: os.stat_result) -> FileInfo | None:
 
 
 def open_at(path: Path | str, offset: int) -> BinaryIO:
-    """Open for reading at `offset`; past the end reads empty. Raises `FileNotFoundError`."""
-    stream = open(path, "rb")  # noqa: PTH123, SIM115 - a name may come as text: that is quicker
+    """Open for reading at `offset`; past the end it reads empty. Raises `FileNotFoundError`."""
+    stream = open(path, "rb")  # noqa: PTH123, SIM115 - a path given as text is faster
     if offset:
         stream.seek(offset)
     return stream
 
 
 def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, durable: bool) -> int:
-    """Write chunks that must hash to `expected`; returns the size in bytes.
+    """Write chunks that must hash to `expected`; return the size in bytes.
 
-    A file that exists already and is whole is only renewed, but the chunks have to hash all the
-    same: knowing a hash is not having the content. One that is damaged is replaced.
+    If an intact file exists, it is only renewed; the chunks must hash to `expected` nevertheless,
+    because knowing a hash does not prove having the content. A damaged file is replaced.
 
     Raises:
         HashMismatch: the chunks are other content; nothing became visible.
@@ -162,8 +163,8 @@ def put_hashed(path: Path, chunks: Iterable[bytes], expected: Multihash, *, dura
 
 
 def holds(path: Path, expected: Multihash) -> bool:
-    """Whether there is such a file, with the bytes it is named by. Damage, which is about to be
-    written over, is told."""
+    """Return whether the file exists and its bytes match its hash. Log damage, because the caller
+    is about to overwrite the file."""
     try:
         with path.open("rb") as stream:
             actual = Multihash.of_chunks(iter(lambda: stream.read(READ_BYTES), b""))
@@ -175,19 +176,19 @@ def holds(path: Path, expected: Multihash) -> bool:
 
 
 def write_text(path: Path, text: str, *, durable: bool) -> None:
-    """Replace a small text file, all at once, without adding a newline."""
+    """Replace a small text file atomically, without adding a newline."""
     write_chunks(path, (text.encode(),), durable=durable)
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes], *, durable: bool) -> None:
-    """Replace a file, all at once."""
+    """Replace a file atomically."""
     with _appearing(path, durable=durable) as out:
         for chunk in chunks:
             out.write(chunk)
 
 
 def remove(path: Path, *, durable: bool) -> None:
-    """A file goes; if it is absent, nothing happens."""
+    """Remove a file; if it is absent, do nothing."""
     try:
         path.unlink()
     except (FileNotFoundError, NotADirectoryError):
@@ -197,9 +198,9 @@ def remove(path: Path, *, durable: bool) -> None:
 
 
 def link(source: Path, path: Path, *, durable: bool) -> bool:
-    """Make `path` a second name of the file `source`, in place of what was there.
+    """Make `path` a hard link to the file `source`, replacing any file there.
 
-    False: the file system has no second names for it; nothing was changed.
+    Return False, without any change, if the file system cannot link the two.
     """
     make_folder(path.parent, durable=durable)
     pending = path.parent / f"{PENDING_PREFIX}{secrets.token_hex(8)}"
@@ -211,14 +212,14 @@ def link(source: Path, path: Path, *, durable: bool) -> bool:
                 raise
             return False
         pending.replace(path)
-        pending.unlink(missing_ok=True)  # stays where both were names of one file already
+        pending.unlink(missing_ok=True)  # a rename between links to one file leaves both
         if durable:
             sync_folder(path.parent)
     return True
 
 
 def read_text(path: Path) -> str | None:
-    """A small text file without surrounding white space; None if there is none."""
+    """Return a small text file without surrounding white space; None if there is none."""
     try:
         with path.open("rb") as stream:
             return stream.read(MAX_INFO_BYTES).decode("utf-8", "replace").strip()
@@ -227,7 +228,7 @@ def read_text(path: Path) -> str | None:
 
 
 def list_hashed(folder: Path) -> Iterator[tuple[Multihash, FileInfo]]:
-    """The objects in a folder, in no order; anything else is skipped. Streams."""
+    """Yield the objects in a folder, in no order, without reading all names; skip other files."""
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -243,14 +244,14 @@ def list_hashed(folder: Path) -> Iterator[tuple[Multihash, FileInfo]]:
 def _info_of_entry(entry: os.DirEntry[str]) -> FileInfo | None:
     try:
         return _info(entry.stat())
-    except FileNotFoundError:  # removed, or a link to nothing
+    except FileNotFoundError:  # removed, or a dangling link
         return None
 
 
 def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bool = False) -> int:
-    """Remove `.pending-…` files, and folders of them, not written to since `before`; how many.
+    """Remove `.pending-…` files and folders last modified before `before`; return their number.
 
-    By default those older than a day.
+    The default for `before` is a day ago.
     """
     limit = time.time_ns() - ABANDONED_AFTER_S * NANOS if before is None else before.ns
     removed = 0
@@ -260,13 +261,13 @@ def remove_abandoned(folder: Path, *, before: Instant | None = None, dry_run: bo
                 removed += 1
                 if not dry_run:
                     remove_pending(path)
-        except FileNotFoundError:  # its writer was alive after all
+        except FileNotFoundError:  # its writer has just completed it
             continue
     return removed
 
 
 def _pending_below(folder: Path) -> Iterator[Path]:
-    """Files and folders that are written; `os.walk` passes over those that go meanwhile."""
+    """Yield pending files and folders; `os.walk` skips entries that vanish meanwhile."""
     for root, folders, names in os.walk(folder):
         for name in (*folders, *names):
             if name.startswith(PENDING_PREFIX):
@@ -274,7 +275,7 @@ def _pending_below(folder: Path) -> Iterator[Path]:
 
 
 def remove_pending(path: Path) -> None:
-    """A pending file or folder goes."""
+    """Remove a pending file or folder."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -285,9 +286,9 @@ def remove_pending(path: Path) -> None:
 def _appearing(
     path: Path, check: Callable[[], None] = lambda: None, *, durable: bool
 ) -> Iterator[BinaryIO]:
-    """A stream whose content becomes `path` when the block ends well, and vanishes otherwise.
+    """Yield a stream whose content becomes `path` if the block succeeds, and is deleted otherwise.
 
-    `check` has the last word, once everything is on the disk.
+    `check` runs last, when everything is on the disk, and may raise.
     """
     with writing_to(path.parent):
         with _pending(path, check, durable=durable) as out:
@@ -315,7 +316,7 @@ def _pending(path: Path, check: Callable[[], None], *, durable: bool) -> Iterato
 
 
 def make_folder(folder: Path, *, durable: bool) -> None:
-    """Create a folder and its parents; with `durable`, so that they survive a power cut."""
+    """Create a folder and its parents; with `durable`, they survive a power cut."""
     if folder.is_dir():
         return
     make_folder(folder.parent, durable=durable)
@@ -334,6 +335,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def check(expected: Multihash, actual: Multihash) -> None:
-    """Raises `HashMismatch`."""
+    """Raise `HashMismatch` if the hashes differ."""
     if expected != actual:
         raise HashMismatch(expected, actual)

@@ -1,7 +1,7 @@
-"""One dataset in one folder, laid out as ODF has it (see `storage/stores/objects/layout.py`).
+"""One dataset in one folder, in the layout of ODF (see `storage/stores/objects/layout.py`).
 
-Used by the local object store for each dataset it keeps, and by clients for a dataset in a
-folder of their own.
+The local object store uses it for each of its datasets, and clients use it for a dataset in a
+folder of theirs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .pending_files import write_hashed
 
 @dataclass(frozen=True, slots=True)
 class FolderObject:
-    """An object that exists in a folder. `size` in bytes."""
+    """An object that exists in a folder. `size` is in bytes."""
 
     kind: ObjectKind
     hash: Multihash
@@ -35,9 +35,10 @@ class FolderObject:
 
 
 class FolderObjects:
-    """The objects and references of one dataset, in `root`. The folder is made when needed.
+    """The objects and references of one dataset in the folder `root`, created when needed.
 
-    `durable=False` leaves out the syncs: still all at once, but a power cut may undo it.
+    With `durable=False` there are no syncs: files still appear at once and complete, but a power
+    cut may undo it.
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
@@ -45,7 +46,7 @@ class FolderObjects:
         self._durable = durable
 
     def path(self, kind: ObjectKind, object_hash: Multihash) -> Path:
-        """Where the object lies, whether it exists or not. Raises `NotAPartOfADataset`."""
+        """Return the path of the object, whether or not it exists. `NotAPartOfADataset`."""
         return self.root / object_path(kind, object_hash)
 
     def stat(self, kind: ObjectKind, object_hash: Multihash) -> FolderObject | None:
@@ -53,7 +54,7 @@ class FolderObjects:
         return None if found is None else _object(kind, object_hash, found)
 
     def open(self, kind: ObjectKind, object_hash: Multihash, offset: int = 0) -> BinaryIO:
-        """The object's bytes from `offset`; past the end reads empty. Raises `ObjectNotFound`."""
+        """Open the object at `offset`; past the end it reads empty. Raises `ObjectNotFound`."""
         try:
             return files.open_at(self.path(kind, object_hash), offset)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -62,13 +63,13 @@ class FolderObjects:
     def put(
         self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]
     ) -> FolderObject:
-        """Store chunks under their hash; an existing object is left alone. `HashMismatch`."""
+        """Store chunks under their hash; an existing intact object is renewed. `HashMismatch`."""
         path = self.path(kind, object_hash)
         size = files.put_hashed(path, chunks, object_hash, durable=self._durable)
         return FolderObject(kind, object_hash, size)
 
     def put_all(self, kind: ObjectKind, contents: Iterable[tuple[Multihash, bytes]]) -> None:
-        """As `put` of each, with one sync for all. `HashMismatch`: none of them is visible."""
+        """As `put` of each, with one sync for all. On `HashMismatch` none of them is visible."""
         folder = f"{self.root}/{KIND_FOLDERS[kind]}"
         wanted = ((f"{folder}/{name}", name, content) for name, content in contents)
         write_hashed(self.root, wanted, durable=self._durable)
@@ -77,7 +78,7 @@ class FolderObjects:
         self.path(kind, object_hash).unlink(missing_ok=True)
 
     def list(self) -> Iterator[FolderObject]:
-        """All objects: blocks, then data, then checkpoints."""
+        """Yield all objects: blocks, then data, then checkpoints."""
         for kind, folder in KIND_FOLDERS.items():
             for object_hash, found in files.list_hashed(self.root / folder):
                 yield _object(kind, object_hash, found)
@@ -86,7 +87,7 @@ class FolderObjects:
         files.write_text(self.root / ref_path(ref), str(head), durable=self._durable)
 
     def read_ref(self, ref: str = HEAD) -> Multihash | None:
-        """Where a reference points; None if absent or not the text of a hash."""
+        """Return the hash in a reference; None if absent or not the text of a hash."""
         text = files.read_text(self.root / ref_path(ref))
         try:
             return None if text is None else Multihash.parse(text)
@@ -100,7 +101,7 @@ class FolderObjects:
         self.write_info(ALIAS, str(alias))
 
     def read_alias(self) -> DatasetAlias | None:
-        """The alias kept beside the objects; None if absent or unreadable."""
+        """Return the alias stored beside the objects; None if absent or unreadable."""
         text = self.read_info(ALIAS)
         try:
             return None if text is None else DatasetAlias.parse(text)
@@ -114,7 +115,7 @@ class FolderObjects:
         return files.read_text(self.root / info_path(name))
 
     def remove(self) -> None:
-        """The whole folder goes, references first: what is half gone is no dataset."""
+        """Remove the folder, references first, so that an interrupted removal leaves no dataset."""
         shutil.rmtree(self.root / "refs", ignore_errors=True)
         shutil.rmtree(self.root, ignore_errors=True)
 

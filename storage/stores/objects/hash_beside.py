@@ -1,7 +1,7 @@
-"""Hash what is being written beside writing it: SHA3 and the disk work at the same time.
+"""Hashes content in parallel with writing it, so that SHA3 and the disk work at the same time.
 
-A short content is hashed where it is; a long one by a thread that may lag a few pieces
-behind. Both give the lock of the interpreter away.
+Short content is hashed in the caller's thread; long content by a second thread, which may lag a
+few pieces behind. Hashing and writing both release the interpreter lock.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from queue import SimpleQueue
 from odf_node.protocol.multihash import SHA3_256, Multihash
 
 SHORT_BYTES = 128 * 1024
-"""Content up to here is not worth a thread. What is longer is hashed while the disk syncs."""
+"""Content up to this size is hashed without a thread; longer content while the disk syncs."""
 PIECES_BEHIND = 8
-"""How far hashing may lag: pieces held in memory."""
+"""Number of pieces that hashing may lag behind, which are kept in memory."""
 
 
 class HashBeside:
-    """The SHA3-256 of pieces given one after another; has to be closed."""
+    """Computes the SHA3-256 of successive pieces; must be closed."""
 
     def __init__(self) -> None:
         self._state, self._size = hashlib.sha3_256(), 0
@@ -28,7 +28,7 @@ class HashBeside:
         self._thread: threading.Thread | None = None
 
     def update(self, piece: bytes) -> None:
-        """The piece must not change afterwards."""
+        """Add a piece, which must not change afterwards."""
         self._size += len(piece)
         if self._thread is not None:
             self._room.get()
@@ -43,12 +43,12 @@ class HashBeside:
                 self._room.put(None)
 
     def result(self) -> Multihash:
-        """Waits for what is still to be hashed; nothing can be added any more."""
+        """Wait for the remaining pieces and return the hash. No piece can be added afterwards."""
         self.close()
         return Multihash(SHA3_256, self._state.digest())
 
     def close(self) -> None:
-        """End the thread, once it has hashed what it was given."""
+        """End the thread after it has hashed all its pieces."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._pieces.put(None)

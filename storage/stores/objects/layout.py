@@ -1,4 +1,4 @@
-"""Where everything lies: the one place that turns keys into relative paths.
+"""The layout of a store: the only module that turns keys into relative paths.
 
     <store>/
     ├─ datasets/
@@ -9,20 +9,20 @@
     │     ├─ refs/head            text of the hash of the newest block, no newline
     │     └─ info/                not part of the dataset
     │        ├─ alias             text of the alias, no newline
-    │        └─ node              what else the index knows: visibility, time of creation
+    │        └─ node              further facts of the index: visibility, time of creation
     ├─ projections/
-    │  └─ fed01…/                 indices and published forms; made again from the dataset
+    │  └─ fed01…/                 indices and published forms; can be rebuilt from the dataset
     ├─ uploads/
-    │  ├─ fed01…/f1620…           spooled bodies on their way in; not part of the dataset
-    │  └─ .begun/                 which uploads each account has begun and not ended
+    │  ├─ fed01…/f1620…           spooled request bodies; not part of the dataset
+    │  └─ .begun/                 unfinished uploads of each account
     └─ quarantine/
-       └─ fed01…/data/f1620…      objects found damaged; for a person to look at
+       └─ fed01…/data/f1620…      objects found damaged, for inspection by a person
 
 Below `fed01…` this is the layout of ODF: the simple transfer protocol serves exactly these
-paths. Entries that start with `.` are nobody's (writes in progress) and are skipped. A
-dataset folder without `refs/head` is garbage, not a dataset.
+paths. Entries that start with `.` are writes in progress, and readers skip them. A dataset folder
+without `refs/head` is garbage, not a dataset.
 
-Names are made of canonical hash and id texts and of the constants below only, so no input
+Names consist only of canonical hash and id texts and of the constants below, so no input
 can name a path outside of its folder.
 Source: ODF "Dataset layout".
 """
@@ -47,11 +47,11 @@ PROJECTIONS = "projections"
 HEAD = "head"
 ALIAS = "alias"
 MAX_INFO_BYTES = 1024
-"""Longest alias or note that is read."""
+"""Limit in bytes of an alias or note that is read."""
 EXCHANGE = ".exchange"
-"""In a bucket: files on their way between a worker and Spark's executors."""
+"""Folder in a bucket for files that a worker and Spark's executors exchange."""
 PENDING_PREFIX = ".pending-"
-"""Start of the names of files being written."""
+"""Prefix of the names of files that are being written."""
 
 KIND_FOLDERS: dict[ObjectKind, str] = {
     ObjectKind.BLOCK: "blocks",
@@ -62,14 +62,14 @@ _REF = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
 class MalformedRef(BadInput):
-    """Text that is no name of a reference: lower case letters, digits, `-` and `_`."""
+    """The text is not the name of a reference: lower case letters, digits, `-` and `_`."""
 
 
 def object_path(kind: ObjectKind, object_hash: Multihash) -> PurePosixPath:
-    """Path of an object below its dataset's folder: `blocks/f1620…`.
+    """Return the path of an object below its dataset's folder: `blocks/f1620…`.
 
     Raises:
-        NotAPartOfADataset: uploads lie outside of the dataset, see `store_path`.
+        NotAPartOfADataset: uploads are stored outside of the dataset, see `store_path`.
     """
     if kind not in KIND_FOLDERS:
         raise NotAPartOfADataset(kind)
@@ -77,19 +77,19 @@ def object_path(kind: ObjectKind, object_hash: Multihash) -> PurePosixPath:
 
 
 def ref_path(ref: str) -> PurePosixPath:
-    """Path of a reference below its dataset's folder: `refs/head`. Raises `MalformedRef`."""
+    """Return the path of a reference in its dataset's folder: `refs/head`. `MalformedRef`."""
     if _REF.fullmatch(ref) is None:
         raise MalformedRef(f"not the name of a reference: {ref[:100]!r}", ref=ref[:100])
     return PurePosixPath("refs", ref)
 
 
 def info_path(name: str) -> PurePosixPath:
-    """Path of a note below its dataset's folder: `info/alias`. Raises `MalformedRef`."""
+    """Return the path of a note in its dataset's folder: `info/alias`. Raises `MalformedRef`."""
     return PurePosixPath("info", ref_path(name).name)
 
 
 def parse_folder(name: str) -> DatasetId | None:
-    """The dataset a folder is named by; None for any other name."""
+    """Return the dataset whose folder has this name; None for any other name."""
     if not name.startswith("f"):
         return None
     try:
@@ -100,28 +100,28 @@ def parse_folder(name: str) -> DatasetId | None:
 
 
 def dataset_folder(dataset: DatasetId) -> str:
-    """Name of a dataset's folder: `fed01…`."""
+    """Return the name of a dataset's folder: `fed01…`."""
     return dataset.multibase
 
 
 def dataset_path(dataset: DatasetId) -> PurePosixPath:
-    """Path of a dataset below the store: `datasets/fed01…`."""
+    """Return the path of a dataset below the store: `datasets/fed01…`."""
     return PurePosixPath(DATASETS, dataset_folder(dataset))
 
 
 def uploads_path(dataset: DatasetId) -> PurePosixPath:
-    """Path of a dataset's uploads below the store: `uploads/fed01…`."""
+    """Return the path of a dataset's uploads below the store: `uploads/fed01…`."""
     return PurePosixPath(UPLOADS, dataset_folder(dataset))
 
 
 def quarantine_path(key: ObjectKey) -> PurePosixPath:
-    """Where a damaged object is put aside, below the store."""
+    """Return the path below the store to which a damaged object is moved."""
     folder = KIND_FOLDERS.get(key.kind, UPLOADS)
     return PurePosixPath(QUARANTINE, dataset_folder(key.dataset), folder, str(key.hash))
 
 
 def store_name(key: ObjectKey) -> str:
-    """Path of any object below the store, as text."""
+    """Return the path of any object below the store, as text."""
     folder = dataset_folder(key.dataset)
     if key.kind is ObjectKind.UPLOAD:
         return f"{UPLOADS}/{folder}/{key.hash}"
@@ -129,12 +129,12 @@ def store_name(key: ObjectKey) -> str:
 
 
 def store_path(key: ObjectKey) -> PurePosixPath:
-    """Path of any object below the store."""
+    """Return the path of any object below the store."""
     return PurePosixPath(store_name(key))
 
 
 def parse_name(name: str) -> Multihash | None:
-    """The hash a file is named by; None for any other name, hidden entries included."""
+    """Return the hash that a file is named by; None for any other name and hidden entries."""
     if name.startswith("."):
         return None
     try:

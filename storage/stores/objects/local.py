@@ -1,6 +1,6 @@
-"""Object store in a local folder: every dataset a folder of its own, uploads beside them.
+"""Object store in a local folder, with one folder per dataset and uploads beside them.
 
-Offers no transfer URLs: bytes go through the node.
+It offers no transfer URLs: bytes go through the node.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .pending_files import write_files, write_hashed
 class LocalObjectStore:
     """`ObjectStore` below `root`. Several processes may share the folder.
 
-    `durable=False` leaves out the syncs to disk: for tests.
+    `durable=False` leaves out the syncs to disk, for tests.
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
@@ -50,11 +50,11 @@ class LocalObjectStore:
         self.partial: PartialUploads | None = PartialFiles(root, self.path, durable=durable)
 
     def folder(self, dataset: DatasetId) -> FolderObjects:
-        """The dataset's folder as a repository of its own."""
+        """Return the dataset's folder as a repository by itself."""
         return FolderObjects(self.root / dataset_path(dataset), durable=self._durable)
 
     def path(self, key: ObjectKey) -> Path:
-        """Where the object lies, whether it exists or not; for readers that need a file."""
+        """Return the path of the object, whether or not it exists, for readers that need a file."""
         return Path(self._name(key))
 
     def _name(self, key: ObjectKey) -> str:
@@ -167,10 +167,10 @@ class LocalObjectStore:
         shutil.rmtree(self.root / uploads_path(dataset), ignore_errors=True)
 
     def close(self) -> None:
-        """Nothing is kept between calls."""
+        """Do nothing, because no resources are kept between calls."""
 
     def remove_abandoned(self, *, before: Instant | None = None, dry_run: bool = False) -> int:
-        """Collect what crashed writers left behind, by default a day ago; how many files."""
+        """Remove leftovers of crashed writers, by default older than a day; return their number."""
         folders: builtins.list[Path] = [self.root / DATASETS, self.root / UPLOADS]
         return sum(
             files.remove_abandoned(folder, before=before, dry_run=dry_run)

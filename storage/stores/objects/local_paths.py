@@ -1,4 +1,4 @@
-"""Where a folder of this machine keeps its objects: paths, for readers that need files."""
+"""Paths of the objects in a local folder, for readers that need files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Object store in memory: for tests.
+"""Object store in memory, for tests.
 
-Hands out no URLs; everything is gone with the process.
+It offers no URLs, and its objects are lost when the process ends.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class MemoryObjectStore:
         return self.renew(key)
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
-        ref_path(ref)  # the same names are refused everywhere
+        ref_path(ref)  # refuse the same names as the other stores
         with self._lock:
             self._refs[dataset, ref] = head
 
@@ -162,7 +162,7 @@ class MemoryObjectStore:
         return self._infos.get((dataset, name))
 
     def close(self) -> None:
-        """Nothing is given back: the objects stay."""
+        """Do nothing; the objects stay."""
 
     def remove(self, dataset: DatasetId) -> None:
         with self._lock:

@@ -1,8 +1,8 @@
-"""Uploads that may break off and go on: what arrived stays beside its place until all is there.
+"""Uploads that can be interrupted and resumed, in a file beside the path of the object.
 
-A partial upload is a pending file with a name of its own; like every pending file it is seen
-by nobody and is collected once nothing was added to it for long. What is on disk is hashed
-again before more is added, so that only its owner's bytes count.
+A partial upload is a pending file with a fixed name. Like every pending file, readers ignore it,
+and it is removed if nothing was added for a long time. Each call hashes the stored bytes again
+before it adds more, so that the hash covers exactly what is on the disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UPLOADS = f"{PENDING_PREFIX}upload-"
 
 
 class PartialFiles:
-    """`PartialUploads` in files below the store `root`; `path_of` says where an object belongs."""
+    """`PartialUploads` below the store `root`; `path_of` returns the path of an object."""
 
     def __init__(self, root: Path, path_of: Callable[[ObjectKey], Path], *, durable: bool) -> None:
         self._path_of, self._durable = path_of, durable
@@ -74,7 +74,7 @@ class PartialFiles:
         out.flush()
         if self._durable:
             os.fsync(out.fileno())
-        os.utime(partial)  # as young as one that was just put
+        os.utime(partial)  # as young as an object that was just put
         partial.replace(path)
         if self._durable:
             files.sync_folder(path.parent)
@@ -85,7 +85,7 @@ def _partial(path: Path, key: ObjectKey) -> Path:
 
 
 def _hashed(stream: BinaryIO) -> hashlib._Hash:
-    """The state of the hash behind everything in the file; the next write goes there."""
+    """Hash everything in the file, and leave the stream at its end for the next write."""
     digest = hashlib.sha3_256()
     stream.seek(0)
     while chunk := stream.read(READ_BYTES):
@@ -95,7 +95,7 @@ def _hashed(stream: BinaryIO) -> hashlib._Hash:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
-    """The file, opened by nobody else; it stays as far as it was written, whatever happens."""
+    """Open the file under an exclusive lock. Bytes that were written remain after any error."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         with os.fdopen(handle, "r+b") as stream:
@@ -104,7 +104,7 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
             except BlockingIOError:
                 raise UploadBusy from None
             if os.fstat(stream.fileno()).st_nlink == 0 or not _is(path, stream):
-                continue  # finished or collected since it was opened
+                continue  # completed or removed since it was opened
             yield stream
             return
 

@@ -1,9 +1,9 @@
-"""Many small files that appear only once all of them are on the disk: one way to write them.
+"""Writes many small files, which appear only when all of them are on the disk.
 
-Each is written beside its target under a pending name. Once all are on the disk each is renamed,
-in the order given, and once the renames are on the disk all is done: a crash leaves of a file
-nothing or the whole. Many files share one sync before and one after the renames: an `fsync` of
-each would take minutes for a chain of ten thousand blocks.
+Each file is written beside its target under a pending name. When all are on the disk, they are
+renamed in the given order, and then the renames are synced. So a crash leaves either nothing or
+the whole of each file. One sync before and one after the renames serve all files, because an
+`fsync` of each file would take minutes for a chain of ten thousand blocks.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from . import files
 from .layout import PENDING_PREFIX
 
 FEW = 16
-"""Up to so many syncs are done one by one: that leaves the rest of the disk alone."""
+"""Up to this number of files and folders is synced one by one, which spares other writers."""
 
 NamedContent = tuple[str, bytes]
-"""The path of a file, and what it is to hold."""
+"""The path of a file, and its content."""
 
 
 def write_files(root: Path, wanted: Iterable[NamedContent], *, durable: bool) -> None:
-    """Write files below `root`; what is there by one of the names is replaced.
+    """Write files below `root`, replacing files that exist.
 
-    `durable=False` leaves out the syncs. What `wanted` raises ends it before the first file
+    `durable=False` leaves out the syncs. If `wanted` raises, the call fails before the first file
     appears.
 
     Raises:
-        StorageFull, StorageReadOnly, FolderRemoved, OSError: some may have appeared, whole.
+        StorageFull, StorageReadOnly, FolderRemoved, OSError: some whole files may have appeared.
     """
     waiting = iter(wanted)
     first = list(islice(waiting, FEW + 1))
@@ -56,11 +56,11 @@ def write_files(root: Path, wanted: Iterable[NamedContent], *, durable: bool) ->
 def write_hashed(
     root: Path, wanted: Iterable[tuple[str, Multihash, bytes]], *, durable: bool
 ) -> None:
-    """As `write_files` of contents named by their hashes. A file that is there and whole is
-    renewed instead; a damaged one is replaced.
+    """As `write_files`, for contents named by their hashes. An existing intact file is renewed
+    instead; a damaged one is replaced.
 
     Raises:
-        HashMismatch: a content is not what its hash says; no file appeared.
+        HashMismatch: a content does not match its hash; no file appeared.
     """
     write_files(root, _absent(wanted), durable=durable)
 
@@ -68,7 +68,7 @@ def write_hashed(
 def _absent(wanted: Iterable[tuple[str, Multihash, bytes]]) -> Iterator[NamedContent]:
     for path, name, content in wanted:
         files.check(name, Multihash.of(content))
-        # mostly there is no such file, and a Path costs more than the look
+        # usually the file does not exist, and creating a Path costs more than the check
         if os.path.exists(path):  # noqa: PTH110
             there = Path(path)
             if files.holds(there, name) and files.renew(there) is not None:
@@ -77,9 +77,9 @@ def _absent(wanted: Iterable[tuple[str, Multihash, bytes]]) -> Iterator[NamedCon
 
 
 class _Pending:
-    """Files under pending names, and the file systems they are on.
+    """Files under pending names, and the file systems that contain them.
 
-    `each` syncs file by file and folder by folder; otherwise file systems are synced as a whole.
+    With `each`, files and folders are synced one by one; otherwise whole file systems are synced.
     """
 
     def __init__(self, open_folders: ExitStack, *, durable: bool, each: bool) -> None:
@@ -88,7 +88,7 @@ class _Pending:
         self._targets: list[str] = []
         self._folders: set[str] = set()
         self._systems: dict[int, tuple[int, str]] = {}
-        """By device: an open folder on it, and the folder's name."""
+        """By device: the handle of an open folder on it, and the folder's name."""
 
     def write(self, path: str, content: bytes) -> None:
         self._prepare(_folder(path))
@@ -96,17 +96,17 @@ class _Pending:
         write_file(self._name(len(self._targets) - 1), content, sync=self._each)
 
     def sync_contents(self) -> None:
-        """What was written reaches the disk, unless each file did."""
+        """Sync the written files to the disk, unless each was synced when written."""
         for handle, name in self._systems.values():
             sync_file_system(handle, name)
 
     def rename(self) -> None:
         for number, target in enumerate(self._targets):
-            os.rename(self._name(number), target)  # noqa: PTH104 - a Path costs more than the rename
+            os.rename(self._name(number), target)  # noqa: PTH104 - a Path costs more than the call
 
     def sync_names(self) -> None:
-        """The renames reach the disk. One folder is synced by itself: a `syncfs` would wait for
-        all that others have written meanwhile."""
+        """Sync the renames to the disk. A single folder is synced by itself, because a `syncfs`
+        would also wait for the data of other writers."""
         if self._durable and (self._each or len(self._folders) == 1):
             for folder in sorted(self._folders):
                 files.sync_folder(Path(folder))
@@ -122,15 +122,15 @@ class _Pending:
         return f"{_folder(self._targets[number])}/{PENDING_PREFIX}{self._token}-{number}"
 
     def _prepare(self, folder: str) -> None:
-        """Make the folder if it is absent, and open the first of each file system before a file
-        is written there: a sync through the handle is told of every error since then."""
+        """Create the folder if it is absent. Open the first folder of each file system before any
+        file is written there, because a sync through that handle reports every later error."""
         if folder in self._folders:
             return
         files.make_folder(Path(folder), durable=self._durable)
         self._folders.add(folder)
         if not self._durable or self._each:
             return
-        device = os.stat(folder).st_dev  # noqa: PTH116 - a Path costs more than the look
+        device = os.stat(folder).st_dev  # noqa: PTH116 - a Path costs more than the call
         if device not in self._systems:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._open_folders.callback(os.close, handle)
@@ -138,7 +138,7 @@ class _Pending:
 
 
 def write_file(path: str, content: bytes, *, sync: bool) -> None:
-    """A new file with the content. Raises `OSError`."""
+    """Create a new file with the content. Raises `OSError`."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         written = os.write(handle, content)
@@ -151,7 +151,7 @@ def write_file(path: str, content: bytes, *, sync: bool) -> None:
 
 
 def sync_file_system(handle: int, name: str) -> None:
-    """Everything written so far to the file system of an open folder reaches the disk."""
+    """Sync everything written so far to the file system of an open folder."""
     if _LIBC is None or not hasattr(_LIBC, "syncfs"):
         os.sync()
     elif _LIBC.syncfs(handle) != 0:
@@ -165,7 +165,7 @@ def _folder(path: str) -> str:
 def _libc() -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(None, use_errno=True)
-    except (OSError, TypeError):  # no such thing on this system
+    except (OSError, TypeError):  # this system has no such library
         return None
 
 
