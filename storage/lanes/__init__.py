@@ -1,8 +1,8 @@
-"""SHA3-256 of many streams of bytes: `hash_all` takes streams, and gives their digests.
+"""SHA3-256 of many byte streams: `hash_all` takes the streams and returns their digests.
 
-`hashlib` hashes one stream after the other. Once much is expected, code is made for this processor
-(the extra `hashing`), which hashes as many streams at once as the processor has lanes. A digest is
-the same either way.
+`hashlib` hashes one stream after the other. Once many bytes are expected, code is compiled for this
+processor (the extra `hashing`), which hashes as many streams at once as the processor has lanes.
+The digests are the same either way.
 """
 
 from __future__ import annotations

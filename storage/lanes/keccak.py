@@ -1,4 +1,4 @@
-"""What defines SHA3-256: numbers of Keccak-f[1600], the end of a message, the digest of a state.
+"""Definition of SHA3-256: constants of Keccak-f[1600], message padding, digest of a state.
 
 Source: FIPS 202, sections 3.2 (ρ, ι), 4 (sponge) and 6.1 (SHA3-256).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 BLOCK_BYTES = 136
-"""Bytes that one permutation takes in: the rate."""
+"""Number of bytes that one permutation absorbs: the rate."""
 WORDS = 25
 ROUNDS = 24
 ROTATIONS = [
@@ -18,11 +18,11 @@ ROTATIONS = [
     *(41, 45, 15, 21, 8),
     *(18, 2, 61, 56, 14),
 ]
-"""By how many bits ρ turns each word, at x + 5y."""
+"""Number of bits by which ρ rotates each word, at index x + 5y."""
 
 
 def round_constants() -> list[int]:
-    """What ι adds in each round, by the shift register of its definition."""
+    """Return the constant that ι adds in each round, from the shift register that defines it."""
     found, register = [], 1
     for _ in range(ROUNDS):
         constant = 0
@@ -34,11 +34,11 @@ def round_constants() -> list[int]:
 
 
 def padded(rest: bytes | bytearray) -> bytes:
-    """The end of a message, filled up to whole blocks."""
+    """Return the end of a message, padded to whole blocks."""
     missing = BLOCK_BYTES - len(rest) % BLOCK_BYTES
     return bytes(rest) + (b"\x86" if missing == 1 else b"\x06" + bytes(missing - 2) + b"\x80")
 
 
 def digest_of(state: Any) -> bytes:
-    """What a state says once the end of its message is in."""
+    """Return the digest in a state that has absorbed the padded end of its message."""
     return bytes(state)[:32]

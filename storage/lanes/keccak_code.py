@@ -1,7 +1,7 @@
-"""Keccak-f[1600] written down for LLVM: the steps of its definition, each over vectors of words.
+"""Keccak-f[1600] as LLVM code: the steps of its definition, each over vectors of words.
 
-One lane of a vector belongs to one hash. Rows are made one after the other, as χ needs them, so
-that few vectors are in hand at a time: processors have registers for 16 or 32.
+Each lane of a vector belongs to one hash. Rows are computed one after the other, as χ needs them,
+so that few vectors are live at a time: processors have only 16 or 32 vector registers.
 
 Source: FIPS 202, sections 3.2 (θ, ρ, π, χ, ι) and 4 (sponge).
 """
@@ -17,18 +17,18 @@ from .keccak import BLOCK_BYTES, ROTATIONS, ROUNDS, WORDS, round_constants
 
 NAME = "absorb"
 _ROUNDS_A_TURN = 2
-"""Rounds written down behind each other: words need not come back to where they were."""
+"""Rounds per loop iteration. Unrolled rounds need not move words back to their positions."""
 _BLOCK_WORDS = BLOCK_BYTES // 8
 _WORD = ir.IntType(64)
 _ADDRESS = _WORD.as_pointer()
 
 Build = Any
-"""Writes instructions at the end of a piece of code (`ir.IRBuilder`)."""
+"""Appends instructions to a basic block (`ir.IRBuilder`)."""
 
 
 def module(lanes: int) -> Any:
-    """A module with `absorb(states, streams, blocks)`: addresses of as many states and streams as
-    there are lanes, and how many blocks of each are taken in."""
+    """Return a module with `absorb(states, streams, blocks)`: addresses of states and of streams,
+    one of each per lane, and the number of blocks to absorb from each stream."""
     return _Code(lanes).module
 
 
@@ -37,7 +37,7 @@ def _number(value: int) -> Any:
 
 
 class _Code:
-    """A module on its way."""
+    """A module under construction."""
 
     def __init__(self, lanes: int) -> None:
         self.module = ir.Module()
@@ -56,7 +56,7 @@ class _Code:
         self._absorb()
 
     def _absorb(self) -> None:
-        """Load the states, take in block after block, and put the states back."""
+        """Emit code that loads the states, absorbs block after block, and stores the states."""
         kind = ir.FunctionType(ir.VoidType(), [_ADDRESS.as_pointer(), _ADDRESS.as_pointer(), _WORD])
         function = ir.Function(self.module, kind, NAME)
         states, streams, blocks = function.args
@@ -114,7 +114,7 @@ class _Code:
         for y in range(5):
             row = []
             for x in range(5):
-                source = (x + 3 * y) % 5 + 5 * x  # from where π takes it
+                source = (x + 3 * y) % 5 + 5 * x  # the index from which π takes the word
                 mixed = build.xor(words[source], theta[source % 5])
                 row.append(self._turned(build, mixed, ROTATIONS[source]))
             for x in range(5):
@@ -137,7 +137,7 @@ class _Code:
         return [build.load(build.gep(table, [_number(lane)])) for lane in range(self._lanes)]
 
     def _gathered(self, build: Build, addresses: Sequence[Any], at: Any) -> Any:
-        """The word at that place of each lane."""
+        """Emit a load of the word at index `at` for each lane."""
         value = ir.Constant(self._vector, ir.Undefined)
         for lane, start in enumerate(addresses):
             found = build.load(build.gep(start, [at]), align=1)
@@ -151,7 +151,7 @@ class _Code:
 
 
 def _join(phis: list[Any], first: Any, begun: list[Any], again: Any, later: list[Any]) -> None:
-    """What values are when a piece of code is come to for the first time, and later."""
+    """Set the values of variables for the first pass through a basic block and for later ones."""
     for phi, value, next_value in zip(phis, begun, later, strict=True):
         phi.add_incoming(value, first)
         phi.add_incoming(next_value, again)

@@ -1,12 +1,12 @@
-"""Keccak-f[1600] over several states at once: machine code made for this processor by LLVM.
+"""Keccak-f[1600] over several states at once: machine code that LLVM compiles for this processor.
 
-A processor adds, shifts and masks two, four or eight words of 64 bits with one instruction, but one
-hash has use for one word only: its rounds follow each other. Several hashes side by side, one a
-lane, take little more time than one. No library that can be installed offers that for SHA3-256,
-so the permutation is written down once (`keccak_code`), over vectors of words, and LLVM makes the
-instructions of the processor at hand from it.
+A processor adds, shifts and masks two, four or eight 64-bit words with one instruction, but a
+single hash can use only one word, because its rounds depend on each other. Several hashes side by
+side, one per lane, take little more time than one. No installable library offers that for SHA3-256,
+so `keccak_code` describes the permutation over vectors of words, and LLVM compiles it to the
+instructions of this processor.
 
-Nothing is trusted untried: code that does not hash as `hashlib` does is not used.
+Compiled code is tested first: if its hashes differ from `hashlib`, it is not used.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from typing import Any
 from .keccak import BLOCK_BYTES, WORDS, digest_of, padded
 
 Absorb = Callable[[Any, Any, int], None]
-"""Takes the addresses of the states, those of as many streams, and how many blocks of each."""
+"""Takes the addresses of the states, those of as many streams, and the blocks per stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Code that takes blocks into so many states at once; several threads may call it."""
+    """Code that absorbs blocks into `lanes` states at once; several threads may call it."""
 
     lanes: int
     absorb: Absorb
     owner: object
-    """What keeps the code in memory."""
+    """The object that keeps the code in memory."""
 
 
 def lanes_of(features: Mapping[str, bool]) -> int:
-    """Words of 64 bits that a processor with these features handles at once; 1: no gain."""
+    """Return how many 64-bit words a processor with these features handles at once; 1: no gain."""
     for feature, lanes in (("avx512f", 8), ("avx2", 4), ("sha3", 2)):
         if features.get(feature):
             return lanes
@@ -44,7 +44,7 @@ def lanes_of(features: Mapping[str, bool]) -> int:
 
 
 def compiled() -> tuple[Kernel, Kernel] | tuple[None, None]:
-    """Code for one stream, and for as many as this processor mixes at once; None: it has none.
+    """Return code for one stream and for as many streams as there are lanes; None: it has none.
 
     Takes some tenths of a second.
     """
@@ -57,14 +57,14 @@ def compiled() -> tuple[Kernel, Kernel] | tuple[None, None]:
     try:
         lanes = lanes_of(binding.get_host_cpu_features())
         built = None if lanes == 1 else (kernel(1), kernel(lanes))
-    except (RuntimeError, OSError):  # no code for this processor, or none may be made
+    except (RuntimeError, OSError):  # no code for this processor, or code generation is denied
         return None, None
     return built if built is not None and all(map(is_right, built)) else (None, None)
 
 
 def may_be_run() -> bool:
-    """Whether the system lets what was written to memory be run. LLVM would not ask, and a service
-    that is denied it (`MemoryDenyWriteExecute` of systemd, SELinux) would end."""
+    """Return whether the system lets a process run code that it wrote to memory. LLVM does not
+    check, and a service under `MemoryDenyWriteExecute` (systemd) or SELinux would crash."""
     if sys.platform == "win32":
         return True
     with mmap.mmap(-1, mmap.PAGESIZE) as page:
@@ -75,7 +75,7 @@ def may_be_run() -> bool:
 
 
 def kernel(lanes: int) -> Kernel:
-    """Code for so many lanes. Raises what LLVM raises where it can make none."""
+    """Compile code for that many lanes. Raises the errors of LLVM if it cannot."""
     from llvmlite import binding
 
     from . import keccak_code
@@ -99,7 +99,7 @@ def kernel(lanes: int) -> Kernel:
 
 
 def is_right(built: Kernel) -> bool:
-    """Whether every lane hashes as `hashlib` does, over several blocks at an odd address."""
+    """Test that every lane hashes as `hashlib` does, over several blocks at an odd address."""
     blocks = 3
     texts = [
         bytes((lane + at * 7) % 251 for at in range(blocks * BLOCK_BYTES))

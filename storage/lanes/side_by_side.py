@@ -1,7 +1,7 @@
-"""Hashes several streams of bytes side by side, in one thread or in several.
+"""Hashes several byte streams side by side, in one thread or in several.
 
-`hashlib` serves as long as there is little to hash. Once much is expected, code is made for this
-processor in some tenths of a second, if it can go side by side at all (`kernel`).
+`hashlib` is used as long as few bytes are expected. Once many are expected, code is compiled in
+some tenths of a second, if this processor can hash side by side at all (`kernel`).
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from .keccak import BLOCK_BYTES, WORDS, digest_of, padded
 from .kernel import Kernel, compiled
 
 COLLECTED_BYTES = 1 << 15
-"""Bytes of a stream that are collected before they are mixed in: each time costs some calls."""
+"""Bytes of a stream that are collected before they are absorbed, to save calls."""
 WORTH_PREPARING_BYTES = 128 << 20
-"""So many bytes are hashed sooner once code was made for it than without."""
+"""Number of bytes from which compiling the code first takes less time than hashing without it."""
 THREADS = min(4, os.cpu_count() or 1)
-"""Threads worth having: few files have more than four long columns."""
+"""Limit of useful threads, because few files have more than four long columns."""
 
 Stream = Iterable[Any]
-"""Pieces of bytes (anything with a buffer), each of which stays as it is until the next is asked
-for."""
+"""Pieces of bytes (anything with a buffer). A piece must not change until the next is requested."""
 
 
 class _Kernels:
     """The compiled code, if there is any: `single` for one stream, `wide` for one per lane.
 
-    Threads that compile it at the same time get the same.
+    Threads that compile it concurrently get equal code.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ _kernels = _Kernels()
 
 
 def prepare() -> int:
-    """Have streams go side by side from now on; how many do. 1: there is no code for it."""
+    """Hash streams side by side from now on. Return the number of lanes; 1 if not possible."""
     if not _kernels.is_asked:
         _kernels.single, _kernels.wide = compiled()
         _kernels.is_asked = True
@@ -57,24 +56,24 @@ def prepare() -> int:
 
 
 def expect(size: int) -> None:
-    """So many bytes will be hashed: prepare, if it is worth it for all that was expected so far."""
+    """Announce bytes to hash; call `prepare` once the sum of all calls makes it worthwhile."""
     _kernels.expected += size
     if _kernels.expected >= WORTH_PREPARING_BYTES:
         prepare()
 
 
 def lanes() -> int:
-    """How many streams one thread hashes at once."""
+    """Return how many streams one thread hashes at once."""
     return 1 if _kernels.wide is None else _kernels.wide.lanes
 
 
 def hash_all(streams: Iterable[Stream], *, threads: int = 1) -> list[bytes]:
-    """SHA3-256 of each stream, in the order of the streams.
+    """Return the SHA3-256 of each stream, in the order of the streams.
 
-    Streams are begun in that order, so the longest should come first. Each is read by one thread.
-    An error in one ends all: those that are generators are closed, and the error is raised.
+    Streams are started in that order, so the longest should be first. One thread reads each stream.
+    An error in one stream ends all: streams that are generators are closed, and it is raised.
     """
-    width = lanes()  # another thread may have code made meanwhile
+    width = lanes()  # read once, because another thread may compile code meanwhile
     jobs = [(hashlib.sha3_256() if width == 1 else _Open(), stream) for stream in streams]
     left = deque(jobs)
     helpers = min(threads, len(jobs)) - 1
@@ -90,7 +89,7 @@ def hash_all(streams: Iterable[Stream], *, threads: int = 1) -> list[bytes]:
 
 
 def _work(left: deque[tuple[Any, Stream]], width: int) -> None:
-    """Hash streams until none is left, as one of the threads."""
+    """Hash streams until none is left, in one of the threads."""
     try:
         if width == 1:
             for state, stream in _popped(left):
@@ -100,7 +99,7 @@ def _work(left: deque[tuple[Any, Stream]], width: int) -> None:
         else:
             _side_by_side(_popped(left), width)
     except BaseException:
-        left.clear()  # the other threads need not begin what nobody will see
+        left.clear()  # the other threads need not start streams whose digests are not returned
         raise
 
 
@@ -123,22 +122,22 @@ def _pieces_of(stream: Stream) -> Generator[Any, None, None]:
 # --- side by side ---------------------------------------------------------------------------
 
 _Piece = tuple[Any, Any, int, int]
-"""Words of a state, an Arrow buffer, where in it to begin, how many blocks to mix in."""
+"""Words of a state, an Arrow buffer, the offset in it, and the number of blocks to absorb."""
 
 
 class _Open:
-    """A state whose words lie open, for code that mixes several at once."""
+    """A hash state with accessible words, for code that works on several states at once."""
 
     __slots__ = ("_collected", "_words")
 
     def __init__(self) -> None:
         self._collected = bytearray()
-        """The end of what it was fed, not mixed in so far."""
+        """The last bytes of the input, not absorbed yet."""
         self._words: Any = None
-        """None: nothing was mixed in so far."""
+        """None until the first block is absorbed."""
 
     def digest(self) -> bytes:
-        """Once: the state is at its end then."""
+        """Return the digest. Can be called only once, because it finishes the state."""
         if self._words is None:
             return hashlib.sha3_256(self._collected).digest()
         end = pa.py_buffer(padded(self._collected))
@@ -146,7 +145,7 @@ class _Open:
         return digest_of(self._words)
 
     def feed(self, content: Any) -> Iterator[_Piece]:
-        """What was collected and this, in whole blocks; the rest is collected."""
+        """Yield whole blocks of the collected bytes and `content`; collect the rest."""
         given = pa.py_buffer(content)
         missing = -len(self._collected) % BLOCK_BYTES
         if len(self._collected) + given.size < COLLECTED_BYTES or given.size < missing:
@@ -180,7 +179,7 @@ def _side_by_side(jobs: Iterator[tuple[_Open, Stream]], width: int) -> None:
 
 
 class _Lane:
-    """One stream on its way: which blocks of it come next."""
+    """One stream in progress, and the position of its next blocks."""
 
     __slots__ = ("_kept", "_pieces", "blocks", "content", "words")
 
@@ -195,7 +194,7 @@ class _Lane:
         self.words, self.content = ctypes.addressof(words), content.address + start
 
     def is_fed(self, jobs: Iterator[tuple[_Open, Stream]]) -> bool:
-        """Whether there are blocks to mix in, of this stream or the first that has some."""
+        """Return whether there are blocks to absorb, from this stream or the next that has some."""
         while not self.blocks:
             piece = next(self._pieces, None)
             if piece is not None:
@@ -212,12 +211,12 @@ class _Lane:
         self.content += blocks * BLOCK_BYTES
 
     def close(self) -> None:
-        """Let go of what was not read to its end."""
+        """Close a stream that was not read to its end."""
         self._pieces.close()
 
 
 def _mix(busy: Sequence[_Lane], blocks: int) -> None:
-    """Mix so many blocks of each lane in. Lanes without a stream go along, for nothing."""
+    """Absorb `blocks` blocks of each lane. Lanes without a stream work on discarded states."""
     kernel = _kernels.single if len(busy) == 1 else _kernels.wide
     if kernel is None:
         raise RuntimeError("a state lies open, but no code was made that mixes it")

@@ -1,1 +1,1 @@
-"""What every program of the node has: clock, logs, traces, networks, threads."""
+"""Basics of every program of the node: clock, logs, traces, networks, settings and locks."""

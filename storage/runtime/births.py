@@ -1,4 +1,4 @@
-"""What a process that forks others for questions says about each, to whoever asked for it."""
+"""Messages about processes that a spawner process forks, one for each query."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import struct
 from contextlib import suppress
 
 BIRTH = struct.Struct("=q")
-"""The number of a new process, which comes with a handle of it before anything else."""
+"""The process id of a new process, sent with its pidfd before anything else."""
 ENDING = struct.Struct("=i")
-"""How it ended, as `waitpid` has it."""
+"""The exit status of the process, as `waitpid` returns it."""
 ENDING_S = 10.0
-"""The end of a process that was killed is told within this time."""
+"""Limit in seconds of the wait for the exit status of a killed process."""
 
 
 def end_forked(handle: int, told: int) -> None:
-    """Kill the process of this handle, which is closed, and wait until its end is told."""
+    """Kill the process of this pidfd, wait until its exit status arrives, and close the pidfd."""
     with suppress(ProcessLookupError):
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     _is_told(told)
@@ -25,7 +25,7 @@ def end_forked(handle: int, told: int) -> None:
 
 
 def ending_signal(told: int) -> int | None:
-    """The signal that ended the process of this pipe, if one did."""
+    """Return the signal that ended the process whose status pipe is `told`; None if none did."""
     if not _is_told(told):
         return None
     said = os.read(told, ENDING.size)
@@ -35,5 +35,5 @@ def ending_signal(told: int) -> int | None:
 
 
 def _is_told(told: int) -> bool:
-    """Whether the end of a process is told by this pipe; waits a while."""
+    """Wait up to `ENDING_S` for the exit status in this pipe; return whether it is readable."""
     return bool(select.select([told], [], [], ENDING_S)[0])

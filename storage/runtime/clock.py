@@ -1,4 +1,4 @@
-"""The clock of the store: what stamps log lines, leases and revocations."""
+"""The clock of the store, for the times of log lines, leases and revocations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What this piece of work is part of: the trace, who asked for it, which dataset and job.
+"""The context of the current work: its trace, actor, dataset and job.
 
-Set at the doors (a request, a job), read when a log line is written or a job submitted. The
+A request or a job sets the context when it starts; log lines and submitted jobs read it. The
 trace is a W3C Trace Context: `00-<trace id>-<span id>-<flags>`, so that one request can be
 followed through service, queue and worker, and on into other systems.
 """
@@ -14,14 +14,14 @@ from contextvars import ContextVar
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 _bits = random.getrandbits
-"""An id has to be another one, not a secret: asking the kernel takes longer than the rest."""
+"""Ids must be unique, not secret, so the slower random source of the kernel is not needed."""
 _trace: ContextVar[str | None] = ContextVar("trace", default=None)
 _facts: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
-"""One dictionary for a piece of work, shared with the threads that help with it."""
+"""One dictionary per piece of work, shared with the threads that work on it."""
 
 
 def new_trace(given: str | None = None) -> str:
-    """A step of the trace of a `traceparent` header, or of a new one if that is unusable."""
+    """Return a new step of the trace in a `traceparent` header, or of a new trace if invalid."""
     found = _TRACEPARENT.fullmatch(given) if given else None
     known = found is not None and set(found[1]) != {"0"} and set(found[2]) != {"0"}
     trace_id = found[1] if found is not None and known else f"{_bits(128):032x}"
@@ -29,7 +29,7 @@ def new_trace(given: str | None = None) -> str:
 
 
 def trace_id(trace: str | None) -> str | None:
-    """The part of a trace that all its steps share."""
+    """Return the part of a trace that all its steps share."""
     return trace.split("-")[1] if trace else None
 
 
@@ -38,14 +38,14 @@ def current_trace() -> str | None:
 
 
 def current_facts() -> Mapping[str, str]:
-    """Everything known of the work at hand: `trace`, `actor`, `dataset`, `job`, …"""
+    """Return all known facts about the current work: `trace`, `actor`, `dataset`, `job`, …"""
     known = _facts.get() or {}
     trace = trace_id(_trace.get())
     return {"trace": trace, **known} if trace else known
 
 
 class part_of:  # noqa: N801 - reads as the function that it is for its callers
-    """Until the block ends, the work belongs to this trace, and these facts hold."""
+    """Set the trace and add facts of the current work, until the block ends."""
 
     __slots__ = ("_before", "_before_facts", "_facts", "_trace")
 
@@ -64,7 +64,7 @@ class part_of:  # noqa: N801 - reads as the function that it is for its callers
 
 
 def add_facts(**facts: str | None) -> None:
-    """More is known by now, for all who work on this; outside of any work nothing happens."""
+    """Add facts to the current work, for all its threads; outside of any work do nothing."""
     known = _facts.get()
     if known is not None:
         known.update({key: value for key, value in facts.items() if value is not None})

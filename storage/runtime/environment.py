@@ -1,6 +1,6 @@
-"""Settings are read from the environment by the prefix of the program that declares them.
+"""Reads the settings of a program from environment variables with the program's prefix.
 
-Which program looks at which prefix is in `docs/decisions/settings-by-program.md`.
+`docs/decisions/settings-by-program.md` lists which program reads which prefix.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S = TypeVar("S", bound=SharedSettings)
 
 
 class InvalidSetting(BadInput):
-    """A setting has a value that it cannot take."""
+    """A setting has a value of the wrong type or out of range."""
 
 
 class UnknownSetting(BadInput):
@@ -36,15 +36,15 @@ def read_settings(
     *,
     more: Iterable[str] = (),
 ) -> S:
-    """Settings of a program from the environment; values given (not None) win.
+    """Return a program's settings from the environment; values of `given` that are not None win.
 
     Args:
         more: variables with a prefix of the program that another reader of the environment knows.
 
     Raises:
-        UnknownSetting: a variable with a prefix of the program that means nothing.
-        SettingTwice: a setting under its old and its new name.
-        InvalidSetting: a value out of range or of the wrong type; the first one of them.
+        UnknownSetting: a variable with a prefix of the program is not a setting.
+        SettingTwice: a setting is given under its old and its new name.
+        InvalidSetting: a value is out of range or of the wrong type; the first such value.
     """
     texts = by_new_names(environ)
     names = variables(kind)
@@ -65,7 +65,7 @@ def read_settings(
 
 
 def variables(kind: type[SharedSettings]) -> dict[str, str]:
-    """Setting by variable, the shared ones included."""
+    """Map variables to settings, including the shared settings."""
     return {variable_of(kind, name): name for name in kind.model_fields}
 
 
@@ -75,7 +75,7 @@ def variable_of(kind: type[SharedSettings], name: str) -> str:
 
 
 def example_lines(heading: str, kind: type[SharedSettings]) -> list[str]:
-    """Meaning, name and default of each setting that a class declares itself, below a heading."""
+    """Return lines with meaning, name and default of each setting that the class declares."""
     inherited = () if kind is SharedSettings else SharedSettings.model_fields
     lines = [f"# {heading}"]
     for name, field in kind.model_fields.items():
@@ -88,10 +88,10 @@ def example_lines(heading: str, kind: type[SharedSettings]) -> list[str]:
 def _refuse_unknown(
     kind: type[SharedSettings], names: Iterable[str], more: Iterable[str] = ()
 ) -> None:
-    """Refuse names that begin with a prefix of the program and are none of its variables.
+    """Refuse variables that begin with a prefix of the program but are not known.
 
     Raises:
-        UnknownSetting: with the variable that was meant, if one is alike.
+        UnknownSetting: with the most similar variable, if there is one.
     """
     known = {*variables(kind), *more}
     for name in names:
@@ -102,14 +102,14 @@ def _refuse_unknown(
 
 
 def _alike(name: str, known: set[str]) -> str | None:
-    """The same name under another prefix, else the nearest one."""
+    """Return the same name under another prefix, else the most similar name, or None."""
     bare = {each.split("_", 2)[2]: each for each in sorted(known)}
     near = get_close_matches(name.split("_", 2)[2], bare, n=1)
     return bare[near[0]] if near else None
 
 
 def _value(field: FieldInfo, variable: str, text: str) -> Any:
-    """Lists and tables are JSON."""
+    """Return the value of a variable; lists and tables are parsed as JSON."""
     if not isinstance(field.default, tuple | dict):
         return text
     try:
@@ -119,5 +119,5 @@ def _value(field: FieldInfo, variable: str, text: str) -> Any:
 
 
 def _text(default: Any) -> str:
-    """As the environment spells it: nothing for none, JSON for a list."""
+    """Return a default as it is written in the environment: empty for None, JSON for a list."""
     return "" if default is None else "[]" if default == () else str(default)

@@ -1,7 +1,7 @@
-"""The garbage collector sits by while very many values are made that all stay.
+"""Pauses the garbage collector while very many values are created that are all kept.
 
-A chain of a hundred thousand blocks is a million small values and not one cycle; walking through
-them again and again takes a fifth of the time of decoding them.
+A chain of a hundred thousand blocks is a million small values without any cycle. Traversing them
+again and again takes a fifth of the time of decoding them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _was_enabled = False
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """No collections in this process; the last of several threads lets them begin again."""
+    """Pause collections in this process; they resume when the last of several threads leaves."""
     global _at_work, _was_enabled
     with _lock:
         if _at_work == 0:

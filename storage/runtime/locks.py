@@ -1,9 +1,9 @@
-"""One at a time: what changes a dataset as a whole, across threads and processes.
+"""Locks by dataset, for changes of a whole dataset, across threads and processes.
 
-Commits need no lock, the head's compare-and-swap decides (and refuses a dataset that was made
-again since). Creating and removing a dataset
-touch its objects as well, where no transaction reaches: without a lock, a removal could take
-away what a creation of the same dataset has just put. A lock ends with its process.
+Commits need no lock, because the head's compare-and-swap decides (and refuses a dataset that was
+created again since). But creating or removing a dataset also changes objects, which no transaction
+covers: without a lock, a removal could delete objects that a concurrent creation of the same
+dataset has just put. A lock ends with its process.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import sqlalchemy as sa
 from odf_node.protocol.identity import DatasetId
 
 SLOTS = 256
-"""Lock files: datasets may share one."""
+"""Number of lock files; several datasets may share one."""
 
 
 class Locks(Protocol):
-    """Locks by dataset. Holding two at once is not foreseen."""
+    """Locks by dataset. A caller must not hold two at once."""
 
     def hold(self, dataset: DatasetId) -> AbstractContextManager[None]:
-        """Wait until nobody else holds the dataset, and keep others waiting."""
+        """Acquire the lock of the dataset for the block, waiting for other holders."""
 
 
 class FileLocks:
-    """`Locks` in files of one folder, for nodes on one machine."""
+    """`Locks` as files in one folder, for nodes on one machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,9 +45,9 @@ class FileLocks:
 
 
 class PostgresLocks:
-    """`Locks` of the server, each on a connection of its own: the pool may be all in use.
+    """`Locks` of the PostgreSQL server, each on a new connection, as the pool may be exhausted.
 
-    A lock ends with its transaction, so that poolers between us and the server keep it whole.
+    A lock ends with its transaction, so it also works through connection poolers.
     """
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -56,13 +56,13 @@ class PostgresLocks:
     @contextmanager
     def hold(self, dataset: DatasetId) -> Iterator[None]:
         key = int.from_bytes(hashlib.sha256(dataset.key).digest()[:8], signed=True)
-        with self._engine.connect() as connection:  # rolls back at the end
+        with self._engine.connect() as connection:  # leaving the block rolls back
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
             yield
 
 
 def locks_of(engine: sa.Engine) -> Locks:
-    """The locks that fit a database."""
+    """Return the kind of locks that suits the database."""
     if engine.dialect.name == "postgresql":
         return PostgresLocks(engine)
     return FileLocks(Path(f"{engine.url.database}-locks"))

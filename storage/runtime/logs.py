@@ -1,7 +1,7 @@
-"""Log lines of service and worker: one event each, as text for people or JSON for machines.
+"""Log lines of service and worker: one event per line, as text or as JSON.
 
-A line knows its fields, whichever way it is written; the trace, actor, dataset and job of the
-work at hand are added to every line.
+A line keeps its fields, whichever way it is written. The trace, actor, dataset and job of the
+current work are added to every line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEXT, JSON = "text", "json"
 
 
 class Line(str):
-    """The text of a log line that remembers what it was made of."""
+    """The text of a log line, with the event and fields from which it was built."""
 
     __slots__ = ("event", "fields")
     event: str
@@ -26,7 +26,7 @@ class Line(str):
 
 
 def line(event: str, **fields: Any) -> Line:
-    """`event key=value …`; values with blanks or quotes are quoted, empty ones left out."""
+    """Build `event key=value …`; values with blanks or quotes are quoted, None is left out."""
     kept = {key: value for key, value in fields.items() if value is not None}
     built = Line(" ".join([event, *(f"{key}={_text(value)}" for key, value in kept.items())]))
     built.event, built.fields = event, kept
@@ -34,7 +34,7 @@ def line(event: str, **fields: Any) -> Line:
 
 
 def set_up(level: str, form: str = TEXT) -> None:
-    """All log lines go to stderr, ours from `level` on, those of libraries from warnings on."""
+    """Write log lines to stderr: the node's from `level` on, those of libraries from warning on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == JSON else TextLines())
     root = logging.getLogger()
@@ -44,7 +44,7 @@ def set_up(level: str, form: str = TEXT) -> None:
 
 
 class TextLines(logging.Formatter):
-    """Time, level, logger, the line, and what it does not say itself about its origin."""
+    """Formats time, level, logger, the line, and facts of the context that the line lacks."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -57,7 +57,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; an exception is its field `exception`."""
+    """Formats one JSON object per line; the field `exception` contains an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {**current_facts(), **_fields(record)}

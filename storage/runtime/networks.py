@@ -1,9 +1,9 @@
-"""Which addresses a node connects to because a user told it to: the one place that decides.
+"""Decides to which addresses a node connects on behalf of a user; no other module does.
 
-Public addresses, and ranges the administrator allows. A name is resolved once, every address it
-has is checked, and the caller connects to one of the checked addresses: a name that means
-something else a moment later gains nothing. Python's own idea of public addresses changes with
-its patches, so the ranges it has left out at times are named here.
+Allowed are public addresses, and ranges that the administrator allows. A name is resolved once,
+every address it has is checked, and the caller connects to one of the checked addresses, so a name
+that changes a moment later gains an attacker nothing. Python's definition of public addresses
+changes with patch releases, so this module lists the ranges that it sometimes lacks.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Sequence[str]]
 _NAT64 = IPv6Network("64:ff9b::/96")
 _UNICAST = IPv6Network("2000::/3")
-"""All of IPv6 that is assigned to the public network; the rest has special uses or none."""
+"""The range of IPv6 from which public addresses are assigned; the rest has other uses or none."""
 _SPECIAL = (
     IPv4Network("0.0.0.0/8"),
     IPv4Network("100.64.0.0/10"),
-    IPv4Network("168.63.129.16/32"),  # a cloud's own service, at a public address
+    IPv4Network("168.63.129.16/32"),  # a cloud provider's internal service at a public address
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.88.99.0/24"),
     IPv4Network("198.18.0.0/15"),
@@ -34,7 +34,7 @@ _SPECIAL = (
 
 
 class HostRefused(Refused):
-    """A host that is not on the public network, nor in a range that is allowed."""
+    """The host is neither on the public network nor in an allowed range."""
 
     def __init__(self, host: str) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class HostRefused(Refused):
 
 
 def resolved(host: str, port: int) -> Sequence[str]:
-    """Addresses of a host, by the system's resolver. Raises `OSError`, `UnicodeError`."""
+    """Resolve a host by the system's resolver. Raises `OSError`, `UnicodeError`."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
@@ -53,10 +53,10 @@ def resolved(host: str, port: int) -> Sequence[str]:
 def reachable(
     host: str, port: int, networks: Iterable[str], resolve: Resolver = resolved
 ) -> list[str]:
-    """Addresses of the host to connect to, in the order of the resolver.
+    """Return the addresses of the host to connect to, in the order of the resolver.
 
     Raises:
-        HostRefused: one of them may not be reached.
+        HostRefused: one of the addresses is not allowed.
         OSError, UnicodeError, ValueError: the name has no address.
     """
     allowed = tuple(networks)
@@ -69,7 +69,7 @@ def reachable(
 
 
 def may_be_reached(address: Address, networks: Iterable[str]) -> bool:
-    """Whether the address is on the public network, or in one of `networks`."""
+    """Return whether the address is on the public network, or in one of `networks`."""
     plain = unwrapped(address)
     ranges = [ip_network(network) for network in networks]
     if any(plain in each for each in ranges if each.version == plain.version):
@@ -78,7 +78,7 @@ def may_be_reached(address: Address, networks: Iterable[str]) -> bool:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody on the public network may have the address; nothing is unwrapped."""
+    """Return whether the address is on the public network; embedded addresses are not unwrapped."""
     if isinstance(address, IPv6Address) and address not in _UNICAST:
         return False
     special = any(address in each for each in _SPECIAL if each.version == address.version)
@@ -86,7 +86,7 @@ def is_public(address: Address) -> bool:
 
 
 def unwrapped(address: Address) -> Address:
-    """The IPv4 address inside of an IPv6 one, where there is one."""
+    """Return the IPv4 address embedded in an IPv6 address; otherwise the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

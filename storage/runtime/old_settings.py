@@ -1,4 +1,4 @@
-"""Names of settings from before each program had a prefix; gone with the next release."""
+"""Old names of settings, from before each program had a prefix; the next release removes them."""
 
 from __future__ import annotations
 
@@ -78,18 +78,18 @@ RENAMED = {
     **{f"ODF_NODE_{name}": f"ODF_STORE_{name}" for name in _NOW_SHARED},
     **{f"ODF_NODE_{name}": f"ODF_WORKER_{name}" for name in _NOW_OF_WORKERS},
 }
-"""New name by old name."""
+"""New names of settings by their old names."""
 
 
 class SettingTwice(BadInput):
-    """The environment has a setting under its old and its new name."""
+    """The environment has a setting under both its old and its new name."""
 
 
 def by_new_names(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment in capitals, old names replaced.
+    """Return the environment with names in capitals and old names replaced by new ones.
 
     Raises:
-        SettingTwice: an old name stands beside the new one.
+        SettingTwice: both an old name and its new name are set.
     """
     texts = {name.upper(): text for name, text in environ.items()}
     for old, new in RENAMED.items():
@@ -105,7 +105,7 @@ def by_new_names(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def warn_of_old_names(environ: Mapping[str, str]) -> None:
-    """One warning of all old names in the environment, if there are any."""
+    """Log one warning that lists all old names in the environment, if there are any."""
     texts = {name.upper() for name in environ}
     found = [f"{old} -> {new}" for old, new in RENAMED.items() if old in texts]
     if found:

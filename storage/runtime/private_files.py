@@ -1,7 +1,7 @@
-"""Files of a node are for the account it runs as: nobody else on the machine reads them.
+"""Keeps files of a node private to the account that runs it.
 
-What is new is made so; what an earlier version left open is closed at the start. The folder
-keeps others out of everything below it, so only what lies in it directly is looked at.
+New files are created private; files that an earlier version left open are closed at the start. The
+data folder keeps others out of everything below it, so only its direct entries are checked.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _log = logging.getLogger("odf.node")
 
 
 def keep_private(data: Path) -> None:
-    """From now on this process makes files for its own account only; those of the data folder
-    become so. What belongs to another account stays as it is, and is told."""
+    """Create private files from now on, and make entries of the data folder private. If an entry
+    belongs to another account, leave it as it is and log a warning."""
     os.umask(OTHERS)
     if not data.is_dir():
         return
@@ -29,22 +29,22 @@ def keep_private(data: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """A folder, which is private if it is new."""
+    """Create the folder if it is absent; a new folder is private."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def touch_private(path: Path) -> None:
-    """An empty file if there is none, before a library makes one that others may read."""
+    """Create an empty private file if absent, before a library creates one that others can read."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
 def _close(path: Path) -> None:
-    """Take the rights of others away."""
+    """Remove the access rights of other accounts."""
     try:
         mode = stat.S_IMODE(path.lstat().st_mode)
         if mode & OTHERS:
             path.chmod(mode & ~OTHERS)
-    except FileNotFoundError:  # gone meanwhile
+    except FileNotFoundError:  # removed meanwhile
         return
     except OSError as refused:
         _log.warning("other accounts of this machine may read %s: %s", path, refused.strerror)

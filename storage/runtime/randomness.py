@@ -1,8 +1,8 @@
-"""The source of randomness of a program: `os.urandom`, but in tests."""
+"""The source of randomness of a program: `os.urandom`, except in tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Random = Callable[[int], bytes]
-"""Gives that many bytes nobody can guess."""
+"""Returns that many bytes that nobody can guess."""

@@ -1,7 +1,7 @@
-"""Settings that the service and its workers share, since both open the same stores.
+"""Settings that the service and its workers share, because both open the same stores.
 
-Variables are `ODF_STORE_` and the name in capitals. Both programs derive their own settings from
-these, with a prefix of their own.
+Variables are named `ODF_STORE_` and the setting in capitals. Both programs derive their settings
+from this class, with a prefix for each program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
 class SharedSettings(BaseModel):
-    """What every program needs that works on the stores of a node; frozen once read."""
+    """Settings of every program that uses the stores of a node; immutable once read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

@@ -1,7 +1,7 @@
 """Sets of numbers as sorted arrays.
 
-`np.unique`, and what it is in (`setdiff1d`, `isin` of large numbers), puts whole numbers into a
-hash table, which takes 16 times as long as sorting them where most differ.
+`np.unique` and functions based on it (`setdiff1d`, `isin` of large numbers) put integers into a
+hash table. If most are distinct, that takes 16 times as long as sorting them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ N = TypeVar("N", bound=np.integer[Any])
 
 
 def distinct(numbers: npt.NDArray[N]) -> npt.NDArray[N]:
-    """Each number once, in order."""
+    """Return the distinct numbers, in order."""
     ordered = np.sort(numbers)
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -23,7 +23,7 @@ def distinct(numbers: npt.NDArray[N]) -> npt.NDArray[N]:
 
 
 def among(numbers: npt.NDArray[N], ordered: npt.NDArray[N]) -> npt.NDArray[np.bool_]:
-    """Which numbers are in the ordered ones."""
+    """Return for each number whether the sorted array `ordered` contains it."""
     if not len(ordered):
         return np.zeros(len(numbers), bool)
     at = np.searchsorted(ordered, numbers)

@@ -1,7 +1,7 @@
-"""OpenTelemetry, when the environment asks for it by its own variables (`OTEL_…`).
+"""OpenTelemetry traces, if the environment enables them by the standard variables (`OTEL_…`).
 
-Spans go to the OTLP/HTTP endpoint of `OTEL_EXPORTER_OTLP_ENDPOINT` (or `…_TRACES_ENDPOINT`);
-without one there are none, and the packages need not be installed.
+Spans are sent to the OTLP/HTTP endpoint of `OTEL_EXPORTER_OTLP_ENDPOINT` (or `…_TRACES_ENDPOINT`).
+Without an endpoint there are no spans, and the packages need not be installed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ OFF = "OTEL_SDK_DISABLED"
 Kind = Literal["server", "consumer"]
 _NO_SPAN = nullcontext()
 _provider: Any = None
-"""One for the process, once traces are on."""
+"""The provider of the process; None until tracing has started."""
 
 
 class TelemetryNotInstalled(BadInput):
-    """The environment asks for traces, and the packages for them are missing."""
+    """The environment enables traces, but the packages for them are not installed."""
 
 
 def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
@@ -32,7 +32,7 @@ def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def start_tracing(service: str, version: str) -> None:
-    """Send spans from now on, if they are wanted. Raises `TelemetryNotInstalled`."""
+    """Start to send spans, if the environment enables them. Raises `TelemetryNotInstalled`."""
     global _provider
     if _provider is not None or not is_wanted():
         return
@@ -55,7 +55,7 @@ def start_tracing(service: str, version: str) -> None:
 
 
 def stop_tracing() -> None:
-    """Send what is left."""
+    """Send the remaining spans and stop tracing."""
     global _provider
     if _provider is not None:
         _provider.shutdown()
@@ -63,14 +63,14 @@ def stop_tracing() -> None:
 
 
 def is_tracing() -> bool:
-    """Whether spans are sent."""
+    """Return whether spans are sent."""
     return _provider is not None
 
 
 def span(name: str, kind: Kind, parent: str | None) -> AbstractContextManager[str | None]:
-    """A span around the block, child of a `traceparent`; gives its own, or None without traces.
+    """Open a span around the block, a child of `parent`; yield its `traceparent`, or None if off.
 
-    An exception that passes is recorded.
+    An exception that leaves the block is recorded.
     """
     return _NO_SPAN if _provider is None else _span(name, kind, parent)
 
@@ -90,7 +90,7 @@ def _span(name: str, kind: Kind, parent: str | None) -> Iterator[str | None]:
 
 
 def describe_span(name: str | None = None, **attributes: Any) -> None:
-    """Say more of the span at hand; without one nothing happens."""
+    """Set name and attributes of the current span; without a span do nothing."""
     if _provider is None:
         return
     from opentelemetry.trace import get_current_span

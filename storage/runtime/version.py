@@ -1,4 +1,4 @@
-"""Which version of the node this is."""
+"""The version of the installed node."""
 
 from __future__ import annotations
 

@@ -1,18 +1,17 @@
 """Object store in an S3 bucket, which is itself a repository for the simple protocol.
 
     <prefix>/
-    ├─ fed01…/{blocks,data,checkpoints,refs,info}/…   a dataset, laid out as ODF has it
-    ├─ .spooled/fed01…/f1620…                         spooled bodies on their way in
-    ├─ .staging/fed01…/<kind>/f1620…/<random>         put by presigned URL, not yet believed
+    ├─ fed01…/{blocks,data,checkpoints,refs,info}/…   a dataset, in the layout of ODF
+    ├─ .spooled/fed01…/f1620…                         spooled request bodies
+    ├─ .staging/fed01…/<kind>/f1620…/<random>         put by presigned URL, not yet verified
     ├─ .exchange/…                                    files for Spark's executors
-    ├─ .quarantine/fed01…/<kind>/f1620…               found damaged, for a person to look at
+    ├─ .quarantine/fed01…/<kind>/f1620…               damaged objects, for inspection by a person
     └─ .renewed, .condemned/fed01…/<kind>/f1620…      empty marks, see `s3_age.py`
 
-Nothing appears under its own key before its hash is known to be right: what passes through
-the node is hashed before a conditional write makes it visible, in one request or as a
-multipart upload; what clients put by URL stays in `.staging` until `settle` has read it.
-An upload URL is good for one write: the write is conditional on its key being free, and
-`settle` leaves an empty object in its place.
+No object appears under its key before its hash is verified. The node hashes what passes through
+it, and then makes it visible by a conditional write, in one request or as a multipart upload. What
+clients put by URL stays in `.staging` until `settle` has read it. An upload URL allows only one
+write: the write requires that its key is free, and `settle` leaves an empty object under the key.
 """
 
 from __future__ import annotations
@@ -56,29 +55,29 @@ from .s3_stream import READ_BYTES, open_stream
 from .side_by_side import SideBySide
 
 UPLOADS = ".spooled"
-"""Not `.uploads`: SeaweedFS keeps its own multipart uploads there and hides it in listings."""
+"""Not `.uploads`, because SeaweedFS uses that for multipart uploads and hides it in listings."""
 STAGING = ".staging"
 QUARANTINE = ".quarantine"
 PART_BYTES = 16 * 1024 * 1024
-"""Largest object written in one request, and size of the parts of larger ones."""
+"""Size in bytes of the largest object written in one request, and of the parts of larger ones."""
 MAX_PARTS = 10_000
 MAX_ONE_PUT_BYTES = 5 * 1024**3
-"""Largest object the server takes in one request, and copies in one."""
+"""Size in bytes of the largest object that the server accepts, or copies, in one request."""
 MAX_TTL = timedelta(hours=12)
-"""Longest life of a URL, whatever was asked for."""
+"""Longest lifetime of a URL; longer requested lifetimes are cut to it."""
 ABANDONED_AFTER = timedelta(days=1)
-"""Age at which staged objects and unfinished uploads are nobody's; above `MAX_TTL`."""
+"""Age at which staged objects and unfinished uploads are abandoned; must exceed `MAX_TTL`."""
 PARALLEL_PUTS, PUTS_AT_A_TIME = 8, 1000
-"""Requests in flight, and blocks in memory, while many blocks are put."""
+"""Limits of concurrent requests, and of blocks in memory, while many blocks are put."""
 CREATE_TRIES, CREATE_PAUSE_S = 5, 0.2
-"""How often and after which pause an object is put whose removal is under way."""
+"""Tries, and seconds between them, to put an object whose removal is in progress."""
 
 
 _log = logging.getLogger("odf.integrity")
 
 
 class ObjectBeyondStore(LimitExceeded):
-    """An object of more parts than S3 takes. The limit is in bytes."""
+    """The object needs more parts than S3 accepts. The limit is in bytes."""
 
     def __init__(self) -> None:
         limit = PART_BYTES * MAX_PARTS
@@ -90,7 +89,7 @@ class S3ObjectStore:
 
     local_paths: LocalPaths | None = None
     partial: PartialUploads | None = None
-    """Objects are put by URL past the node, whole: S3 shows nobody the parts of an upload."""
+    """None: clients upload whole objects by URL, because S3 does not show parts of an upload."""
 
     def __init__(self, bucket: Bucket, *, clock: Clock = system_clock) -> None:
         self.bucket = bucket
@@ -99,7 +98,7 @@ class S3ObjectStore:
         self._beside = SideBySide(PARALLEL_PUTS, "s3-put")
 
     def close(self) -> None:
-        """End the threads that put; the next put begins others."""
+        """End the threads that put objects; the next put starts new ones."""
         self._beside.close()
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
@@ -174,7 +173,7 @@ class S3ObjectStore:
         return self.ages.discard(_below(key), _name(key), before)
 
     def quarantine(self, key: ObjectKey) -> bool:
-        """Copied, then removed; above `MAX_ONE_PUT_BYTES` no copy is kept."""
+        """Copy the object, then remove it. Above `MAX_ONE_PUT_BYTES` no copy is kept."""
         info = self.stat(key)
         if info is None:
             return False
@@ -185,15 +184,15 @@ class S3ObjectStore:
         return True
 
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None:
-        """A presigned GET of this object. Whether it exists shows when it is used."""
+        """Return a presigned GET of the object, without checking that the object exists."""
         ttl = min(ttl, MAX_TTL)
         url = self.bucket.presign("get_object", _name(key), ttl)
         return TransferUrl(url, expires_at=self._after(ttl))
 
     def upload_url(self, key: ObjectKey, *, size: int | None, ttl: timedelta) -> TransferUrl | None:
-        """A presigned PUT of exactly `size` bytes to a key that nobody else was given.
+        """Return a presigned PUT of exactly `size` bytes to a key that no other URL has.
 
-        Through the node when the size is not known or too large for one request.
+        None, so that clients go through the node, if the size is unknown or too large.
         """
         if size is None or size > MAX_ONE_PUT_BYTES:
             return None
@@ -207,7 +206,7 @@ class S3ObjectStore:
         return BucketPlace(its.endpoint, its.bucket, its.prefix + _name(key))
 
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
-        """As `renew`, once what was put by URL has been read, hashed and moved to its key."""
+        """As `renew`, but first read, hash and move to its key what a client put by URL."""
         info, wrong = self.renew(key), None
         if info is not None:
             return info
@@ -227,7 +226,7 @@ class S3ObjectStore:
         self._beside.do(lambda one: self.write_ref(one[0], ref, one[1]), heads.items())
 
     def read_ref(self, dataset: DatasetId, ref: str) -> Multihash | None:
-        """None if absent or not the text of a hash."""
+        """Return the hash; None if it is absent or not the text of a hash."""
         text = self._read_text(f"{dataset_folder(dataset)}/{ref_path(ref)}")
         try:
             return None if text is None else Multihash.parse(text)
@@ -267,9 +266,9 @@ class S3ObjectStore:
         dry_run: bool = False,
         now: datetime | None = None,
     ) -> int:
-        """Collect staged objects and multipart uploads, a day old at least; returns how many.
+        """Remove staged objects and multipart uploads at least a day old; return their number.
 
-        Old marks go as well, uncounted.
+        Old marks are removed too, but not counted.
         """
         limit, removed = (now or datetime.now(UTC)) - ABANDONED_AFTER, 0
         limit = limit if before is None else min(limit, before.to_datetime())
@@ -285,7 +284,7 @@ class S3ObjectStore:
         removed = 0
         prefix = self.bucket.location.prefix
         answer = self.bucket.call("list_multipart_uploads", Prefix=prefix)
-        for upload in answer.get("Uploads", ()):  # the next call sees those beyond the first page
+        for upload in answer.get("Uploads", ()):  # further pages are left to the next call
             if upload["Initiated"] < limit:
                 removed += 1
                 if not dry_run:
@@ -295,9 +294,9 @@ class S3ObjectStore:
     # --- writing ----------------------------------------------------------------------------
 
     def _has_whole(self, key: ObjectKey) -> bool:
-        """Whether it is there, with the bytes it is named by, and young from now on.
+        """Return whether the object exists with the right bytes, and renew it.
 
-        A damaged one is put aside, which makes room for the right bytes.
+        A damaged object is moved to the quarantine, so that the right bytes can be put.
         """
         if self.stat(key) is None:
             return False
@@ -306,14 +305,14 @@ class S3ObjectStore:
                 pieces = iter(lambda: stream.read(READ_BYTES), b"")
                 if key.hash == Multihash.of_chunks(pieces):
                     return self.renew(key) is not None
-        except KeyMissing:  # removed since
+        except KeyMissing:  # removed meanwhile
             return False
         _log.error(line("damaged object replaced", object=_name(key)))
         self.quarantine(key)
         return False
 
     def _create(self, key: ObjectKey, content: bytes) -> None:
-        """Write unless it is there and whole: then it is renewed. A damaged one is put aside."""
+        """Write the object; if it exists, renew it. A damaged one is quarantined and replaced."""
         for _ in range(CREATE_TRIES):
             try:
                 self.bucket.create(_name(key), content)
@@ -321,11 +320,11 @@ class S3ObjectStore:
             except PreconditionLost:
                 if self._has_whole(key):
                     return
-            time.sleep(CREATE_PAUSE_S)  # just being removed
+            time.sleep(CREATE_PAUSE_S)  # the object is being removed right now
         raise StoreUnavailable("put_object", "the object is being removed")
 
     def _put_parts(self, key: ObjectKey, content: _Hashing, parts: Iterator[bytes]) -> None:
-        """A multipart upload, completed only once the hash of all parts is right."""
+        """Write a multipart upload; complete it only after the hash of all parts is verified."""
         name = _name(key)
         upload = self.bucket.call("create_multipart_upload", name)["UploadId"]
         try:
@@ -344,7 +343,7 @@ class S3ObjectStore:
             raise
 
     def _complete(self, key: ObjectKey, upload: str, sent: builtins.list[dict[str, Any]]) -> None:
-        """Make the parts an object, unless it is there: by somebody else, or an earlier try."""
+        """Combine the parts into an object, unless another writer or earlier try has done so."""
         operation = "complete_multipart_upload"
         parts, name = {"Parts": sent}, _name(key)
         try:
@@ -361,7 +360,7 @@ class S3ObjectStore:
             self.bucket.call("abort_multipart_upload", name, UploadId=upload)
 
     def _promote(self, key: ObjectKey, unverified: Found) -> ObjectInfo:
-        """Hash what was staged, then copy exactly that; either way the URL is spent."""
+        """Hash the staged content, copy exactly that content, and always invalidate the URL."""
         content = _Hashing(_chunks(self.bucket, unverified))
         try:
             content.exhaust().check(key.hash)
@@ -382,12 +381,12 @@ class S3ObjectStore:
                 IfNoneMatch="*",
             )
             return
-        # either it is there already, or what we have read was replaced
+        # either the object exists already, or the staged content was replaced meanwhile
         if self.renew(key) is None:
             raise StoreUnavailable("copy_object", "the upload changed meanwhile")
 
     def _spend(self, unverified: Found) -> None:
-        """Leave nothing of an upload but a name that is taken."""
+        """Replace the staged upload by an empty object, so that its key stays taken."""
         if unverified.size:
             self.bucket.call("put_object", unverified.name, Body=b"")
 
@@ -408,7 +407,7 @@ class S3ObjectStore:
 
 
 class _Hashing:
-    """Chunks on their way, hashed and counted."""
+    """Counts and hashes chunks while they pass through."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self.size = 0
@@ -422,20 +421,20 @@ class _Hashing:
             yield chunk
 
     def exhaust(self) -> _Hashing:
-        """Read what is left, keeping nothing."""
+        """Read the remaining chunks without keeping them."""
         for _ in self:
             pass
         return self
 
     def check(self, expected: Multihash) -> None:
-        """Everything that came hashes to `expected`, or `HashMismatch`."""
+        """Raise `HashMismatch` unless all chunks hash to `expected`."""
         actual = Multihash(SHA3_256, self._state.digest())
         if actual != expected:
             raise HashMismatch(expected, actual)
 
 
 def _parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of `PART_BYTES`, the last one shorter."""
+    """Yield the same bytes in pieces of `PART_BYTES`; the last one may be shorter."""
     pending = bytearray()
     for chunk in chunks:
         pending += chunk
@@ -476,5 +475,5 @@ def _unverified_prefix(key: ObjectKey) -> str:
 
 
 def _below(key: ObjectKey) -> str:
-    """Where something about the object lies, below `.staging` and its like."""
+    """Return the object's path below `.staging` and the other special folders."""
     return f"{dataset_folder(key.dataset)}/{key.kind}/{key.hash}"

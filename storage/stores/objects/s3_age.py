@@ -1,13 +1,13 @@
-"""The age of objects in a bucket: renewing one, and removing an old one unless it is renewed.
+"""The age of objects in a bucket: renews an object, or removes an old one unless it is renewed.
 
-The server dates objects itself, so that an object is renewed by an empty mark beside it.
-Between the last look at that mark and the removal there must be no renewal: who discards
-first condemns the object and then looks for the mark, who renews first sets the mark and
-then looks whether the object is condemned. At least one of them sees the other, as the
-server lets nobody read what was before a write that ended.
+The server sets the modification time of objects, so an empty mark beside an object records that it
+was renewed. No renewal may happen between the last check of that mark and the removal. Therefore
+`discard` first writes a second mark, which condemns the object, and then checks for a renewal;
+`renew` first writes its mark and then checks whether the object is condemned. At least one of them
+sees the mark of the other, because a read never returns the state before a completed write.
 
-    .renewed/fed01…/<kind>/f1620…      when it was renewed last
-    .condemned/fed01…/<kind>/f1620…    somebody is about to remove it
+    .renewed/fed01…/<kind>/f1620…      its time is when the object was last renewed
+    .condemned/fed01…/<kind>/f1620…    the object is about to be removed
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from .s3_bucket import Bucket, KeyMissing
 RENEWED = ".renewed"
 CONDEMNED = ".condemned"
 YOUNG = timedelta(minutes=10)
-"""Below this age nothing needs a mark: far below any age at which objects are discarded."""
+"""Objects below this age need no mark, because objects are discarded at far greater ages."""
 DISCARD_WITHIN_S = 60.0
-"""Who condemned an object longer ago removes it no more."""
+"""A `discard` that condemned its object longer ago than this does not remove it any more."""
 CONDEMNED_FOR = timedelta(minutes=10)
-"""A condemnation older than this is the remains of a crash; far above `DISCARD_WITHIN_S`. Until
-then nobody can put an object whose removal was cut short by a crash."""
+"""A condemnation older than this is a leftover of a crash; must far exceed `DISCARD_WITHIN_S`.
+Until then nobody can put an object whose removal was interrupted by a crash."""
 
 
 class Ages:
-    """Marks of one bucket. `below` is an object's address in the folders of marks."""
+    """Marks of one bucket. `below` is the path of an object inside the folders of marks."""
 
     def __init__(self, bucket: Bucket, *, clock: Clock = system_clock) -> None:
         self._bucket = bucket
         self._clock = clock
 
     def is_young(self, info: ObjectInfo) -> bool:
-        """Put so lately that renewing it would change nothing."""
+        """Return whether the object is so new that it need not be renewed."""
         return info.modified is not None and info.modified > self._ago(YOUNG)
 
     def renew(self, below: str) -> bool:
-        """Make an object young. False: it is just being removed, and may be gone any moment."""
+        """Reset an object's age. Return False if it is being removed, and may vanish any moment."""
         self._bucket.call("put_object", f"{RENEWED}/{below}", Body=b"")
         condemned = self._set_at(f"{CONDEMNED}/{below}")
         return condemned is None or condemned < self._ago(CONDEMNED_FOR)
 
     def discard(self, below: str, name: str, before: Instant) -> bool:
-        """Remove the object `name` unless it was renewed since; whether it was removed."""
+        """Remove the object `name` unless it was renewed since; return whether it was removed."""
         renewed, condemned = f"{RENEWED}/{below}", f"{CONDEMNED}/{below}"
         if self._is_since(renewed, before):
             return False
@@ -80,7 +80,7 @@ class Ages:
         return at is not None and at >= before
 
     def _set_at(self, mark: str) -> Instant | None:
-        """When a mark was set; rounded up, as the server tells whole seconds only."""
+        """Return when a mark was set, rounded up because the server reports whole seconds only."""
         try:
             return Instant(Instant.from_datetime(self._bucket.stat(mark).modified).ns + NANOS)
         except KeyMissing:
@@ -91,5 +91,5 @@ class Ages:
 
     @cached_property
     def _once(self) -> Bucket:
-        """Tries nothing twice: a late second removal could hit an object put again since."""
+        """The bucket without retries: a late second removal could hit an object put since."""
         return Bucket(self._bucket.location, limits=replace(self._bucket.limits, tries=1))

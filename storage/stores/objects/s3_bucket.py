@@ -1,9 +1,9 @@
-"""One bucket behind boto3: every call bounded in time and tries, every answer translated.
+"""One bucket behind boto3, with limits on the time and tries of calls, and translated errors.
 
-The only module that knows boto3 and what its errors mean; calls that come by the thousand try
-`s3_obstore.py` first. That an object is absent is
-believed only when the server says so; whatever else goes wrong is `StoreUnavailable` (try
-again later) or `StoreMisconfigured` (somebody has to change something).
+No other module knows boto3 and the meaning of its errors; calls that are made by the thousand try
+`s3_obstore.py` first. An object counts as absent only if the server says so. Any other failure is
+`StoreUnavailable` (try again later) or `StoreMisconfigured` (an administrator has to change
+something).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Answer = dict[str, Any]
 DEFAULT_REGION = "us-east-1"
 SCHEMES = ("s3", "s3+http", "s3+https")
 DELETE_BATCH = 1000
-"""Most keys the server takes in one request."""
+"""Limit of keys that the server accepts in one request."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*")
 
 
 class MalformedStoreUrl(BadInput):
-    """An objects URL that is not `s3://bucket/prefix` or `s3+http://host/bucket/prefix`."""
+    """The URL of objects is neither `s3://bucket/prefix` nor `s3+http://host/bucket/prefix`."""
 
 
 class StoreUnavailable(Unavailable):
-    """The object store cannot be reached, keeps failing, or broke off. Nothing is known."""
+    """The object store is unreachable, keeps failing, or broke off; the outcome is unknown."""
 
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(
@@ -54,7 +54,7 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreMisconfigured(NodeFault):
-    """The object store refuses what the node asks of it: keys, rights, bucket, region."""
+    """The object store refuses the node's requests: credentials, rights, bucket or region."""
 
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(
@@ -66,28 +66,28 @@ class StoreMisconfigured(NodeFault):
 
 
 class KeyMissing(NotFound):
-    """The server says that there is nothing under this key."""
+    """The server reports that there is no object under this key."""
 
 
 class KeyUnsure(KeyMissing):
-    """A 404 without a word that it is from an object store: answers to HEAD have no body."""
+    """A 404 that may not be from an object store: responses to HEAD have no body to verify it."""
 
 
 class PastTheEnd(BadInput):
-    """A range that begins behind the last byte."""
+    """The requested range begins after the last byte."""
 
 
 class PreconditionLost(Conflict):
-    """What the request was conditional on is not so."""
+    """The condition of the request is not true."""
 
 
 class UploadGone(NotFound):
-    """A multipart upload that was completed or aborted."""
+    """The multipart upload was completed or aborted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Limits:
-    """Bounds of every call. Tries are counted in all: the first, and the quick one, included."""
+    """Limits of every call. `tries` is the total, including the first try and the obstore try."""
 
     connect_s: float = 5.0
     read_s: float = 30.0
@@ -97,7 +97,7 @@ class S3Limits:
 
 @dataclass(frozen=True, slots=True)
 class S3Location:
-    """What an objects URL says. `prefix` is empty or ends with a slash."""
+    """The parts of an objects URL. `prefix` is empty or ends with a slash."""
 
     bucket: str
     prefix: str
@@ -105,9 +105,9 @@ class S3Location:
 
     @classmethod
     def parse(cls, url: str) -> S3Location:
-        """`s3://bucket[/prefix]`, or with a server of its own `s3+http://host[:port]/bucket[/prefix]`.
+        """Parse `s3://bucket[/prefix]`, or with a server `s3+http://host[:port]/bucket[/prefix]`.
 
-        Credentials never stand in the URL. Raises `MalformedStoreUrl`.
+        The URL never contains credentials. Raises `MalformedStoreUrl`.
         """
         scheme, _, rest = url.partition("://")
         parts = urlsplit(f"//{rest}")
@@ -134,7 +134,7 @@ def _malformed() -> MalformedStoreUrl:
 
 
 class Bucket:
-    """A bucket, seen below a prefix. Safe to use from several threads."""
+    """The keys of a bucket below a prefix. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -143,20 +143,20 @@ class Bucket:
         limits: S3Limits | None = None,
         public_endpoint: str | None = None,
     ) -> None:
-        """`public_endpoint`: where clients reach the server, if not where this process does."""
+        """`public_endpoint` is the address at which clients reach the server, if it differs."""
         self.location = location
         self.limits = limits or S3Limits()
-        session = botocore.session.get_session()  # one: it takes as long as a client
+        session = botocore.session.get_session()  # shared, because creating one is slow
         boto = boto3.session.Session(botocore_session=session)
         self.client = _connect(boto, location, self.limits)
         self.obstore = _obstore(session, self.client, location, self.limits)
         self._signer = self.client
-        if public_endpoint is not None:  # the host is part of what is signed
+        if public_endpoint is not None:  # the signature covers the host
             elsewhere = replace(location, endpoint=public_endpoint)
             self._signer = _connect(boto, elsewhere, self.limits)
 
     def check(self) -> None:
-        """Fail early: the bucket is there and ours to use."""
+        """Fail early unless the bucket exists and may be used."""
         try:
             self.call("head_bucket")
         except KeyMissing:
@@ -164,11 +164,11 @@ class Bucket:
             raise StoreMisconfigured("head_bucket", reason) from None
 
     def call(self, operation: str, name: str | None = None, **arguments: Any) -> Answer:
-        """One call of boto3, on the key `name` if one is given; retried within the limits.
+        """Make one call of boto3, for the key `name` if it is given, with retries in the limits.
 
         Raises:
-            KeyMissing, PastTheEnd, PreconditionLost, UploadGone: what the server answered.
-            StoreUnavailable, StoreMisconfigured: it did not, or not to us.
+            KeyMissing, PastTheEnd, PreconditionLost, UploadGone: the response of the server.
+            StoreUnavailable, StoreMisconfigured: there was no response, or the node is refused.
         """
         if name is not None:
             arguments["Key"] = self.location.prefix + name
@@ -181,11 +181,11 @@ class Bucket:
         return answer
 
     def size(self, name: str) -> int:
-        """Size in bytes of what is under the key. Raises `KeyMissing`, and what `call` raises."""
+        """Return the size in bytes of the object. Raises `KeyMissing`, and as `call`."""
         return self.stat(name).size
 
     def stat(self, name: str) -> Found:
-        """What is under the key. Raises as `size`."""
+        """Return facts about the object under the key. Raises the same errors as `size`."""
         if self.obstore is not None and (found := self.obstore.stat(name)) is not None:
             return found
         try:
@@ -193,11 +193,11 @@ class Bucket:
             size = int(answer["ContentLength"])
             return Found(name, size, answer["ETag"], answer["LastModified"])
         except KeyUnsure:
-            self.call("get_object", name)["Body"].close()  # this answer has a body to tell by
+            self.call("get_object", name)["Body"].close()  # has a body that identifies the server
             raise StoreUnavailable("head_object", "two answers that do not agree") from None
 
     def create(self, name: str, content: bytes) -> None:
-        """Write what fits into one request, unless something is there: `PreconditionLost`."""
+        """Write an object in one request. Raises `PreconditionLost` if the key is taken."""
         created = None if self.obstore is None else self.obstore.create(name, content)
         if created is None:
             self.call("put_object", name, Body=content, IfNoneMatch="*")
@@ -205,11 +205,11 @@ class Bucket:
             raise PreconditionLost("there is something under this key")
 
     def source(self, name: str) -> dict[str, str]:
-        """The key as the source of a copy."""
+        """Return the key in the form that a copy needs as its source."""
         return {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
 
     def walk_folder(self, folder: str) -> Iterator[Found]:
-        """As `walk` with `folder/`; names with empty parts in them may be told without those."""
+        """As `walk` with `folder/`, but empty parts of key names may be missing in the result."""
         last = None
         if self.obstore is not None:
             with suppress(BrokeOff):
@@ -220,7 +220,7 @@ class Bucket:
         yield from self.walk(f"{folder}/", after=last)
 
     def walk(self, start: str, *, after: str | None = None) -> Iterator[Found]:
-        """Every key that begins with `start`, in order, however many there are; behind `after`."""
+        """Yield every key that begins with `start`, in order, only those after `after`."""
         more: Answer = {} if after is None else {"StartAfter": self.location.prefix + after}
         while True:
             page = self.call("list_objects_v2", Prefix=self.location.prefix + start, **more)
@@ -232,7 +232,7 @@ class Bucket:
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def folders(self, start: str) -> Iterator[str]:
-        """Names between `start`, which is empty or ends with a slash, and the next slash."""
+        """Yield names between `start`, which is empty or ends with a slash, and the next slash."""
         more: Answer = {}
         prefix = self.location.prefix + start
         while True:
@@ -244,19 +244,19 @@ class Bucket:
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def delete_below(self, start: str) -> None:
-        """Every key that begins with `start` goes."""
+        """Delete every key that begins with `start`."""
         while batch := _first(self.walk(start), DELETE_BATCH):
             self.delete([found.name for found in batch])
 
     def delete(self, names: list[str]) -> None:
-        """At most `DELETE_BATCH` keys go; absent ones are no error."""
+        """Delete at most `DELETE_BATCH` keys; absent ones are no error."""
         keys = [{"Key": self.location.prefix + name} for name in names]
         answer = self.call("delete_objects", Delete={"Objects": keys, "Quiet": True})
         for failed in answer.get("Errors", ()):
             raise StoreUnavailable("delete_objects", str(failed.get("Code")))
 
     def presign(self, operation: str, name: str, ttl: timedelta, **arguments: Any) -> str:
-        """A URL for one call on one key; every argument given is part of the signature."""
+        """Return a URL for one call on one key; the signature covers all arguments."""
         arguments |= {"Bucket": self.location.bucket, "Key": self.location.prefix + name}
         try:
             url: str = self._signer.generate_presigned_url(
@@ -268,7 +268,7 @@ class Bucket:
 
 
 def _connect(boto: Any, location: S3Location, limits: S3Limits) -> Any:
-    """A client; credentials and region come from where boto3 finds them."""
+    """Create a client; boto3 finds credentials and region in its usual sources."""
     style = "auto" if location.endpoint is None else "path"
     config = Config(
         signature_version="s3v4",
@@ -291,7 +291,7 @@ def _connect(boto: Any, location: S3Location, limits: S3Limits) -> Any:
 
 
 def _obstore(session: Any, client: Any, location: S3Location, limits: S3Limits) -> Obstore | None:
-    """The quick way to where the client goes, as the same user; None without a try to spare."""
+    """Create the fast client for the same server and user; None if `tries` leaves none for it."""
     try:
         credentials = session.get_credentials()
         if credentials is None or limits.tries < 2:
@@ -323,7 +323,7 @@ FAILURES: tuple[type[Exception], ...] = (
     HTTPError,
     OSError,
 )
-"""Everything boto3 lets through when the other side, or the way to it, fails."""
+"""Every exception of boto3 that means a failure of the server or the network."""
 
 ANSWERS: Mapping[str, Callable[[str], NodeError]] = {
     "NoSuchKey": KeyMissing,
@@ -335,12 +335,12 @@ ANSWERS: Mapping[str, Callable[[str], NodeError]] = {
     "412": PreconditionLost,
     "NoSuchUpload": UploadGone,
 }
-"""Error codes that are ordinary answers. Answers to HEAD have no body: their status is the code."""
+"""Error codes of ordinary responses. HEAD responses have no body; their status is the code."""
 
 FULL_CODES = frozenset({"InsufficientStorage", "QuotaExceeded", "XMinioStorageFull"})
-"""What servers of one's own say when they are full; that of AWS never is."""
+"""Error codes of self-hosted servers that are full; AWS has none."""
 PASSING_STATUS = frozenset({0, 408, 409, 425, 429})
-"""Statuses below 500 after which the same request may succeed."""
+"""Statuses below 500 after which the same request may succeed later."""
 LASTING_FAILURES = (
     aws.NoCredentialsError,
     aws.PartialCredentialsError,
@@ -353,9 +353,9 @@ BODILESS = frozenset({"head_object", "head_bucket"})
 
 
 def translate(operation: str, error: Exception) -> NoReturn:
-    """Say in our words what boto3 said in its own."""
+    """Raise the node's error for an exception of boto3."""
     if isinstance(error, aws.ParamValidationError):
-        raise error  # a mistake of ours, not of the store
+        raise error  # a bug of the node, not a failure of the store
     if isinstance(error, aws.ClientError):
         code = str(error.response.get("Error", {}).get("Code", ""))
         about = error.response.get("ResponseMetadata", {})

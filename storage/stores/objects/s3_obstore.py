@@ -1,9 +1,9 @@
-"""The quick way to a bucket: `obstore`, for calls that come by the thousand.
+"""A fast client for a bucket, `obstore`, for calls that are made by the thousand.
 
-It needs a tenth of the processor time that boto3 does, and is asked once. What it brings is
-whole and right; anything else (absent, refused, cut short, too slow) is nothing here: `Bucket`
-then asks boto3, which alone decides what went wrong and what is worth another try. So errors,
-retries and credentials are those of boto3, and no answer can be a false one by this module.
+It needs a tenth of the processor time of boto3, and makes one try. A result is complete and
+correct; on any failure (absent, refused, cut short, too slow) it returns nothing, and `Bucket`
+calls boto3, which alone decides which error it is and whether to retry. So errors, retries and
+credentials are those of boto3, and this module cannot cause a wrong result.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from obstore.store import S3Store
 CHUNK_BYTES = 256 * 1024
 PAGE = 1000
 FRESH = timedelta(minutes=5)
-"""How long credentials are used before boto3, which renews them, is asked again."""
+"""How long credentials are used before they are requested again from boto3, which renews them."""
 WITHOUT_END = "7d"
-"""A whole body may take any time; each piece of it is bounded by the read timeout."""
+"""Timeout of a whole response body; the read timeout limits each of its pieces."""
 
 NOTHING = (BaseError, OSError, ValueError)
-"""Everything obstore raises."""
+"""All exceptions of obstore."""
 
 _started = _lost = False
-"""Its threads do not live on in a forked process, where every call would wait for ever."""
+"""Its threads do not exist in a forked process, where every call would wait for ever."""
 
 
 def _after_fork() -> None:
@@ -41,12 +41,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class BrokeOff(Exception):
-    """A listing that boto3 has to go on with."""
+    """The listing failed, and boto3 has to continue it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One key of a listing, below the prefix. `size` in bytes."""
+    """A key in a listing, below the prefix. `size` is in bytes."""
 
     name: str
     size: int
@@ -55,7 +55,7 @@ class Found:
 
 
 class Body:
-    """What follows in an answer, a piece at a time. Ends early when the connection does."""
+    """The body of a response, in pieces. It ends early if the connection breaks."""
 
     def __init__(self, answer: Any) -> None:
         self.start, self.stop = answer.range
@@ -65,7 +65,7 @@ class Body:
         self._piece = memoryview(b"")
 
     def read(self, most: int) -> bytes:
-        """Between one and `most` bytes; none at the end or where it broke off."""
+        """Return between one and `most` bytes; none at the end or after a broken connection."""
         if not self._piece:
             try:
                 self._piece = memoryview(next(self._pieces, b""))
@@ -79,9 +79,9 @@ class Body:
 
 
 class Obstore:
-    """A bucket, seen below a prefix. Safe to use from several threads.
+    """The keys of a bucket below a prefix. Safe to use from several threads.
 
-    In a process forked from one that has used it, it brings nothing.
+    In a process forked from one that has used it, it returns nothing.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Obstore:
         read_s: float,
         ca_bundle: str | None = None,
     ) -> None:
-        """`credentials` are botocore's, asked for the current ones now and then.
+        """`credentials` are botocore's, from which the current ones are requested regularly.
 
-        `ca_bundle` is a file of further certificates to trust.
+        `ca_bundle` is a file with further certificates to trust.
         """
         self._prefix, self._credentials = prefix, credentials
         options: Any = {
@@ -122,7 +122,7 @@ class Obstore:
         )
 
     def get(self, name: str, *, offset: int = 0, etag: str | None = None) -> Body | None:
-        """The object from `offset` on, if it is there and, with `etag`, that content."""
+        """Return the object from `offset` on; with `etag` only that content. None on failure."""
         options: Any = {} if etag is None else {"if_match": etag}
         if offset:
             options["range"] = {"offset": offset}
@@ -134,7 +134,7 @@ class Obstore:
             return None
 
     def stat(self, name: str) -> Found | None:
-        """What is under the key."""
+        """Return facts about the object under the key; None on failure."""
         if not _can(name):
             return None
         try:
@@ -143,7 +143,7 @@ class Obstore:
             return None
 
     def create(self, name: str, content: bytes) -> bool | None:
-        """Whether it was written; False: something is there already."""
+        """Write the object. Return True, or False if the key is taken; None on failure."""
         if not _can(name):
             return None
         try:
@@ -155,7 +155,7 @@ class Obstore:
         return True
 
     def walk(self, folder: str) -> Iterator[Found]:
-        """Keys below a folder, in order. Raises `BrokeOff` when there may be more."""
+        """Yield keys below a folder, in order. Raises `BrokeOff` if the listing is incomplete."""
         if not _can(folder):
             raise BrokeOff
         try:
@@ -179,7 +179,7 @@ class Obstore:
 
 
 def _can(name: str) -> bool:
-    """It is our process, and a key that obstore does not write in another way."""
+    """Return whether obstore works in this process and would not rewrite the key."""
     global _started
     _started = not _lost
     return _started and bool(name) and "//" not in name and not name.endswith("/")

@@ -1,7 +1,7 @@
-"""Reading an object of a bucket as a file: from any place, and on after a broken connection.
+"""Reads an object of a bucket as a seekable file, and continues after a broken connection.
 
-Objects never change, so that reading may go on with a new request wherever it broke off.
-What is read is never shorter than the object: it is all there or `StoreUnavailable`.
+Objects never change, so a new request can continue where the last one broke off. Readers never
+get less than the whole object: it is read to its end, or `StoreUnavailable` is raised.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from .s3_bucket import FAILURES, Bucket, KeyMissing, PastTheEnd, StoreUnavailabl
 BUFFER_BYTES = 256 * 1024
 READ_BYTES = 1024 * 1024
 TRIES = 3
-"""Requests in a row that may break off without a single byte."""
+"""Number of consecutive requests that may break off without a single byte."""
 
 
 def open_stream(
     bucket: Bucket, name: str, *, offset: int = 0, etag: str | None = None
 ) -> io.BufferedReader:
-    """The object from `offset` on; past the end reads empty. With `etag`, only that content.
+    """Open the object at `offset`; past the end it reads empty. `etag` requires that content.
 
     Raises:
         KeyMissing, PreconditionLost, StoreUnavailable, StoreMisconfigured.
@@ -29,7 +29,7 @@ def open_stream(
 
 
 class _ObjectStream(io.RawIOBase):
-    """`_at` is where the next read begins, `_body_at` how far the open answer was read."""
+    """`_at` is the position of the next read, `_body_at` the position of the open response."""
 
     def __init__(self, bucket: Bucket, name: str, offset: int, etag: str | None) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _ObjectStream(io.RawIOBase):
 
     @property
     def identity(self) -> tuple[object, ...] | None:
-        """Key and ETag of what is read: the same for as long as nobody writes there again."""
+        """Key and ETag of the object, which change when somebody overwrites the key."""
         return None if self._known is None else (self._name, self._known)
 
     def readable(self) -> bool:
@@ -56,7 +56,7 @@ class _ObjectStream(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Only remembers the place; the next read asks for it."""
+        """Only record the position; the next read requests it."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size or 0}[whence]
         self._at = max(0, start + offset)
         return self._at
@@ -74,7 +74,7 @@ class _ObjectStream(io.RawIOBase):
         super().close()
 
     def _next(self, most: int) -> bytes:
-        """Up to `most` bytes; none only at the end of the object."""
+        """Return up to `most` bytes; none only at the end of the object."""
         wanted = min(most, max(0, (self._size or 0) - self._at))
         chunk = self._read(wanted) if wanted else b""
         self._at += len(chunk)
@@ -83,7 +83,7 @@ class _ObjectStream(io.RawIOBase):
         return chunk
 
     def _read(self, wanted: int) -> bytes:
-        """Between one and `wanted` bytes, with a new request if need be."""
+        """Return between one and `wanted` bytes, with a new request if necessary."""
         reason = "it broke off"
         for _ in range(TRIES):
             if self._body is None or self._body_at != self._at:
@@ -93,12 +93,12 @@ class _ObjectStream(io.RawIOBase):
                     return chunk
             except FAILURES as error:
                 reason = type(error).__name__
-            self._obstore = None  # may keep back what came before it broke off
+            self._obstore = None  # it may withhold bytes that arrived before the break
             self._drop()
         raise StoreUnavailable("get_object", reason)
 
     def _request(self) -> None:
-        """Ask for everything from `_at` on."""
+        """Request everything from `_at` on."""
         self._drop()
         quick = None
         if self._obstore is not None:
@@ -125,7 +125,7 @@ class _ObjectStream(io.RawIOBase):
         self._begin(answer["Body"], start, size, answer.get("ETag"))
 
     def _begin(self, body: Any, start: int, size: int, etag: str | None) -> None:
-        """Keep what was answered, if it is of the place and the object asked for."""
+        """Keep the response if it has the requested position and is of the same object."""
         found = _bare(etag)
         others = None not in (found, self._known) and found != self._known
         if start != self._at or self._size not in (None, size) or others:
@@ -141,5 +141,5 @@ class _ObjectStream(io.RawIOBase):
 
 
 def _bare(etag: str | None) -> str | None:
-    """Without its quotes, which not every way to the server keeps."""
+    """Remove the quotes of an ETag, which only some clients keep."""
     return None if etag is None else etag.strip('"')

@@ -1,4 +1,4 @@
-"""The same work for many things, some at a time, by threads that are kept for the next round."""
+"""Runs the same work for many items in a limited number of threads, which are reused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 class SideBySide:
-    """So many threads, begun with the first work. Safe to use from several threads, and in a
-    forked process, which begins its own. Work may not ask for more of it: it could wait for itself.
+    """A pool of threads that starts with the first work. Safe to use from several threads, and in a
+    forked process, which starts its own pool. Work must not call `do`: it could wait for itself.
     """
 
     def __init__(self, threads: int, name: str) -> None:
@@ -27,13 +27,13 @@ class SideBySide:
         self._pool: ThreadPoolExecutor | None = None
 
     def do(self, work: Callable[[T], object], items: Iterable[T]) -> None:
-        """Returns when nothing of it runs any more; raises what the first that failed has raised,
-        and begins with no more of them."""
+        """Run `work` for each item and return when none runs any more. If one fails, start no
+        further calls and raise the first error."""
         every = list(items)
         if len(every) == 1:
             work(every[0])
             return
-        with self._lock:  # a pool that is closed takes nothing
+        with self._lock:  # a pool that is shut down accepts no work
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(self._threads, self._name)
             running = [self._pool.submit(work, item) for item in every]
@@ -46,7 +46,7 @@ class SideBySide:
             one.result()
 
     def close(self) -> None:
-        """End the threads; more work begins others."""
+        """End the threads; later work starts new ones."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -57,7 +57,8 @@ _EVERY: WeakSet[SideBySide] = WeakSet()
 
 
 def _after_fork() -> None:
-    """The threads, and who may have held the lock, stayed in the other process."""
+    """A forked process has no threads of its parent, and its copy of the lock may be locked for
+    ever; start anew."""
     for one in list(_EVERY):
         one._begin_anew()
 

@@ -1,7 +1,8 @@
-"""What keeps the node from storing anything although nobody did anything wrong: a database that
-does not answer, a disk that is full or read-only. Nothing is half written then, reads go on.
+"""Failures of storage that are no fault of a user or program: an unreachable database, or a disk
+that is full or read-only. Such a failure leaves nothing half written, and reads continue to work.
 
-Knows drivers' exceptions by their attributes: the client asks for disks and imports no database.
+The module recognizes exceptions of drivers by their attributes, because the client uses it too and
+does not import a database.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ PROBE_BYTES = 64 * 1024
 
 
 class DatabaseUnavailable(Unavailable):
-    """The database cannot be reached, or broke off. Whether the last change was made is unknown."""
+    """The database is unreachable or broke off. Whether the last change was made is unknown."""
 
     def __init__(self) -> None:
         super().__init__("the database is not available; try again later")
 
 
 class StorageFull(NodeError):
-    """There is no room for what is to be stored."""
+    """There is no space left for an object or row."""
 
     def __init__(self, where: str) -> None:
         super().__init__(f"{where} has no room left; nothing was stored", where=where)
 
 
 class StorageReadOnly(NodeError):
-    """What is to be stored cannot be: the place may not be written to."""
+    """The file system or database does not allow writes."""
 
     def __init__(self, where: str) -> None:
         super().__init__(f"{where} cannot be written to; nothing was stored", where=where)
@@ -48,7 +49,7 @@ class StorageReadOnly(NodeError):
 
 @contextmanager
 def storing(where: str = "the object store") -> Iterator[None]:
-    """What a file system that is full or read-only says, in our words."""
+    """Convert the errors of a full or read-only file system to the node's errors."""
     try:
         yield
     except OSError as error:
@@ -60,7 +61,7 @@ def storing(where: str = "the object store") -> Iterator[None]:
 
 
 def database_trouble(error: BaseException, *, gone: bool) -> NodeError | None:
-    """What a driver's exception means for the node; None for any that concerns the statement."""
+    """Return the node's error for a driver's exception; None if the statement itself is wrong."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         kind = code & 0xFF
@@ -77,19 +78,19 @@ def database_trouble(error: BaseException, *, gone: bool) -> NodeError | None:
 
 
 def _is_full(error: BaseException) -> bool:
-    """A write that failed: SQLite says no more when a limit of the process is hit."""
+    """Return whether a write failed, which is all that SQLite reports when a limit is reached."""
     return "WRITE" in str(getattr(error, "sqlite_errorname", ""))
 
 
 def _is_connection(error: BaseException, state: str | None) -> bool:
-    """No connection, or one that the server ends: classes 08 and 57P, or no answer at all."""
+    """Return whether the connection is missing or was ended: SQLSTATE 08, 57P, or none at all."""
     if state is None:
         return type(error).__name__ in ("OperationalError", "ConnectionTimeout", "AdminShutdown")
     return state.startswith(("08", "57P"))
 
 
 def folder_trouble(folder: Path) -> str | None:
-    """Why nothing can be stored in a folder; None when it can, as trying shows."""
+    """Return why nothing can be stored in a folder; None if a test write succeeds."""
     probe = folder / f"{PENDING_PREFIX}probe-{secrets.token_hex(8)}"
     try:
         with storing("the data folder"):

@@ -1,1 +1,1 @@
-"""Lists of datasets."""
+"""Adapter for lists of datasets."""

@@ -1,4 +1,4 @@
-"""Lists of datasets in a SQL database: which ones, in which order, how many."""
+"""Lists of datasets in a SQL database: filtered, ordered and counted."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .words import indexed_words
 _D, _O, _W = datasets.c, overviews.c, overview_words.c
 _ITS_HEAD = sa.and_(refs.c.dataset == _D.id, refs.c.name == HEAD)
 _BEHIND_ALL = "\U0010ffff"
-"""Sorts behind every letter, so that words with a beginning are a range of the index."""
+"""Sorts after every letter, so that words with a given beginning are a range of the index."""
 _SAID = tuple(field.name for field in fields(Overview))
-"""Columns that are named as what they hold."""
+"""Columns that have the same names as the fields of `Overview`."""
 _VALUES: dict[SortBy, sa.ColumnElement[Any]] = {
     SortBy.UPDATED: sa.func.coalesce(_O.updated_at, _D.created_at),
     SortBy.ROWS: sa.func.coalesce(_O.records, 0),
@@ -49,7 +49,7 @@ class SqlOverviewStore:
     ) -> Sequence[Listed]:
         if after is not None and not storable(after.alias):
             return []
-        # only ids are sorted: rows with descriptions are read for one page
+        # sort ids only; rows with long descriptions are read just for one page
         chosen = (
             sa.select(_D.id)
             .outerjoin(overviews, _O.dataset == _D.id)
@@ -114,7 +114,7 @@ def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:
 
 
 def _readable(readable: Readable) -> sa.ColumnElement[bool]:
-    """In SQL what `grants` of the service says of one dataset."""
+    """Build the SQL condition for what `grants` of the service decides about one dataset."""
     if readable.everything:
         return sa.true()
     held: list[sa.ColumnElement[bool]] = []
@@ -172,7 +172,7 @@ def _words(dataset: DatasetId, overview: Overview) -> list[dict[str, Any]]:
 
 
 def keyword_word(text: str) -> str:
-    """A keyword as it is kept and compared: as a whole, folded, spaces alike."""
+    """Return a keyword in the form that is stored and compared: folded, with single spaces."""
     return " ".join(text.casefold().split())[:WORD_CHARS]
 
 

@@ -1,6 +1,6 @@
-"""Words of a text as searches find them: folded, without signs.
+"""Splits texts into words for searches: folded, without punctuation.
 
-Scripts that write no spaces have a word begin at each of their letters.
+In scripts without spaces, a word begins at each letter.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ import re
 from collections.abc import Iterator
 
 WORD_CHARS = 40
-"""Longer words are cut, in texts and in searches alike."""
+"""Limit in characters of a word. Longer words are cut, in texts and in searches alike."""
 MAX_WORDS = 400
-"""Of one text; the first ones are kept."""
+"""Limit of words per text; the first ones are kept."""
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Different words of a search, in its order: `NYC taxi-trips` is nyc, taxi, trips."""
+    """Return the distinct words of a search, in order: `NYC taxi-trips` is nyc, taxi, trips."""
     return tuple(dict.fromkeys(word.casefold()[:WORD_CHARS] for word in _WORD.findall(text)))
 
 
 def indexed_words(text: str) -> frozenset[str]:
-    """All that a search for the beginning of a word is to find; names in camel case in parts."""
+    """Return all words that a search by prefix should find; camel case names also in parts."""
     found: dict[str, None] = {}
     for word in _all_words(text):
         found[word] = None

@@ -1,1 +1,1 @@
-"""Publications of datasets, kept in SQL."""
+"""Adapter for publications of datasets."""

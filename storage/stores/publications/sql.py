@@ -129,7 +129,7 @@ class SqlPublicationStore:
 
 
 def _refuse_taken(db: sa.Connection, dataset: DatasetId, *, store: str, uuid: str) -> None:
-    """Raises `DatasetNotFound`, `PublicationNameTaken`."""
+    """Raise `DatasetNotFound` or `PublicationNameTaken` if the publication cannot be put."""
     known = sa.select(datasets.c.id).where(datasets.c.id == dataset)
     if db.execute(known).one_or_none() is None:
         raise DatasetNotFound(dataset)

@@ -1,1 +1,1 @@
-"""What publishers leave with a node beside their data: schedules, variables of sources."""
+"""Adapters for schedules, and for variables and secrets of sources."""

@@ -1,8 +1,8 @@
 """Secrets that services and workers share: encrypted at rest, bound to their owner and name.
 
-AES-256-GCM. The first of the node's keys seals, all of them open, so that keys can be changed
-one after the other. Without keys of its own a node has one in a file beside its data, which
-only its owner reads: a copy of the database alone opens nothing.
+The cipher is AES-256-GCM. The first key of the node encrypts and all keys decrypt, so that keys can
+be replaced one by one. If no keys are configured, the node uses a key in a file beside its data
+that only the node's account can read. A copy of the database alone does not reveal secrets.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KEY_FILE = "secret.key"
 
 
 class MalformedKey(BadInput):
-    """A key that is not 32 bytes in base64. It is not repeated."""
+    """A key is not 32 bytes in base64. The message does not contain the key."""
 
 
 class SecretUnreadable(Damaged):
-    """A secret that none of this node's keys opens."""
+    """None of this node's keys decrypts the secret."""
 
     def __init__(self, name: str, key_id: str | None) -> None:
         super().__init__(
@@ -44,13 +44,13 @@ class SecretUnreadable(Damaged):
 
 @dataclass(frozen=True)
 class SecretKeys:
-    """The node's keys by their ids; the first one seals."""
+    """The node's keys by their ids; the first one encrypts."""
 
     keys: Mapping[str, bytes] = field(repr=False)
 
     @property
     def newest(self) -> str:
-        """Id of the key that seals."""
+        """Return the id of the key that encrypts."""
         return next(iter(self.keys))
 
     def sealed(self, owner: str, name: str, text: str, *, at: Instant) -> Variable:
@@ -66,7 +66,7 @@ class SecretKeys:
         )
 
     def opened(self, owner: str, variable: Variable) -> str:
-        """The text of a variable, secret or not. Raises `SecretUnreadable`."""
+        """Return the text of a variable, secret or not. Raises `SecretUnreadable`."""
         if not variable.is_secret:
             return variable.value.decode()
         key = self.keys.get(variable.key_id or "")
@@ -81,7 +81,7 @@ class SecretKeys:
 
 
 def open_keys(text: str | None, data: Path) -> SecretKeys:
-    """The keys of a setting, separated by commas; without it that of the data folder.
+    """Return the keys of a setting, separated by commas; without it the key of the data folder.
 
     Raises:
         MalformedKey.
@@ -105,7 +105,7 @@ def _parsed(text: str) -> bytes:
 
 
 def _key_of(data: Path) -> bytes:
-    """Made at the first use, all at once: of several processes that try, one succeeds."""
+    """Return the key, which the first use creates atomically, even among several processes."""
     path = data / KEY_FILE
     if not path.exists():
         make_private(data)

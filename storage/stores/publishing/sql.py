@@ -1,7 +1,7 @@
 """Schedules and variables in SQL.
 
-A due schedule moves on to its next time and its job is queued in one transaction, if it still
-stands at the time it was found due at: of several processes that find it, one queues the job.
+One transaction sets the next time of a due schedule and queues its job, but only if the schedule
+still has the time at which it was found due. So if several processes find it, one queues the job.
 """
 
 from __future__ import annotations

@@ -13,4 +13,4 @@ login_attempts = sa.Table(
     sa.Column("ends", InstantColumn, nullable=False, index=True),
     sa.Column("count", sa.Integer, nullable=False),
 )
-"""`key` is a hash of whom and where from: what was typed as a name may be a password."""
+"""`key` is a hash of account name and client address, because the name may be a password."""

@@ -1,4 +1,4 @@
-"""The table of the audit log; see `tables.py` for how columns are kept."""
+"""The table of the audit log; see `tables.py` for the column types."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ audit_entries = sa.Table(
     sa.Column("facts", sa.JSON, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Datasets are named, not referred to: an entry outlives them."""
+"""The dataset is not a foreign key, because entries outlive datasets."""

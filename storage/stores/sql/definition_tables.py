@@ -1,4 +1,4 @@
-"""The table of who defined what; see `tables.py` for how columns are kept."""
+"""The table of the authors of definitions; see `tables.py` for the column types."""
 
 from __future__ import annotations
 

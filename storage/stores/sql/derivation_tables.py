@@ -1,4 +1,4 @@
-"""Tables of derivations; see `tables.py` for how columns are kept."""
+"""Tables of derivations; see `tables.py` for the column types."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ cursors = sa.Table(
     sa.Column("reader", sa.String(NAME_CHARS), primary_key=True),
     sa.Column("number", sa.BigInteger, nullable=False),
 )
-"""How far readers of the log of head moves are."""
+"""Positions of the readers of the log of head moves."""

@@ -1,7 +1,7 @@
-"""Connections to SQLite and PostgreSQL: opening, transactions, the few differences.
+"""Connections to SQLite and PostgreSQL: engines, transactions, and their few differences.
 
-SQLite runs in WAL mode; writers take the write lock at the start of their transaction
-(`BEGIN IMMEDIATE`), so they wait for each other instead of failing halfway.
+SQLite runs in WAL mode. Writers take the write lock at the start of their transaction
+(`BEGIN IMMEDIATE`), so that they wait for each other instead of failing halfway.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from odf_node.protocol.errors import BadInput, NodeError
 from ..objects.storage_failures import database_trouble
 
 BUSY_TIMEOUT_S = 30
-"""How long a SQLite writer waits for another one."""
+"""Seconds that a SQLite writer waits for another writer."""
 POOL_SIZE = 10
 POOL_OVERFLOW = 20
 LARGE_CACHE_KIB = 64 * 1024
 Source = sa.Engine | sa.Connection
-"""Where reads go: an engine gives each a transaction, a connection is one they share."""
+"""Where reads run: an engine opens a transaction for each, a connection shares its transaction."""
 _WRITES = "writes"
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class UnknownDatabase(BadInput):
-    """A database URL that is neither SQLite nor PostgreSQL."""
+    """The database URL is neither for SQLite nor for PostgreSQL."""
 
 
 def sqlite_url(path: Path) -> str:
@@ -39,14 +39,13 @@ def sqlite_url(path: Path) -> str:
 
 
 def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
-    """Engine for `sqlite:///path` or `postgresql://…`; nothing is connected yet.
+    """Return an engine for `sqlite:///path` or `postgresql://…`, not connected yet.
 
-    `durable=False` lets SQLite skip syncs at commit: a power cut may undo the last commits,
-    nothing gets torn.
+    With `durable=False` SQLite skips syncs at commit: a power cut may lose the last commits.
 
     Raises:
-        UnknownDatabase: another scheme, or text that is no URL. The URL is not repeated:
-            it may hold a password.
+        UnknownDatabase: another scheme, or text that is no URL. The message does not contain the
+            URL, which may include a password.
     """
     try:
         parsed = sa.make_url(url)
@@ -68,15 +67,15 @@ def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
         )
     else:
         raise UnknownDatabase(f"databases are sqlite or postgresql, not {backend!r}")
-    # errors of a database that is full, read-only or gone become ours
+    # convert errors of a database that is full, read-only or unreachable to the node's errors
     sa.event.listen(engine, "handle_error", _translate, retval=True)
     return engine
 
 
 def _unprepared(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
-    """The URL without `prepare_threshold`, which the driver does not take as the text it is there.
+    """Remove `prepare_threshold` from the URL, whose text the driver would not accept.
 
-    Poolers that hand each transaction to another server may not know prepared statements.
+    Poolers that send transactions to different servers may not support prepared statements.
     """
     wanted = url.query.get("prepare_threshold")
     if wanted is None:
@@ -91,13 +90,13 @@ def _translate(context: Any) -> NodeError | None:
 
 
 def writing(engine: sa.Engine) -> Any:
-    """A transaction that changes something; commits when the block ends well."""
+    """Begin a transaction that writes; it commits if the block succeeds."""
     return engine.execution_options(**{_WRITES: True}).begin()
 
 
 @contextmanager
 def reading(source: Source) -> Iterator[sa.Connection]:
-    """A transaction that only reads; the one of `source` if that is a connection."""
+    """Begin a read-only transaction, or use `source` if it is a connection."""
     if isinstance(source, sa.Connection):
         yield source
         return
@@ -107,8 +106,8 @@ def reading(source: Source) -> Iterator[sa.Connection]:
 
 @contextmanager
 def large_cache(db: sa.Connection) -> Iterator[None]:
-    """For a transaction that adds very many rows in no order: SQLite's usual cache of 2 MB makes
-    it write and read the pages of an index again and again. Goes back to that when it ends well."""
+    """Enlarge SQLite's cache for a transaction that adds very many rows in random order. With the
+    usual 2 MB, pages of an index are written and read again and again. Reset after success."""
     if db.dialect.name != "sqlite":
         yield
         return
@@ -119,12 +118,12 @@ def large_cache(db: sa.Connection) -> Iterator[None]:
 
 
 def insert_new(connection: sa.Connection, table: sa.Table) -> Any:
-    """An insert of the database at hand that can say `on_conflict_…`."""
+    """Return the database's own insert statement, which supports `on_conflict_…`."""
     return _INSERTS[connection.dialect.name](table)
 
 
 def storable(text: str) -> bool:
-    """Whether a text can be in the database at all: no NUL, no half of a surrogate pair."""
+    """Return whether the database can store a text: no NUL, no half of a surrogate pair."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:

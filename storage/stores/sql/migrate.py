@@ -1,7 +1,7 @@
-"""Bring a database to the schema this version knows; several processes may do so at once.
+"""Migrates a database to the schema of this version; several processes may do so concurrently.
 
-Alembic is imported when there is something to do only: a start that finds the schema as it
-should be pays one query.
+Alembic is imported only if there is something to migrate: if the schema is current, a start costs
+one query.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ BASE = "base"
 LATEST = "0014"
 """Revision of the newest file in `migrations/versions`."""
 _MIGRATION_LOCK = 0x0DF_0001
-"""Key of the PostgreSQL advisory lock that lets one process migrate at a time."""
+"""Key of the PostgreSQL advisory lock that serializes migrations."""
 
 
 def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
-    """Upgrade to `revision`, in one transaction. Up to date: nothing happens.
+    """Upgrade to `revision` in one transaction. Do nothing if the schema is current or newer.
 
-    Nor with a schema of a later version: what that added is none of ours, so an older service
-    goes on while newer ones take over. Revisions are numbers of four digits.
+    An older service ignores additions of a newer schema, so it can keep running while newer
+    services take over. Revisions are numbers of four digits.
     """
     if revision == HEAD and (current(engine) or "") >= LATEST:
         return
@@ -42,7 +42,7 @@ def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
 
 
 def revert(engine: sa.Engine, revision: str = BASE) -> None:
-    """Downgrade to `revision`, in one transaction; `base` drops all tables."""
+    """Downgrade to `revision` in one transaction; `base` drops all tables."""
     from alembic import command
 
     with writing(engine) as connection:
@@ -51,7 +51,7 @@ def revert(engine: sa.Engine, revision: str = BASE) -> None:
 
 
 def current(engine: sa.Engine) -> str | None:
-    """The revision a database is at; None for an empty one."""
+    """Return the revision of a database; None for an empty one."""
     with reading(engine) as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
@@ -60,7 +60,7 @@ def current(engine: sa.Engine) -> str | None:
 
 
 def _one_at_a_time(connection: sa.Connection) -> None:
-    """On SQLite the transaction itself holds the write lock."""
+    """Lock out other migrations. On SQLite the transaction already has the write lock."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
 

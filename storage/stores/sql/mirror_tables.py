@@ -1,4 +1,4 @@
-"""The table of mirrors; see `tables.py` for how columns are kept."""
+"""The table of mirrors; see `tables.py` for the column types."""
 
 from __future__ import annotations
 

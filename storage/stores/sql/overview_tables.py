@@ -1,6 +1,6 @@
-"""Tables of what lists of datasets show; see `tables.py` for how columns are kept.
+"""Tables of the overviews that lists of datasets show; see `tables.py` for the column types.
 
-They hold nothing that chains do not say, and may be emptied at any time.
+All their content is derived from chains, so the tables may be emptied at any time.
 """
 
 from __future__ import annotations
@@ -41,4 +41,4 @@ overview_words = sa.Table(
     sa.Column("word", by_bytes(WORD_CHARS), primary_key=True),
     sa.Index("ix_overview_words_word", "is_keyword", "word", "dataset"),
 )
-"""Words of descriptions and keywords, folded; `is_keyword`: a keyword as a whole."""
+"""Folded words of descriptions and keywords. If `is_keyword`, the word is a whole keyword."""

@@ -1,4 +1,4 @@
-"""The table of publications; see `tables.py` for how columns are kept."""
+"""The table of publications; see `tables.py` for the column types."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ publications = sa.Table(
     sa.Column("shown", sa.JSON(none_as_null=True)),
     sa.Index("ix_publications_store_uuid", "store", "uuid", unique=True),
 )
-"""`store` is empty where the node serves the publication itself."""
+"""`store` is empty if the node serves the publication itself."""

@@ -1,4 +1,4 @@
-"""Tables of publishing: repeated requests, rejected rows, schedules, variables of sources."""
+"""Tables for repeated requests, rejected rows, schedules, and variables of sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ request_keys = sa.Table(
     sa.Column("job", sa.BigInteger, nullable=False),
     sa.Column("expires_at", InstantColumn, nullable=False, index=True),
 )
-"""What clients called their requests; the job has the answer. Job 0: being submitted."""
+"""Clients' keys of requests, with their jobs. Job 0 means that the job is being submitted."""
 
 rejected_rows = sa.Table(
     "rejected_rows",
@@ -38,7 +38,7 @@ rejected_rows = sa.Table(
     sa.Column("content", sa.LargeBinary, nullable=False),
     sa.Column("kept_at", InstantColumn, nullable=False, index=True),
 )
-"""Rows a batch was ingested without, as packed NDJSON; put there by the head move it made."""
+"""Rows that an ingested batch rejected, as packed NDJSON; written with the job's outcome."""
 
 schedules = sa.Table(
     "schedules",
@@ -62,7 +62,7 @@ schedules = sa.Table(
     sa.Column("last_at", InstantColumn),
     sa.Column("next_at", InstantColumn, index=True),
 )
-"""`next_at` is None while paused, and when there will be no further run."""
+"""`next_at` is None while the schedule is paused, and if there is no further run."""
 
 variables = sa.Table(
     "variables",
@@ -74,5 +74,5 @@ variables = sa.Table(
     sa.Column("key_id", sa.String(NAME_CHARS)),
     sa.Column("updated_at", InstantColumn, nullable=False),
 )
-"""What templates of sources may read. `owner`: id of a dataset or an account; `value` is
-encrypted under the key `key_id` if it is a secret."""
+"""Variables that templates of sources read. `owner` is the id of a dataset or an account; `value`
+is encrypted with the key `key_id` if it is a secret."""

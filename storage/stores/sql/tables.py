@@ -1,7 +1,7 @@
-"""The tables, for SQLite and PostgreSQL alike. `migrations/` must agree; a test compares.
+"""The tables, for both SQLite and PostgreSQL. A test checks that `migrations/` agrees with them.
 
-Hashes and ids are kept as bytes, instants as text of fixed width, which sorts by time and
-keeps nanoseconds. Folded columns hold what names compare by.
+Hashes and ids are stored as bytes. Instants are text of fixed width, which sorts by time and
+keeps nanoseconds. Folded columns contain the form of a name that is used for comparison.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DatasetIdColumn(TypeDecorator[DatasetId]):
 
 
 class InstantColumn(TypeDecorator[Instant]):
-    """An instant as RFC 3339 text with nine fraction digits: sorts by time, loses nothing."""
+    """An instant as RFC 3339 text with nine fraction digits, which sorts by time without loss."""
 
     impl = sa.String(INSTANT_CHARS)
     cache_ok = True
@@ -63,12 +63,12 @@ class InstantColumn(TypeDecorator[Instant]):
 
 
 def by_bytes(length: int) -> sa.types.TypeEngine[str]:
-    """Text that sorts by bytes on every database, so that pages continue where they ended."""
+    """Text that sorts by bytes on every database, so that pages continue at the right row."""
     return sa.String(length).with_variant(sa.String(length, collation="C"), "postgresql")
 
 
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-"""SQLite counts up only columns declared as plain INTEGER, which are 64 bit there."""
+"""SQLite autoincrements only columns declared as plain INTEGER, which have 64 bits there."""
 
 metadata = sa.MetaData(
     naming_convention={
@@ -116,7 +116,7 @@ moves = sa.Table(
     sa.Column("at", InstantColumn, nullable=False),
     sqlite_autoincrement=True,
 )
-"""The log of head moves. It outlives datasets, so it refers to none."""
+"""The log of head moves. It outlives datasets, so it has no foreign keys."""
 
 blocks = sa.Table(
     "blocks",
@@ -137,7 +137,7 @@ states = sa.Table(
     sa.Column("hash", HashColumn, nullable=False),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
-"""One summary of a chain state per dataset: a memory that may be emptied at any time."""
+"""One summary of the chain state per dataset: a cache that may be emptied at any time."""
 
 inputs = sa.Table(
     "inputs",
@@ -145,7 +145,7 @@ inputs = sa.Table(
     _of_dataset(),
     sa.Column("input", DatasetIdColumn, primary_key=True, index=True),
 )
-"""What derivatives read. Inputs may live on other nodes, so only one end is a key."""
+"""Inputs of derivatives. Inputs may be on other nodes, so only `dataset` is a foreign key."""
 
 jobs = sa.Table(
     "jobs",
@@ -173,8 +173,8 @@ jobs = sa.Table(
     sa.Column("deaths", sa.Integer),
     sqlite_autoincrement=True,
 )
-"""`leader`: the job it was claimed together with; only leaders hold the lock. A job that runs
-without a worker was put back, and rests until its lease ends."""
+"""`leader` is the job with which it was claimed; only leaders occupy the lock. A running job
+without a worker was put back, and pauses until its lease ends."""
 _waiting = jobs.c.status == "waiting"
 _running = sa.and_(jobs.c.status == "running", jobs.c.leader.is_(None))
 sa.Index(
@@ -251,7 +251,7 @@ secrets = sa.Table(
     sa.Column("name", sa.String(NAME_CHARS), primary_key=True),
     sa.Column("value", sa.LargeBinary, nullable=False),
 )
-"""Secrets of the node itself, such as the one it signs sessions with."""
+"""Secrets of the node itself, such as the one that signs sessions."""
 
 roles = sa.Table(
     "roles",

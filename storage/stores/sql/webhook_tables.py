@@ -1,4 +1,4 @@
-"""Tables of webhooks; see `tables.py` for how columns are kept."""
+"""Tables of webhooks; see `tables.py` for the column types."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ webhook_attempts = sa.Table(
     sa.Column("took_ms", sa.Integer, nullable=False),
     sqlite_autoincrement=True,
 )
-"""The newest attempts of each webhook; `status` is the answer of the receiver."""
+"""The newest attempts of each webhook; `status` is the HTTP status of the response."""

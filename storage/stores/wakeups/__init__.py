@@ -1,1 +1,1 @@
-"""Wake-ups: how processes of a node tell each other of changes, so that nobody polls."""
+"""Wake-ups: notifications of changes between the processes of a node, which replace polling."""

@@ -1,7 +1,7 @@
-"""Wake-ups between the processes of one machine: a named pipe for each process that waits.
+"""Wake-ups between the processes of one machine: a named pipe for each waiting process.
 
-They lie in a folder; a wake-up writes one byte into every pipe of the topic. A pipe that nobody
-reads any more is what a killed process left, and the next wake-up removes it.
+The pipes are in one folder, and a wake-up writes one byte into every pipe of its topic. A pipe
+without a reader is a leftover of a killed process; the next wake-up removes it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PipeWakeUp:
         self._folder = folder
 
     def announce(self, db: sa.Connection, topic: Topic) -> None:
-        """Nothing: `send` comes after."""
+        """Do nothing, because `send` follows."""
 
     def send(self, topic: Topic) -> None:
         try:
@@ -45,12 +45,12 @@ class PipeWakeUp:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             return _PipeListener(self._folder / f"{topic}-{os.getpid()}-{secrets.token_hex(4)}")
-        except OSError:  # a file system without pipes: looking now and then has to do
+        except OSError:  # the file system has no pipes, so the caller has to poll
             return _Deaf()
 
 
 class _Deaf(Closing):
-    """Hears nothing, and lets the time pass."""
+    """Never receives a wake-up, and only lets the time pass."""
 
     def wait(self, seconds: float) -> bool:
         time.sleep(min(DEAF_S, max(0.0, seconds)))
@@ -61,7 +61,7 @@ class _PipeListener(Closing):
     def __init__(self, path: Path) -> None:
         self._path = path
         os.mkfifo(path, 0o600)
-        # Read and write: with a writer of its own, a pipe never comes to its end.
+        # Opened for reading and writing: a pipe without any writer would report its end.
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._pipe, select.POLLIN)
@@ -83,11 +83,11 @@ def _ring(path: str) -> None:
     try:
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as broken:
-        if broken.errno == errno.ENXIO:  # nobody reads
+        if broken.errno == errno.ENXIO:  # the pipe has no reader
             Path(path).unlink(missing_ok=True)
         return
     try:
-        # full: it wakes already; broken: its reader has just gone
+        # full: a wake-up is pending already; broken: its reader has just closed it
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(pipe, RING)
     finally:

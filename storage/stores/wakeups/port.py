@@ -1,7 +1,7 @@
 """The port of wake-ups, and an adapter for the threads of one process.
 
-A process that listens before it looks misses nothing that happens after. Still, a wake-up may be
-lost, and one may come for nothing: a waiting process looks again by itself from time to time.
+A process that starts to listen before it checks for changes misses no later change. Still, a
+wake-up may be lost or spurious, so waiting processes also check regularly by themselves.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import sqlalchemy as sa
 
 
 class Topic(StrEnum):
-    """What somebody may wait for."""
+    """The events that a process may wait for."""
 
     WORK = "work"
     """A job was submitted, or may start now."""
     ENDED = "ended"
-    """A job has ended, or got further."""
+    """A job has ended or reported progress."""
     MOVED = "moved"
     """A head has moved, or a dataset was created."""
 
 
 class Listener(Protocol):
-    """Waits for wake-ups; for use in one thread."""
+    """Waits for wake-ups, in one thread."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a wake-up since the last call; False when the time was up."""
+        """Wait for a wake-up since the last call; return False after the given time."""
 
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -39,7 +39,7 @@ class Listener(Protocol):
 
 
 class WakeUp(Protocol):
-    """`announce` belongs into the transaction of a change, `send` behind its end."""
+    """Sends wake-ups: `announce` inside the transaction of a change, `send` after its commit."""
 
     def announce(self, db: sa.Connection, topic: Topic) -> None: ...
     def send(self, topic: Topic) -> None: ...
@@ -47,10 +47,10 @@ class WakeUp(Protocol):
 
 
 class Closing:
-    """The end of a listener by `with`."""
+    """Makes a listener a context manager that closes it."""
 
     def close(self) -> None:
-        """Nothing is kept by default."""
+        """Do nothing by default."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class MemoryWakeUp:
         self._listeners: list[_Waiter] = []
 
     def announce(self, db: sa.Connection, topic: Topic) -> None:
-        """Nothing: `send` comes after."""
+        """Do nothing, because `send` follows."""
 
     def send(self, topic: Topic) -> None:
         for listener in list(self._listeners):

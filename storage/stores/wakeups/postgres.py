@@ -1,4 +1,4 @@
-"""Wake-ups between all processes on one PostgreSQL: `NOTIFY` in the transaction, `LISTEN`."""
+"""Wake-ups between all processes on one PostgreSQL, by `NOTIFY` and `LISTEN`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class PostgresWakeUp:
         db.execute(sa.select(sa.func.pg_notify(CHANNEL + topic, "")))
 
     def send(self, topic: Topic) -> None:
-        """Nothing: who committed has woken."""
+        """Do nothing, because the commit has sent the notification."""
 
     def listen(self, topic: Topic) -> Listener:
         return _PostgresListener(self._engine, CHANNEL + topic)
 
 
 class _PostgresListener(Closing):
-    """A connection of its own, made again when it breaks."""
+    """A private connection, opened again when it breaks."""
 
     def __init__(self, engine: sa.Engine, channel: str) -> None:
         self._engine, self._channel = engine, channel
@@ -45,7 +45,7 @@ class _PostgresListener(Closing):
         try:
             for _ in self._open().notifies(timeout=seconds, stop_after=1):
                 return True
-        except Exception:  # a restarting server: look again after the time, as without a wake-up
+        except Exception:  # the server restarts: wait for the time, as if there was no wake-up
             self.close()
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
         return False

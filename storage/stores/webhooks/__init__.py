@@ -1,1 +1,1 @@
-"""Webhooks in a SQL database."""
+"""Adapter for webhooks."""

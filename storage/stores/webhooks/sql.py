@@ -177,7 +177,7 @@ def _is_deliverable(now: Instant) -> sa.ColumnElement[bool]:
 
 
 def _keep(db: sa.Connection, webhook: str, attempt: DeliveryAttempt) -> None:
-    """Add an attempt, and forget those that are too many."""
+    """Add an attempt, and delete the oldest ones above the limit."""
     db.execute(sa.insert(webhook_attempts).values(webhook=webhook, **asdict(attempt)))
     mine = sa.select(_A.number).where(_A.webhook == webhook).order_by(_A.number.desc())
     oldest = db.execute(mine.offset(KEPT_ATTEMPTS).limit(1)).scalar_one_or_none()
