@@ -1,5 +1,6 @@
-"""The ODF standard as values and rules: no clock, no file, no socket, no thread.
+"""The ODF standard as values and rules, without any clock, file, socket or thread.
 
-Neighbours: none below; `storage`, `workers` and `app` build on it. Promises: everything is
-deterministic, every decoder bounds what it reads, every error is a `NodeError`.
+This package depends on no other package of the project; `storage`, `workers` and `app` build on
+it. Promises: everything is deterministic, every decoder limits what it reads, and every error is a
+`NodeError`.
 """

@@ -1,9 +1,9 @@
-"""The columns of a Parquet slice, each read by itself, so that a window of one stays in the cache.
+"""The columns of a Parquet slice, read one by one, so that a window of values stays in the cache.
 
-Text that is stored as places in a dictionary, in every page, is handed out as such: no value is
-copied out of the dictionary only to be copied again as it is hashed.
+Text that is dictionary-encoded in every page is returned in that form, so that no value is copied
+out of the dictionary only to be copied again when it is hashed.
 
-Arrays are trusted to be valid, as the Parquet reader makes them.
+Arrays are trusted to be valid, because the Parquet reader creates them.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from .parquet_footer import Chunk, RowGroup
 
 DICTIONARY_BYTES = 2 << 20
-"""Largest dictionary, as stored, that is worth it: each window brings it along."""
+"""Limit in bytes of a stored dictionary worth keeping, because each window contains a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A leaf of a file: what Parquet keeps as one column."""
+    """A leaf column of a file: what Parquet stores as one column."""
 
     leaf: int
     name: str
-    """Of the column of the schema that it is, or is a part of."""
+    """Name of the schema's column that this leaf is, or is a part of."""
     type: Any
-    """Of that column."""
+    """Type of that column."""
     is_first: bool
     """Whether it is the first leaf of that column."""
     size: int
-    """Bytes of its chunks, as far as they are known: columns are ordered by work."""
+    """Size in bytes of its chunks, as far as known. It orders columns by the work they cause."""
     coded: bool
-    """Whether a small dictionary holds all its values, and is what is read of it."""
+    """Whether a small dictionary has all values, so that the column is read dictionary-encoded."""
 
 
 class Columns:
-    """The leaves of a file in their order, read by as many readers as leaves are read at a time."""
+    """The leaf columns of a file, in order, with as many readers as are used at the same time."""
 
     def __init__(self, file: pq.ParquetFile, source: pa.Buffer | BinaryIO) -> None:
         self.rows = int(file.metadata.num_rows)
@@ -58,8 +58,8 @@ class Columns:
         self._spare = [] if self._dictionaries else [file]
 
     def batches(self, column: Column, rows: int) -> Iterator[pa.RecordBatch]:
-        """All values of a leaf in their order: as many at a time as asked for, or fewer. Of structs
-        there is the one member that leads to it."""
+        """Yield all values of a leaf in order, at most `rows` at a time. A struct column contains
+        only the member that leads to the leaf."""
         try:
             file = self._spare.pop()
         except IndexError:
@@ -75,7 +75,7 @@ class Columns:
 def _columns(file: pq.ParquetFile, groups: Sequence[RowGroup]) -> Iterator[Column]:
     leaf = 0
     if any(len(group.chunks) != len(file.schema) for group in groups):
-        groups = []  # Arrow will say what is wrong with them
+        groups = []  # Arrow will report what is wrong with them
     for field in file.schema_arrow:
         text = types.is_string(field.type) or types.is_binary(field.type)
         for at in range(_leaf_count(field.type)):
@@ -97,7 +97,8 @@ def _leaf_count(kind: Any) -> int:
 
 
 def _only_dictionary(chunk: Chunk) -> bool:
-    """Whether a small dictionary holds all values. Format 1 tells; a file that lies is slow."""
+    """Return whether a small dictionary has all values, judging by the encodings of format 1. If
+    the metadata is wrong, reading is only slower."""
     if PLAIN_DICTIONARY not in chunk.encodings or PLAIN in chunk.encodings:
         return False
     start = chunk.dictionary_page_offset
@@ -105,18 +106,18 @@ def _only_dictionary(chunk: Chunk) -> bool:
 
 
 class Coded:
-    """Lays out values that are places in a dictionary; the words of it are laid out once."""
+    """Lays out values that are indices into a dictionary; the dictionary is laid out only once."""
 
     def __init__(self, rows: int) -> None:
-        """Arrays have so many rows at most."""
+        """`rows` is the largest number of rows in an array."""
         self._rows = rows
         self._words: Any = None
         self._framed: Any = None
         self._even: Any = None
-        """The same if all words are of one length, which is taken faster."""
+        """The laid-out words if all have equal length, for which there is a faster way."""
 
     def stream(self, array: Any) -> Any:
-        """Bytes that a dictionary array feeds to its state; a null is a place past all words."""
+        """Return the hash input of a dictionary array; a null is an index after all words."""
         words, indices = array.dictionary, array.indices
         if self._words is None or not words.equals(self._words):
             self._words, self._framed = words, _framed(words, self._rows)
@@ -132,7 +133,7 @@ class Coded:
 
 
 def _framed(words: Any, rows: int) -> Any:
-    """Each word as it is fed, and the zero that stands for null behind them."""
+    """Return the hash input of each word, followed by the zero byte that represents null."""
     content = bytes(stream(words, None)) + b"\0"
     offsets, _ = text_buffers(words)
     starts = offsets - offsets[0] + np.arange(len(offsets)) * COUNT_BYTES
@@ -144,7 +145,7 @@ def _framed(words: Any, rows: int) -> Any:
 
 
 def _even(framed: Any) -> Any | None:
-    """The words alone, if they are of one length."""
+    """Return the words without the null, if all have equal length; otherwise None."""
     offsets, content = text_buffers(framed)
     widths = np.diff(offsets[:-1])
     if not len(widths) or (widths != widths[0]).any():

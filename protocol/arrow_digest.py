@@ -1,19 +1,19 @@
-"""Logical hash of records (arrow0-sha3-256): the same rows, the same hash, however encoded.
+"""Logical hash of records (arrow0-sha3-256): equal rows have equal hashes in any encoding.
 
-One SHA3-256 state per leaf column is fed the values of that column; the head state is fed
-the names, then the digests of the columns. A value is its bytes in memory, preceded by
-its length where that varies; a null is a single zero byte.
+One SHA3-256 state per leaf column hashes the values of that column. The head state hashes the
+names and then the digests of the columns. The hash input of a value is its bytes in memory, after
+its length if the type has a variable length; a null is a single zero byte.
 
-Validity of struct children follows the reference, not common sense: when a parent *and* a
-child have nulls in the same batch, their validity bits are OR-ed, so a value is null only
-where both say so. Hence batches matter below structs, and files with structs are digested in
+Validity of struct children follows the reference, although it is surprising: if a parent *and* a
+child have nulls in the same batch, their validity bits are OR-ed, so a value is null only where
+both are null. Hence batch boundaries matter below structs, and files with structs are hashed in
 windows of 10 000 rows. Flat columns may be cut anywhere.
 
-Here columns are fed one after the other. They know nothing of each other, so whoever hashes several
-streams at once takes those of `slice_digest`.
+This module hashes one column after the other. Columns are independent, so a caller that hashes
+several streams at once uses the streams of `slice_digest`.
 
-Arrays are trusted to be valid, as the Parquet reader makes them; call
-`batch.validate(full=True)` first on Arrow IPC from a stranger.
+Arrays are trusted to be valid, because the Parquet reader creates them; call
+`batch.validate(full=True)` first on Arrow IPC from untrusted sources.
 Source: ODF "Logical hash"; struct nulls and fixed-size values as the reference computes them.
 """
 
@@ -49,20 +49,20 @@ if TYPE_CHECKING:
     from .arrow_values import Bits
 
 FILE_WINDOW_ROWS = 10_000
-"""Rows of one batch when a data file is digested; fixed by the reference."""
+"""Rows per batch when a data file with structs is hashed; the reference fixes this number."""
 CACHE_WINDOW_ROWS = 20_000
-"""Rows laid out as bytes at a time; any number gives the same digest. Writers put so many into a
-page, and a window stays in the cache of a core."""
+"""Rows laid out as bytes at a time; the digest does not depend on it. It is the usual number of
+rows per page, and such a window fits into the cache of a core."""
 KNOWN_SCHEMAS = 64
-"""Schemas whose beginning is remembered: small slices of one dataset follow each other."""
+"""Number of schemas whose initial states are cached, for many small slices of one dataset."""
 MAX_NESTING = 64
-"""Deepest struct or list that is looked into."""
+"""Limit of nested structs or lists that are hashed."""
 
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
 class UnsupportedColumn(BadInput):
-    """A column of a type that has no logical hash."""
+    """The type of a column has no logical hash."""
 
     def __init__(self, column: str, arrow_type: Any) -> None:
         super().__init__(
@@ -73,11 +73,11 @@ class UnsupportedColumn(BadInput):
 
 
 class SchemaDiffers(BadInput):
-    """A batch whose columns are not those the digest was started with."""
+    """A batch has other columns than the digest was started with."""
 
 
 class _Begun:
-    """What is fed before the first row: to the head, and to each column."""
+    """Hash input before the first row: of the head state, and of each column state."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.head = hashlib.sha3_256()
@@ -86,7 +86,7 @@ class _Begun:
             self._start(field, 0)
 
     def _start(self, field: pa.Field, level: int) -> None:
-        """Feed the name to the head; open a state, or go on with the children of a struct."""
+        """Hash the name into the head; add a column state, or continue with struct children."""
         name = field.name.encode()
         self.head.update(u64(len(name)) + name + u64(level))
         arrow_type = storage_type(field.type)
@@ -101,23 +101,23 @@ _begun = lru_cache(KNOWN_SCHEMAS)(_Begun)
 
 
 class ArrowDigest:
-    """The digest of a record set, fed batch by batch.
+    """Computes the logical hash of records, batch by batch.
 
     Raises:
-        UnsupportedColumn: at once, for a type without a digest (dictionary, map, union, …).
+        UnsupportedColumn: on creation, for a type without a digest (dictionary, map, union, …).
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self.indeterminate = False
-        """A struct and a child of it both had nulls in one batch, at different rows. Some null
-        was then hashed as whatever bytes its slot held, so readers may disagree."""
+        """A struct and its child both had nulls in one batch, at different rows. Some null was
+        then hashed as the bytes in its slot, so readers may compute different hashes."""
         begun = _begun(schema)
         self._head = begun.head.copy()
         self._columns = [hashlib.sha3_256(prefix) for prefix in begun.columns]
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Feed the rows of one batch.
+        """Hash the rows of one batch.
 
         Raises:
             SchemaDiffers: other names or types than the digest was started with.
@@ -139,17 +139,17 @@ class ArrowDigest:
                     state.update(content)
 
     def finish(self) -> Multihash:
-        """The logical hash of all rows so far; more may follow."""
+        """Return the logical hash of all rows so far; more rows may be added afterwards."""
         return _finished(self._head, [column.digest() for column in self._columns])
 
 
 def beginnings(schema: pa.Schema) -> list[bytes]:
-    """What each leaf of a schema is fed before its first value. Raises `UnsupportedColumn`."""
+    """Return the hash input of each leaf before its first value. Raises `UnsupportedColumn`."""
     return _begun(schema).columns
 
 
 def finished(schema: pa.Schema, leaves: Iterable[bytes]) -> Multihash:
-    """The logical hash of rows with these digests of leaves, in the order of the schema."""
+    """Return the logical hash for the digests of all leaves, in the order of the schema."""
     return _finished(_begun(schema).head, leaves)
 
 
@@ -163,8 +163,9 @@ def _finished(begun: Any, leaves: Iterable[bytes]) -> Multihash:
 def leaves(
     array: Any, name: str, above: Bits | None = None
 ) -> Iterator[tuple[Any, Bits | None, bool]]:
-    """Leaf arrays below one column in field order, each with the validity that counts, and whether
-    nulls above it stood at other rows than its own. Raises `UnsupportedColumn` for type null."""
+    """Yield the leaf arrays below one column in field order. With each, yield its effective
+    validity, and whether nulls above it are at other rows than its own nulls. Raises
+    `UnsupportedColumn` for type null."""
     array = storage(array)
     if types.is_null(array.type):
         raise UnsupportedColumn(name, array.type)
@@ -183,7 +184,7 @@ def leaves(
 
 
 def logical_hash(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Multihash:
-    """Logical hash of record batches as they are cut. Raises as `ArrowDigest`."""
+    """Return the logical hash of the batches as they are. Raises the errors of `ArrowDigest`."""
     digest = ArrowDigest(schema)
     for batch in batches:
         digest.update(batch)
@@ -191,18 +192,18 @@ def logical_hash(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Multih
 
 
 def logical_hash_of(file: pq.ParquetFile) -> Multihash:
-    """Logical hash of a data slice. Raises as `digest_of`."""
+    """Return the logical hash of a data slice. Raises the errors of `digest_of`."""
     return digest_of(file).finish()
 
 
 def digest_of(file: pq.ParquetFile) -> ArrowDigest:
-    """The digest of a data slice, structs in windows of 10 000 rows from its start.
+    """Return the digest of a data slice; structs are hashed in windows of 10 000 rows.
 
-    Ask its `indeterminate` before calling a mismatch damage.
+    Check `indeterminate` before treating a mismatch as damage.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
-        UnreadableSlice: the file breaks off or is no valid Parquet.
+        UnreadableSlice: the file is truncated or is not valid Parquet.
     """
     try:
         digest = ArrowDigest(file.schema_arrow)
@@ -220,12 +221,12 @@ def _batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     for batch in windows(file.iter_batches(rows, use_threads=False), rows):
         yield batch
         count += batch.num_rows
-    if count != wanted:  # Arrow cuts columns to the shortest
+    if count != wanted:  # Arrow cuts all columns to the length of the shortest
         raise UnreadableSlice(f"the data slice has {count} rows, its footer tells of {wanted}")
 
 
 def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of exactly `rows`, the last one perhaps shorter."""
+    """Yield the same rows in batches of exactly `rows`; the last one may be shorter."""
     pending: list[pa.RecordBatch] = []
     missing = rows
     for batch in batches:
@@ -243,7 +244,7 @@ def windows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
 
 
 def laid_out(array: Any, valid: Bits | None) -> Iterator[Any]:
-    """The bytes that the values of a leaf feed to its state, a window at a time."""
+    """Yield the hash input of the values of a leaf, one window at a time."""
     if len(array) <= CACHE_WINDOW_ROWS:
         yield stream(array, valid)
         return
@@ -257,7 +258,8 @@ def laid_out(array: Any, valid: Bits | None) -> Iterator[Any]:
 
 
 def type_prefix(arrow_type: Any, column: str, depth: int = 0) -> bytes:
-    """What a column state starts with: type number and parameters. Raises `UnsupportedColumn`."""
+    """Return the initial hash input of a column: type number and parameters. Raises
+    `UnsupportedColumn`."""
     arrow_type = storage_type(arrow_type)
     for matches, prefix in _PREFIXES:
         if matches(arrow_type):

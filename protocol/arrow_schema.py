@@ -1,9 +1,9 @@
-"""ODF data types and Arrow types: one way, the other way, and the raw form of old blocks.
+"""Conversion of ODF data types to Arrow types and back, and of the raw Arrow form of old blocks.
 
-From ODF to Arrow nothing is lost, and layouts (large, view, run-end) are taken from the
-hints in a field's `extra`. From Arrow to ODF layouts are dropped: a schema says what values
-mean, not how a writer kept them in memory. Units and zones are then always spelled out,
-because older readers took an absent unit for seconds.
+The conversion from ODF to Arrow loses nothing, and takes layouts (large, view, run-end) from the
+hints in a field's `extra`. The conversion from Arrow to ODF drops layouts, because a schema
+describes what values mean and not how a writer stored them in memory. It always writes units and
+zones explicitly, because older readers interpreted an absent unit as seconds.
 Source: ODF "DataSchema", "DataType"; hints as the reference writes them.
 """
 
@@ -23,11 +23,11 @@ from .metadata import schema as odf
 from .metadata.schema import DataField, DataSchema, DataType, TimeUnit
 
 KNOWN_SCHEMAS = 64
-"""Schemas that are remembered: every batch of a dataset asks for the same one."""
+"""Number of cached schemas; every batch of a dataset converts the same one."""
 MAX_NESTING = 64
-"""Deepest nesting of types that is converted."""
+"""Limit of nested types that are converted."""
 MAX_RAW_SCHEMA_BYTES = 16 << 20
-"""Longest raw Arrow schema that is looked at."""
+"""Limit in bytes of a raw Arrow schema that is read."""
 MAX_DECIMAL128_DIGITS = 38
 
 BUFFER_ENCODING = "arrow.apache.org/bufferEncoding"
@@ -44,11 +44,11 @@ _ODF_UNITS = {arrow: unit for unit, arrow in _ARROW_UNITS.items()}
 
 
 class UnsupportedSchema(BadInput):
-    """A schema, or a type in it, that has no counterpart on the other side."""
+    """A schema, or a type in it, has no counterpart on the other side."""
 
 
 class MalformedArrowSchema(UnsupportedSchema):
-    """Bytes that are no Arrow schema."""
+    """The bytes are not an Arrow schema."""
 
 
 # --- ODF to Arrow ---------------------------------------------------------------------------
@@ -56,12 +56,12 @@ class MalformedArrowSchema(UnsupportedSchema):
 
 @lru_cache(KNOWN_SCHEMAS)
 def to_arrow(schema: DataSchema) -> pa.Schema:
-    """Arrow schema of the same columns. Raises `UnsupportedSchema`."""
+    """Return the Arrow schema of the same columns. Raises `UnsupportedSchema`."""
     return pa.schema([_arrow_field(field, 0) for field in schema.fields])
 
 
 def to_arrow_type(data_type: DataType) -> tuple[pa.DataType, bool]:
-    """Arrow type, and whether values may be null. Raises `UnsupportedSchema`."""
+    """Return the Arrow type, and whether values may be null. Raises `UnsupportedSchema`."""
     return _arrow_type(data_type, {}, 0)
 
 
@@ -80,7 +80,7 @@ _SAME: dict[type, Any] = {
     odf.DataTypeUInt64: pa.uint64(),
     odf.DataTypeNull: pa.null(),
 }
-"""Types without parameters, which Arrow has too."""
+"""Types without parameters that Arrow has too."""
 
 _DECIMALS = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
 
@@ -165,7 +165,7 @@ def _unit(unit: TimeUnit | None) -> str:
 
 
 def _layout(hints: dict[str, Any], plain: Any, large: Any, view: Any) -> Any:
-    """The layout that the buffer hint asks for."""
+    """Return the layout that the buffer hint requests."""
     hint = hints.get(BUFFER_ENCODING, {})
     if hint.get("kind") == "View":
         return view
@@ -177,10 +177,10 @@ def _layout(hints: dict[str, Any], plain: Any, large: Any, view: Any) -> Any:
 
 
 def from_arrow(schema: pa.Schema) -> DataSchema:
-    """ODF schema of the same columns, without layouts and without Arrow's metadata.
+    """Return the ODF schema of the same columns, without layouts and Arrow's metadata.
 
     Raises:
-        UnsupportedSchema: interval, union, dictionary; the fact `column` names the place.
+        UnsupportedSchema: interval, union, dictionary; the fact `column` names the column.
     """
     try:
         return DataSchema(fields=tuple(_odf_field(field, 0) for field in schema))
@@ -203,7 +203,7 @@ def _odf_type(field: Any, column: str, depth: int) -> DataType:
 
 
 def _unwrapped(arrow_type: Any) -> Any:
-    """Without extension names and run-end encoding: the type of the values."""
+    """Return the type of the values, without extension types and run-end encoding."""
     while True:
         if isinstance(arrow_type, pa.BaseExtensionType):
             arrow_type = arrow_type.storage_type
@@ -268,26 +268,26 @@ _FROM_ARROW: tuple[tuple[Callable[[Any], bool], Callable[[Any], DataType]], ...]
 # --- the raw Arrow form ---------------------------------------------------------------------
 
 _MESSAGE_BYTES = 40
-"""Header put in front of a raw schema: root offset, vtable, `Message` table; 8-aligned."""
+"""Bytes before a raw schema in a message: root offset, vtable, `Message` table; 8-aligned."""
 _MESSAGE_TABLE = 16
 _METADATA_V5 = 4
 _HEADER_IS_SCHEMA = 1
 
 
 def decode_raw_arrow_schema(raw: bytes) -> pa.Schema:
-    """Arrow schema of a bare FlatBuffers `Schema` table, as old `SetDataSchema` blocks hold it.
+    """Read a bare FlatBuffers `Schema` table, which old `SetDataSchema` blocks contain.
 
-    Arrow reads schemas only inside of an IPC message, so one is built around the table.
+    Arrow reads schemas only as a part of an IPC message, so one is built around the table.
 
     Raises:
-        MalformedArrowSchema: bytes that are no such table.
+        MalformedArrowSchema: the bytes are not such a table.
     """
     if not 8 <= len(raw) <= MAX_RAW_SCHEMA_BYTES:
         raise MalformedArrowSchema(f"an Arrow schema cannot have {len(raw)} bytes")
     root = int.from_bytes(raw[:4], "little")
     if root >= len(raw):
         raise MalformedArrowSchema("the root of the Arrow schema lies behind its end")
-    vtable = struct.pack("<6H", 12, 24, 16, 18, 4, 8)  # sizes, then places of the four fields
+    vtable = struct.pack("<6H", 12, 24, 16, 18, 4, 8)  # sizes, then offsets of the four fields
     table = struct.pack(
         "<iIqhB5x",
         _MESSAGE_TABLE - 4,
@@ -307,7 +307,7 @@ def decode_raw_arrow_schema(raw: bytes) -> pa.Schema:
 
 
 def _decode_texts(schema: pa.Schema) -> None:
-    """Names and zones at every level, which Arrow takes unseen. Raises `UnicodeDecodeError`."""
+    """Decode names and zones at every level, which Arrow does not check. `UnicodeDecodeError`."""
     fields = list(schema)
     while fields:
         field = fields.pop()

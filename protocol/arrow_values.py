@@ -1,10 +1,10 @@
-"""Values of Arrow arrays as the byte stream that a column of the logical hash is fed.
+"""Converts values of Arrow arrays to the bytes that the logical hash of a column covers.
 
-Fixed-width columns without nulls are handed out in place. The others are laid out a window of
-rows at a time, and no value becomes a Python object: one Arrow join puts eight zeros before
-every text, numpy writes the lengths over them, and another join puts in the nulls.
+Fixed-width columns without nulls are returned without a copy. The others are laid out in windows
+of rows, without creating Python objects for values: one Arrow join puts eight zeros before every
+text, numpy writes the lengths over them, and another join inserts the nulls.
 
-Arrays are trusted to be valid, as the Parquet reader makes them.
+Arrays are trusted to be valid, because the Parquet reader creates them.
 Source: ODF "Logical hash", values.
 """
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     Sizes = npt.NDArray[np.int64]
 
 WIDE_BYTES = 1 << 30
-"""From this many bytes on, offsets of a window need 64 bits."""
+"""Number of bytes from which offsets of a window need 64 bits."""
 KNOWN_TYPES = 256
 FEW_VALUES = 32
-"""So many texts are laid out one by one sooner than all at once."""
+"""Up to this number of texts, laying them out one by one is faster than all at once."""
 COUNT_BYTES = 8
-"""What stands before every value of a variable length."""
+"""Size in bytes of the length before each value of a variable-length type."""
 
 _BINARY = (
     types.is_binary,
@@ -64,16 +64,16 @@ def u64(value: int) -> bytes:
 
 
 def stream(array: Any, valid: Bits | None) -> Any:
-    """Bytes that a run of values feeds to its state.
+    """Return the hash input of an array's values.
 
-    `valid` stands in for the array's own bitmap; nothing means that no value is null.
+    `valid` replaces the array's own bitmap; None means that no value is null.
     """
     return _layout(array.type)(array, valid)
 
 
 @lru_cache(KNOWN_TYPES)
 def _layout(array_type: Any) -> Callable[[Any, Bits | None], Any]:
-    """How values of a type are laid out."""
+    """Return the function that lays out values of a type."""
     if types.is_boolean(array_type):
         return _booleans
     if is_list(array_type):
@@ -94,7 +94,7 @@ def _texts(array: Any, valid: Bits | None) -> Any:
 
 
 def _sizes(array: Any, valid: Bits | None) -> Sizes | int:
-    """How many bytes of the stream each value has; one number when all have the same."""
+    """Return the size of each value's hash input; a single number if all have the same."""
     array_type = array.type
     if types.is_boolean(array_type):
         return 1
@@ -108,7 +108,7 @@ def _sizes(array: Any, valid: Bits | None) -> Sizes | int:
 
 
 def _booleans(array: Any, valid: Bits | None) -> Bytes:
-    """2 for true, 1 for false, 0 for null."""
+    """Return 2 for true, 1 for false, 0 for null."""
     out = _bits(array.buffers()[1], array.offset, len(array)).view(np.uint8) + np.uint8(1)
     if valid is not None:
         out *= valid.view(np.uint8)
@@ -116,7 +116,7 @@ def _booleans(array: Any, valid: Bits | None) -> Bytes:
 
 
 def _numbers(array: Any, valid: Bits | None) -> Bytes:
-    """The bytes in memory; a null shrinks to one zero."""
+    """Return the bytes in memory; a null becomes a single zero byte."""
     width = array.type.bit_width // 8
     values = _part(array.buffers()[1], array.offset * width, len(array) * width)
     if valid is None:
@@ -127,13 +127,13 @@ def _numbers(array: Any, valid: Bits | None) -> Bytes:
 
 
 def _items(array: Any) -> Any:
-    """The items that the visible lists hold."""
+    """Return the items of the visible lists."""
     first, last = _first_and_last(array)
     return storage(array.values.slice(first, last - first))
 
 
 def _bounds(array: Any, items: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Number of items of each list, and where its bytes start in the stream of the items."""
+    """Return the item count of each list, and the offset of its bytes in the items' hash input."""
     if types.is_fixed_size_list(array.type):
         bounds = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
     else:
@@ -155,7 +155,7 @@ def _first_and_last(array: Any) -> tuple[int, int]:
 def _framed(
     counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any, valid: Bits | None
 ) -> Bytes:
-    """Each value as u64 count and its bytes; each null as one zero byte.
+    """Return each value as u64 count and its bytes, and each null as one zero byte.
 
     Value `i` is `data[offsets[i]:offsets[i + 1]]`.
     """
@@ -171,7 +171,7 @@ def _framed(
 
 
 def _framed_one_by_one(offsets: npt.NDArray[Any], data: Any, valid: Bits | None) -> bytes:
-    """As `_framed`, of a few values."""
+    """As `_framed`, for a few values."""
     content, out = memoryview(data), list[bytes | memoryview]()
     for at, (first, last) in enumerate(pairwise(offsets.tolist())):
         if valid is None or valid[at]:
@@ -182,7 +182,7 @@ def _framed_one_by_one(offsets: npt.NDArray[Any], data: Any, valid: Bits | None)
 
 
 def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> tuple[Bytes, Sizes]:
-    """Each value as u64 count and its bytes, and where each starts and the last one ends."""
+    """Return each value as u64 count and its bytes, and the start of each and end of the last."""
     out = joined(np.append(offsets[:1], offsets), data, bytes(COUNT_BYTES))
     starts = np.arange(-int(offsets[0]), COUNT_BYTES * len(offsets) - int(offsets[0]), COUNT_BYTES)
     starts += offsets
@@ -197,14 +197,14 @@ def _counted(counts: npt.NDArray[Any], offsets: npt.NDArray[Any], data: Any) -> 
 
 
 def _with_nulls(data: Bytes, cuts: npt.NDArray[Any]) -> Bytes:
-    """The bytes with one more, a zero, at each of these places."""
+    """Insert one zero byte at each of these positions."""
     return joined(np.concatenate(([0], cuts, [len(data)])), data, b"\0")
 
 
 def joined(offsets: npt.NDArray[Any], data: Any, separator: bytes) -> Bytes:
-    """Values with a separator between them; freshly made, so it may be changed.
+    """Join values with a separator; the result is a new array that the caller may change.
 
-    A first value of no bytes makes it start with the separator.
+    If the first value is empty, the result starts with the separator.
     """
     rows = len(offsets) - 1
     first, length = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -226,7 +226,7 @@ def joined(offsets: npt.NDArray[Any], data: Any, separator: bytes) -> Bytes:
 def _without_nulls(
     offsets: npt.NDArray[Any], data: Any, valid: Bits
 ) -> tuple[npt.NDArray[Any], Any]:
-    """The same values without the bytes that hide below nulls."""
+    """Remove the bytes that are stored for null values."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     values = pa.Array.from_buffers(pa.large_binary(), len(valid), buffers)
     return text_buffers(values.filter(pa.array(valid)))
@@ -267,14 +267,14 @@ def or_none(valid: Bits) -> Bits | None:
 
 
 def validity(array: Any) -> Bits | None:
-    """The array's own bitmap, or nothing when it has no null."""
+    """Return the array's own bitmap, or None if it has no null."""
     if array.null_count == 0:
         return None
     return _bits(array.buffers()[0], array.offset, len(array))
 
 
 def text_buffers(array: Any) -> tuple[npt.NDArray[Any], Any]:
-    """Offsets of the visible values, and the bytes they point into."""
+    """Return the offsets of the visible values, and the bytes that they point into."""
     if types.is_fixed_size_binary(array.type):
         width = array.type.byte_width
         return (np.arange(len(array) + 1) + array.offset) * width, array.buffers()[1] or b""
@@ -288,6 +288,6 @@ def text_buffers(array: Any) -> tuple[npt.NDArray[Any], Any]:
 
 
 def bytes_of(array: Any) -> memoryview:
-    """The visible values of text or bytes, one behind the other."""
+    """Return the concatenated visible values of text or bytes."""
     offsets, data = text_buffers(array)
     return memoryview(data)[int(offsets[0]) : int(offsets[-1])]

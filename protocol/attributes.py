@@ -1,7 +1,7 @@
 """Open attribute maps (`extra`): canonical JSON text, kept as it was received.
 
-On the wire a map is one string: compact JSON, keys in byte order at every level. Numbers
-of other writers may be spelled differently, so a received text is kept, never re-made.
+In blocks a map is one string: compact JSON, with keys in byte order at every level. Other writers
+may spell numbers differently, so a received text is kept and never written anew.
 Source: ODF "ExtraAttributes"; number spelling as current reference writers have it.
 """
 
@@ -19,11 +19,11 @@ MAX_DEPTH = 64
 
 
 class MalformedAttributes(BadInput):
-    """Text that is no JSON object, or a value JSON cannot carry."""
+    """The text is not a JSON object, or JSON cannot represent a value."""
 
 
 class Attributes:
-    """One attribute map. Compares by its text."""
+    """One attribute map. Maps are compared by their texts."""
 
     __slots__ = ("_value", "text")
     text: str
@@ -34,18 +34,18 @@ class Attributes:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Attributes:
-        """From a map, in canonical spelling."""
+        """Create attributes from a map, in canonical spelling."""
         return cls(canonical_json(dict(value)))
 
     @property
     def value(self) -> dict[str, Any]:
-        """The map. Raises `MalformedAttributes` when the text is no JSON object."""
+        """The parsed map. Raises `MalformedAttributes` if the text is not a JSON object."""
         if self._value is None:
             self._value = _parse(self.text)
         return self._value
 
     def check(self) -> None:
-        """Raises as `value`, and keeps nothing: a map takes up to forty times its text."""
+        """Raise as `value` does, but keep no map: it takes up to forty times its text."""
         if self._value is None:
             _parse(self.text)
 
@@ -60,7 +60,7 @@ class Attributes:
 
 
 def canonical_json(value: Any, depth: int = 0) -> str:
-    """Compact JSON: sorted keys, non-ASCII verbatim, floats always with fraction or exponent."""
+    """Return compact JSON: sorted keys, literal non-ASCII, floats with fraction or exponent."""
     if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise MalformedAttributes(f"attributes are nested deeper than {MAX_DEPTH}")
     match value:
@@ -84,7 +84,7 @@ def canonical_json(value: Any, depth: int = 0) -> str:
 
 
 def _sorted_items(value: dict[Any, Any]) -> list[tuple[str, Any]]:
-    """Quoted keys in the order of their UTF-8 bytes, with what they stand for."""
+    """Return quoted keys in the order of their UTF-8 bytes, with their values."""
     if not all(isinstance(key, str) for key in value):
         raise MalformedAttributes("the keys of an attribute map are text")
     quoted = {key: _quoted(key) for key in value}
@@ -123,7 +123,7 @@ def _finite(text: str) -> float:
 
 
 def is_deeper(value: Any, depth: int) -> bool:
-    """Whether lists and maps stand inside of each other more than that often."""
+    """Return whether lists and maps are nested more than `depth` times."""
     level = [value]
     for _ in range(depth + 1):
         level = [item for item in level if isinstance(item, dict | list)]
@@ -136,7 +136,8 @@ def is_deeper(value: Any, depth: int) -> bool:
 
 
 def _float_text(value: float) -> str:
-    """Shortest text that reads back: fixed for decimal exponents -5 to 15, else `1e+16`."""
+    """Return the shortest text that parses to the value: fixed for decimal exponents -5 to 15,
+    otherwise like `1e+16`."""
     if not math.isfinite(value):
         raise MalformedAttributes("JSON has no infinity and no NaN")
     if value == 0:

@@ -1,33 +1,33 @@
-"""The root of everything the node can say went wrong.
+"""The base classes of all errors that the node reports.
 
-Leaves are declared beside the code that raises them; each carries the facts a caller
-needs to act. HTTP statuses and close codes are decided once, in `app/service/errors.py`.
+Concrete errors are declared beside the code that raises them, and carry the facts that a caller
+needs to act. Only `app/service/errors.py` maps errors to HTTP statuses and close codes.
 
     NodeError
-    ├── BadInput            what was handed in is not what it must be
+    ├── BadInput            the input is not what it must be
     │   ├── Malformed…      bytes or text that cannot be read at all
     │   ├── ChainRuleBroken a block that may not follow this chain  (protocol/chain)
     │   └── …
     ├── NotFound            something named is absent (or may not be seen)
-    ├── Conflict            somebody else was first
+    ├── Conflict            another client or process was first
     ├── Refused             the actor may not do this
     ├── LimitExceeded       a configured limit; names the limit and its value
     ├── Damaged             stored or received bytes do not match their hash
-    ├── Unavailable         a part of the node is away; later the same may work
-    ├── RemoteFailed        another party, or the way to it, did not do its part
-    └── NodeFault           the node is not set up or built as it must be
+    ├── Unavailable         a part of the node is unavailable; a retry may succeed later
+    ├── RemoteFailed        another party, or the network between, failed
+    └── NodeFault           the node is not configured or built correctly
 
-A job that fails tells its submitter the name of its error and of the branch: the submitter's
-process knows the branches, not each leaf.
+A failed job reports to its submitter the class name of its error and the name of the branch, which
+is the direct subclass of `NodeError`: the submitter's process need not know every concrete error.
 """
 
 from __future__ import annotations
 
 
 class NodeError(Exception):
-    """Anything the node reports on purpose. `str()` is one sentence for a person.
+    """An error that the node reports on purpose. `str()` is one sentence for a person.
 
-    `facts` are the values a program needs, JSON-compatible.
+    `facts` are the values that a program needs, JSON-compatible.
     """
 
     def __init__(self, message: str, **facts: object) -> None:
@@ -40,7 +40,7 @@ class NodeError(Exception):
 
 
 class BadInput(NodeError):
-    """What was handed in is not what it must be; nothing was changed."""
+    """The input is not what it must be; nothing was changed."""
 
 
 class NotFound(NodeError):
@@ -48,7 +48,7 @@ class NotFound(NodeError):
 
 
 class Conflict(NodeError):
-    """Somebody else was first, or two things claim one place."""
+    """Another client or process was first, or two things claim the same name or position."""
 
 
 class Refused(NodeError):
@@ -60,23 +60,23 @@ class LimitExceeded(NodeError):
 
 
 class Damaged(NodeError):
-    """Stored or received bytes are not what their hash says."""
+    """Stored or received bytes do not match their hash."""
 
 
 class Unavailable(NodeError):
-    """A part of the node does not answer just now; the same request may work later."""
+    """A part of the node does not respond at present; the same request may succeed later."""
 
 
 class RemoteFailed(NodeError):
-    """Another party, or the way to it, did not do its part; nothing was changed here."""
+    """Another party, or the network between, failed; nothing was changed here."""
 
 
 class NodeFault(NodeError):
-    """The node itself is not as it has to be; its administrator has to look."""
+    """The node itself is not set up correctly; its administrator has to act."""
 
 
 def branch_of(kind: type[NodeError]) -> str:
-    """The name of the branch that an error class belongs to; empty for one of none."""
+    """Return the name of the branch that an error class belongs to; empty if it has none."""
     for ancestor in kind.__mro__:
         if ancestor.__module__ == __name__ and ancestor is not NodeError:
             return ancestor.__name__

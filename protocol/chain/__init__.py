@@ -1,1 +1,1 @@
-"""The rules of the metadata chain as a fold: state + block → state."""
+"""The rules of the metadata chain, as a fold over blocks: state + block → state."""

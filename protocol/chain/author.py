@@ -1,6 +1,6 @@
-"""Writing blocks: events become blocks with number, link, time and hash, rules checked.
+"""Authoring: turns events into blocks with number, link, time and hash, and checks the rules.
 
-What we write keeps all rules, those that peers do not have among them.
+Authored blocks keep all rules, including those that other nodes do not check.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .state import ChainState
 def author(
     state: ChainState, events: Iterable[MetadataEvent], *, system_time: Instant
 ) -> tuple[list[HashedBlock], ChainState]:
-    """Blocks for the events, oldest first, and the state after them.
+    """Return the blocks for the events, oldest first, and the state after them.
 
-    All blocks carry `system_time`; a caller whose clock may be behind passes the later of
-    now and `state.system_time`.
+    All blocks get `system_time`. A caller whose clock may be slow passes the later one of the
+    current time and `state.system_time`.
 
     Raises:
         ChainRuleBroken: an event may not follow, or `system_time` is before the state's.
-        Unencodable: a value the wire cannot carry.
+        Unencodable: a block cannot represent a value.
     """
     blocks: list[HashedBlock] = []
     for event in events:

@@ -1,10 +1,10 @@
 """Rules of the data events, `AddData` and `ExecuteTransform`: offsets, watermark, checkpoints.
 
 "Last data block" is the nearest earlier one of either kind. Each rule is a function of
-(state, block, event); the order in which they speak is in `rules.py`.
+(state, block, event); `rules.py` has the order in which they are checked.
 """
 
-# ruff: noqa: ARG001 - all rules are called alike, few need all three arguments
+# ruff: noqa: ARG001 - all rules have the same parameters, and few need all three
 from __future__ import annotations
 
 from ..identity import DatasetId

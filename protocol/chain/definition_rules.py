@@ -1,10 +1,10 @@
 """Rules of the events that define a dataset: sources, transform, schema, vocabulary.
 
-Each rule is a function of (state, block, event); the order in which they speak is in
-`rules.py`.
+Each rule is a function of (state, block, event); `rules.py` has the order in which they are
+checked.
 """
 
-# ruff: noqa: ARG001 - all rules are called alike, few need all three arguments
+# ruff: noqa: ARG001 - all rules have the same parameters, and few need all three
 from __future__ import annotations
 
 from ..errors import BadInput
@@ -26,7 +26,7 @@ from .schema_evolution import incompatibility, is_same, odf_schema, unfit_system
 from .state import ChainState, Vocab
 
 MAX_PUSH_SOURCES = 1000
-"""Active push sources of one dataset; keeps the state of a hostile chain small."""
+"""Limit of active push sources of one dataset; keeps the state of a hostile chain small."""
 
 Source = SetPollingSource | AddPushSource
 
@@ -41,7 +41,7 @@ def transform_is_normalised(state: ChainState, block: HashedBlock, event: SetTra
 
 
 def _check_normalised(block: HashedBlock, transform: Transform) -> None:
-    """Only `queries`, with an alias on every step but the last."""
+    """Require `queries` instead of `query`, with an alias for every step but the last."""
     if transform.query is not None:
         raise InvalidEvent(block, "its SQL is not normalised: query must be one of queries")
     if not transform.queries:
@@ -132,7 +132,7 @@ def disabled_polling_source_is_active(
 
 
 def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:
-    """As peers compare: types only where the columns are the same ones in the same order."""
+    """Compare as other nodes do: types only if the columns are the same in the same order."""
     if event.schema is None or state.schema is None:
         return
     try:
@@ -151,7 +151,7 @@ def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchem
 def common_columns_keep_their_types(
     state: ChainState, block: HashedBlock, event: SetDataSchema
 ) -> None:
-    """Also where columns were added or moved, which peers let pass."""
+    """Compare types also if columns were added or moved, which other nodes accept."""
     current = _readable(state.schema)
     if event.schema is not None and current is not None:
         _check_compatible(state, block, current, event.schema, only_aligned=False)
@@ -175,7 +175,7 @@ def _check_compatible(
 def system_columns_are_declared(
     state: ChainState, block: HashedBlock, event: SetDataSchema
 ) -> None:
-    """As every reader expects them; later schemas cannot lose what the first one has."""
+    """Require the system columns of the first schema; later schemas cannot remove them."""
     if state.schema is not None:
         return
     schema = _readable(event)
@@ -189,7 +189,7 @@ def system_columns_are_declared(
 
 
 def _readable(event: SetDataSchema | None) -> DataSchema | None:
-    """The schema in ODF form; None if there is none, or only one in a form nobody can read."""
+    """Return the schema in ODF form; None if there is none, or if its form cannot be converted."""
     try:
         return None if event is None else odf_schema(event)
     except BadInput:

@@ -1,4 +1,4 @@
-"""Why a block may not follow a chain: one error per family of rules, each with its facts.
+"""Reasons why a block may not follow a chain: one error per family of rules, with its facts.
 
     ChainRuleBroken
     ├── FirstBlockMustBeSeed               no previous block, and the event is not Seed
@@ -6,8 +6,8 @@
     ├── PrevBlockNotFound                  the previous block is not the end of this chain
     ├── SequenceIntegrity                  the number is not previous + 1, or the first not 0
     ├── SystemTimeIsNotMonotonic           earlier than the previous block
-    ├── WatermarkIsNotMonotonic            went back or vanished
-    ├── OffsetsAreNotSequential            a slice starts at the wrong place
+    ├── WatermarkIsNotMonotonic            the watermark decreased or is missing
+    ├── OffsetsAreNotSequential            a slice starts at the wrong offset
     ├── InvalidEvent                       any other broken rule of an event
     └── NoOpEvent                          the event changes nothing
 
@@ -21,10 +21,10 @@ from ..metadata.block import HashedBlock
 
 
 class ChainRuleBroken(BadInput):
-    """A block that may not follow this chain. `reason` says why in words.
+    """The block may not follow this chain. `reason` says why in words.
 
     Facts: `rule` (name of the broken rule), `block` (hash), `sequenceNumber`, `event`
-    (kind of the event), `reason`, and what the leaf adds.
+    (kind of the event), `reason`, and further facts of the subclass.
     """
 
     def __init__(self, block: HashedBlock, reason: str, **facts: object) -> None:
@@ -42,43 +42,43 @@ class ChainRuleBroken(BadInput):
         self.sequence_number = block.sequence_number
 
     def named(self, rule: str, origin: str) -> ChainRuleBroken:
-        """The same error, knowing which rule raised it, and where that comes from."""
+        """Set the rule that raised this error, and the origin of the rule; return the error."""
         self.rule = self.facts["rule"] = rule
         self.origin = origin
         return self
 
 
 class FirstBlockMustBeSeed(ChainRuleBroken):
-    """A chain begins with something else than `Seed`."""
+    """The first event of the chain is not `Seed`."""
 
 
 class AppendingSeedBlockToNonEmptyChain(ChainRuleBroken):
-    """`Seed` in a place that is not the first."""
+    """A block after the first one has the event `Seed`."""
 
 
 class PrevBlockNotFound(ChainRuleBroken):
-    """The block names a previous block that is not the end of this chain."""
+    """The previous block named in the block is not the end of this chain."""
 
 
 class SequenceIntegrity(ChainRuleBroken):
-    """Numbers leave a gap or repeat. Facts: `prevBlockHash`, `prevNumber`, `nextNumber`."""
+    """The number is not the next one. Facts: `prevBlockHash`, `prevNumber`, `nextNumber`."""
 
 
 class SystemTimeIsNotMonotonic(ChainRuleBroken):
-    """The block says it is older than the one before it."""
+    """The system time of the block is earlier than that of the block before it."""
 
 
 class WatermarkIsNotMonotonic(ChainRuleBroken):
-    """The watermark went back or vanished."""
+    """The watermark decreased or is missing."""
 
 
 class OffsetsAreNotSequential(ChainRuleBroken):
-    """A slice starts at the wrong place. Facts: `expected`, `new` (first offsets)."""
+    """A slice starts at the wrong offset. Facts: `expected`, `new` (first offsets)."""
 
 
 class InvalidEvent(ChainRuleBroken):
-    """The event breaks another rule; the reason says which."""
+    """The event breaks another rule, which the reason describes."""
 
 
 class NoOpEvent(ChainRuleBroken):
-    """The event changes nothing, so it may not be recorded."""
+    """The event changes nothing, so it must not be recorded."""

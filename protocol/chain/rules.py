@@ -1,13 +1,13 @@
-"""The rules of the metadata chain as a list: the first broken one speaks.
+"""The rules of the metadata chain as a list; the first broken rule is reported.
 
-The order is part of the contract, so that a block with several faults is refused for the
-same one everywhere: what can be said of the block alone, then what a walk back over the
-chain would meet, then what is known at the end of that walk, and last the rules that other
-nodes do not have. Source: ODF "Metadata chain"; order as reference peers check.
+The order is part of the contract, so that every node refuses a block with several faults for
+the same one. First are rules about the block alone, then those that a walk back over the chain
+can check, then those that need the end of that walk, and last the rules that other nodes do not
+have. Source: ODF "Metadata chain"; order as reference peers check.
 
-Each rule says where it comes from. What is written here keeps all of them; a chain that was
-received is held to those of the specification and to what this node can hold, and breaks our
-own as it likes: verification says so, as a warning.
+Each rule has an origin. Blocks authored here keep all rules. A received chain must keep the rules
+of the specification and the limits of this node. It may break the rules of this project, which
+verification reports as warnings.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from .errors import ChainRuleBroken
 from .state import CHANGES, EMPTY, ChainState
 
 REPORT_LIMIT = 10_000
-"""Broken rules a report holds at most."""
+"""Limit of broken rules in a report."""
 
 Check = Callable[[ChainState, HashedBlock, Any], None]
 
 
 class Origin(StrEnum):
-    """Where a rule comes from, and so for which chains it holds."""
+    """The source of a rule, which decides for which chains it applies."""
 
     SPEC = "spec"
-    """The specification, as reference peers check it: for every chain."""
+    """The specification, as reference peers check it: applies to every chain."""
     OURS = "ours"
-    """This project, where peers look away: for what is written here."""
+    """This project, where other nodes do not check: applies to blocks authored here."""
     LIMIT = "limit"
-    """What this node can hold: for every chain."""
+    """A limit of this node: applies to every chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A check, the events it is about (none: all), and those whose history it relies on.
+    """A check, the events that it applies to (empty: all), and the events whose history it needs.
 
-    If the chain holds one of the latter in a form that is not understood, the rule is silent.
+    If the chain contains one of the latter in a form that is not understood, the rule is skipped.
     """
 
     check: Check
@@ -163,7 +163,7 @@ _OF_AUTHORS = (
         Origin.OURS,
     ),
 )
-"""What only a block is held to that is made here and now: older data may lack these columns."""
+"""Rules for newly authored blocks only, because older data may lack these columns."""
 
 RULES = (*_OF_THE_BLOCK_ALONE, *_ON_THE_WAY_BACK, *_AT_THE_END_OF_THE_WAY, *_OF_THIS_NODE)
 
@@ -184,36 +184,36 @@ _FOR_RECEIVED: RulesByEvent = {
 
 
 def append(state: ChainState, block: HashedBlock) -> ChainState:
-    """The state after `block`.
+    """Return the state after `block`.
 
     Raises:
-        ChainRuleBroken: the block may not follow; the first broken rule, by its leaf.
+        ChainRuleBroken: the block may not follow; the subclass of the first broken rule.
     """
     _check(_BY_EVENT, state, block)
     return state.after(block)
 
 
 def append_received(state: ChainState, block: HashedBlock) -> ChainState:
-    """The same for a block from elsewhere, which need not keep our rules."""
+    """As `append`, for a block from another node, which need not keep the rules of this project."""
     _check(_FOR_RECEIVED, state, block)
     return state.after(block)
 
 
 def append_authored(state: ChainState, block: HashedBlock) -> ChainState:
-    """The same for a block that is made here and now."""
+    """As `append`, for a newly authored block."""
     _check(_FOR_AUTHORS, state, block)
     return state.after(block)
 
 
 def fold(blocks: Iterable[HashedBlock], state: ChainState = EMPTY) -> ChainState:
-    """The state after all blocks, oldest first. Raises like `append`."""
+    """Return the state after all blocks, oldest first. Raises the same errors as `append`."""
     for block in blocks:
         state = append(state, block)
     return state
 
 
 def fold_received(blocks: Iterable[HashedBlock], state: ChainState = EMPTY) -> ChainState:
-    """The same for blocks from elsewhere."""
+    """As `fold`, for blocks from another node."""
     for block in blocks:
         state = append_received(state, block)
     return state
@@ -222,10 +222,10 @@ def fold_received(blocks: Iterable[HashedBlock], state: ChainState = EMPTY) -> C
 def report(
     blocks: Iterable[HashedBlock], state: ChainState = EMPTY, *, limit: int = REPORT_LIMIT
 ) -> list[ChainRuleBroken]:
-    """Every broken rule, in chain order; blocks that break one count as appended.
+    """Return every broken rule, in chain order; blocks that break a rule are appended anyway.
 
-    A fault may show again in later blocks that build on it. At most `limit` are listed. Each
-    knows the `origin` of its rule.
+    A fault may be reported again for later blocks that build on it. At most `limit` errors are
+    returned. Each has the `origin` of its rule.
     """
     broken: list[ChainRuleBroken] = []
     for block in blocks:

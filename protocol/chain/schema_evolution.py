@@ -1,9 +1,9 @@
-"""Whether one schema may follow another in a chain, and what the first one must hold.
+"""Decides whether one schema may follow another, and which columns the first one must have.
 
-Columns and struct members are matched by name at every depth. New optional ones may come
-at any place, attributes and order may change; nothing may go, nothing may change its type
-or whether it is optional. The step from the old raw Arrow form to the ODF form forgives
-optionality, once: Arrow writers were careless about it. Source: ODF "SetDataSchema".
+Columns and struct members are matched by name at every depth. New optional ones may be added
+at any position, and attributes and order may change. Nothing may be removed, and no type or
+optionality may change. The step from the old raw Arrow form to the ODF form ignores optionality,
+once, because Arrow writers were careless about it. Source: ODF "SetDataSchema".
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ..metadata.schema import (
 
 UTC = "UTC"
 RAW_SCHEMAS_KEPT = 64
-"""Converted raw Arrow schemas that are remembered."""
+"""Number of cached conversions of raw Arrow schemas."""
 
 
 def odf_schema(event: SetDataSchema) -> DataSchema:
-    """The schema of the event in ODF form.
+    """Return the schema of the event in ODF form.
 
     Raises:
         BadInput: a raw Arrow schema that cannot be read or has no ODF counterpart.
@@ -50,14 +50,14 @@ def odf_schema(event: SetDataSchema) -> DataSchema:
 
 @lru_cache(maxsize=RAW_SCHEMAS_KEPT)
 def _converted(raw: bytes) -> DataSchema:
-    # Only chains of old writers need Arrow; others do not pay for loading it.
+    # Imported here because only chains of old writers need Arrow, which is slow to load.
     from ..arrow_schema import decode_raw_arrow_schema, from_arrow
 
     return from_arrow(decode_raw_arrow_schema(raw))
 
 
 def with_defaults(schema: DataSchema) -> DataSchema:
-    """The same schema with every default spelled out, attributes kept."""
+    """Return the schema with every default written out and attributes kept."""
     return replace(schema, fields=_fields_with_defaults(schema.fields))
 
 
@@ -66,7 +66,7 @@ def _fields_with_defaults(fields: tuple[DataField, ...]) -> tuple[DataField, ...
 
 
 def type_with_defaults(type_: DataType) -> DataType:
-    """Times are in milliseconds, timestamps in UTC, maps unsorted, unless they say otherwise."""
+    """Write out the defaults: times in milliseconds, timestamps in UTC, maps unsorted."""
     match type_:
         case DataTypeTimestamp(unit=unit, timezone=zone):
             return DataTypeTimestamp(unit=unit or TimeUnit.Millisecond, timezone=zone or UTC)
@@ -91,7 +91,7 @@ def type_with_defaults(type_: DataType) -> DataType:
 
 
 def is_same(current: DataSchema, new: DataSchema) -> bool:
-    """No difference at all: attributes and order count, spelled-out defaults do not."""
+    """Return whether schemas are equal: attributes and order count, explicit defaults do not."""
     return with_defaults(current) == with_defaults(new)
 
 
@@ -102,9 +102,9 @@ def incompatibility(
     forgive_optionality: bool = False,
     only_aligned: bool = False,
 ) -> str | None:
-    """What forbids `new` after `current`, as half a sentence; None when it may follow.
+    """Return why `new` may not follow `current`, as half a sentence; None if it may.
 
-    With `only_aligned`, types are compared as reference peers do: not where columns or members
+    With `only_aligned`, types are compared as reference peers do: not if columns or members
     were added or moved.
     """
     how = _Comparison(forgiving=forgive_optionality, only_aligned=only_aligned)
@@ -167,7 +167,7 @@ def _required(type_: DataType) -> DataType:
 
 
 def unfit_system_columns(schema: DataSchema, columns: tuple[str, str, str, str]) -> list[str]:
-    """What is wrong with the system columns of a first schema, one half sentence each.
+    """Return the faults of the system columns of a first schema, one half sentence each.
 
     `columns` are the effective names of offset, operation type, system time, event time.
     Offset and system time are never null; the others may be declared optional.

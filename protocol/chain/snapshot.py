@@ -1,7 +1,7 @@
-"""From what a person writes to what a chain holds: events normalised, inputs resolved.
+"""Converts a manifest to the events of a chain: normalizes SQL and resolves inputs.
 
-A manifest names inputs as people know them and may give a transform as a single `query`. A
-chain holds ids, an alias for each input, and a list of `queries` only.
+A manifest refers to inputs by alias or id, and may have a transform with a single `query`. A
+chain contains ids, an alias for each input, and only a list of `queries`.
 Source: ODF "DatasetSnapshot"; rules as reference peers create datasets.
 """
 
@@ -39,7 +39,7 @@ ONLY_IN_A: dict[type, DatasetKind] = {
 
 
 class InvalidSnapshot(BadInput):
-    """A manifest that describes no dataset. Facts: `event` (kind), `reason`."""
+    """The manifest does not describe a dataset. Facts: `event` (kind), `reason`."""
 
     def __init__(self, event: MetadataEvent, reason: str) -> None:
         kind = type(event).__name__
@@ -47,7 +47,7 @@ class InvalidSnapshot(BadInput):
 
 
 class MissingInputs(BadInput):
-    """Inputs of a transform that this node does not know. Facts: `missing` (references)."""
+    """This node does not know some inputs of a transform. Facts: `missing` (references)."""
 
     def __init__(self, missing: Sequence[str]) -> None:
         super().__init__(
@@ -60,10 +60,10 @@ class MissingInputs(BadInput):
 def prepare(
     snapshot: DatasetSnapshot, *, dataset_id: DatasetId, resolve: Resolve
 ) -> tuple[MetadataEvent, ...]:
-    """Events of the new dataset, `Seed` first, ready for `author`.
+    """Return the events of the new dataset, `Seed` first, ready for `author`.
 
     Raises:
-        InvalidSnapshot: an event that has no place in a manifest, or in this kind of dataset,
+        InvalidSnapshot: an event that is not allowed in a manifest, or in this kind of dataset,
             or SQL that cannot be normalised.
         MissingInputs: all inputs that `resolve` does not know.
     """
@@ -75,7 +75,7 @@ def prepare(
 
 
 def normalize_event(event: MetadataEvent, resolve: Resolve) -> MetadataEvent:
-    """One event written by a person, as a chain holds it. Raises like `prepare`."""
+    """Return a user's event in the form that a chain contains. Raises like `prepare`."""
     return _resolve_inputs([_normalise_sql(event)], resolve)[0]
 
 
@@ -115,7 +115,7 @@ def _resolve_inputs(events: Iterable[MetadataEvent], resolve: Resolve) -> list[M
 
 
 def _resolved(item: TransformInput, resolve: Resolve, missing: dict[str, None]) -> TransformInput:
-    """By id; without an alias the text of the reference becomes the alias."""
+    """Return the input by id; without an alias, the text of the reference becomes the alias."""
     text = str(item.dataset_ref)
     found = resolve(item.dataset_ref)
     if found is None:

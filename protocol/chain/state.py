@@ -1,12 +1,12 @@
-"""What a chain says as of one block: `EMPTY`, then `after(block)` for every block.
+"""The state of a chain as of one block: `EMPTY`, then `after(block)` for every block.
 
-The state is everything rules and planners need, so that neither walks the chain again. It is
-a value: successors share what did not change. `after` checks nothing; `rules.py` does. One
-table says what each event changes.
+The state has everything that rules and planners need, so that neither reads the chain again. It
+is immutable, and successive states share what did not change. `after` checks nothing; `rules.py`
+does. The table `CHANGES` defines what each event changes.
 
-An event of a newer writer changes nothing we know of. Its block is remembered in
-`not_understood`; if it is a new form of a known event, that kind is `clouded`: what the state
-says about it may be out of date, and rules that need it stay silent until it is known again.
+An event of a newer writer changes nothing that this version knows. Its block is recorded in
+`not_understood`. If it is a new form of a known event, that kind is `clouded`: what the state
+says about it may be outdated, and rules that need it are skipped until a known event replaces it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from .schema_evolution import odf_schema
 Changes = dict[str, Any]
 
 NOT_UNDERSTOOD_KEPT = 100
-"""Hashes of blocks of newer writers that are remembered; the first ones say enough."""
+"""Limit of recorded hashes of blocks of newer writers; the first ones are enough."""
 
 
 class Vocab(Struct, frozen=True, kw_only=True):
-    """Effective names of the system columns, and the event they come from, if any."""
+    """Effective names of the system columns, and the event that set them, if there is one."""
 
     offset_column: str = "offset"
     operation_type_column: str = "op"
@@ -60,13 +60,13 @@ class Vocab(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, event: SetVocab) -> Vocab:
-        """Absent names keep their default."""
+        """Create a vocabulary in which absent names keep their defaults."""
         named = {name: getattr(event, name) for name in cls.__struct_fields__ if name != "event"}
         return cls(event=event, **{name: text for name, text in named.items() if text is not None})
 
     @property
     def columns(self) -> tuple[str, str, str, str]:
-        """Offset, operation type, system time, event time."""
+        """Names of the columns: offset, operation type, system time, event time."""
         return (
             self.offset_column,
             self.operation_type_column,
@@ -76,11 +76,11 @@ class Vocab(Struct, frozen=True, kw_only=True):
 
 
 class ChainState(Struct, frozen=True, kw_only=True):
-    """A chain as of its `head`. Sizes are bytes; `num_records` counts rows of all slices.
+    """A chain as of its `head`. Sizes are in bytes; `num_records` counts rows of all slices.
 
-    Links to objects are counted as the blocks tell, an object as often as it is linked.
+    Links to objects are counted as the blocks report them, an object as often as it is linked.
 
-    Whatever is added here goes into `summary.py` as well.
+    A new field must be added to `summary.py` as well.
     """
 
     dataset_id: DatasetId | None = None
@@ -120,7 +120,7 @@ class ChainState(Struct, frozen=True, kw_only=True):
     clouded: frozenset[str] = frozenset()
 
     def after(self, block: HashedBlock) -> ChainState:
-        """The state with this block as head, whether or not the block keeps the rules."""
+        """Return the state with this block as head, whether or not the block keeps the rules."""
         inner = block.block
         event = inner.event
         changes = CHANGES[type(event)](self, event)
@@ -141,7 +141,7 @@ class ChainState(Struct, frozen=True, kw_only=True):
 
     @property
     def data_schema(self) -> DataSchema | None:
-        """The schema in ODF form; an old raw Arrow one is converted when asked for.
+        """The schema in ODF form; an old raw Arrow schema is converted on access.
 
         Raises:
             BadInput: the raw form cannot be read or has no ODF counterpart.
@@ -150,12 +150,12 @@ class ChainState(Struct, frozen=True, kw_only=True):
 
     @property
     def last_source_state(self) -> SourceState | None:
-        """Of the last `AddData`; an older one does not count."""
+        """Source state of the last `AddData`; None if it has none, even if an older one had."""
         return self.last_add_data.new_source_state if self.last_add_data else None
 
     @property
     def last_checkpoint(self) -> Multihash | None:
-        """Physical hash the next data event names as its previous checkpoint."""
+        """Physical hash that the next data event must name as its previous checkpoint."""
         derivative = self.kind is DatasetKind.Derivative
         last = self.last_execution if derivative else self.last_add_data
         return last.new_checkpoint.physical_hash if last and last.new_checkpoint else None
@@ -166,10 +166,10 @@ class ChainState(Struct, frozen=True, kw_only=True):
         return 0 if self.last_offset is None else self.last_offset + 1
 
     def require_understood(self) -> None:
-        """For planning work from this state.
+        """Must be called before work is planned from this state.
 
         Raises:
-            NotUnderstood: the chain holds events of a newer writer.
+            NotUnderstood: the chain contains events of a newer writer.
         """
         if self.not_understood:
             raise NotUnderstood(
@@ -264,10 +264,10 @@ CHANGES: dict[type, Callable[[ChainState, Any], Changes]] = {
     SetAttachments: lambda _state, event: {"attachments": event},
     UnknownEvent: _not_understood,
 }
-"""What each event changes, beside the head and the count of blocks."""
+"""Fields of the state that each event changes, apart from the head and the block count."""
 
 _CLEARING = (AddData, ExecuteTransform, SetDataSchema, SetTransform, SetPollingSource, SetVocab)
-"""Events that replace all their kind said before, so that one of them clears the view."""
+"""Events that replace everything their kind said before, so that the kind is not clouded then."""
 
 EMPTY = ChainState()
-"""Before the first block."""
+"""The state before the first block."""

@@ -1,10 +1,10 @@
-"""Rules every block keeps, whatever its event: seed, links, numbers, system time, kind.
+"""Rules of every block, whatever its event: seed, links, numbers, system time, kind.
 
-Each rule is a function of (state, block, event) that raises or returns nothing; the order in
-which they speak is in `rules.py`.
+Each rule is a function of (state, block, event) that raises or returns nothing; `rules.py` has
+the order in which they are checked.
 """
 
-# ruff: noqa: ARG001 - all rules are called alike, few need all three arguments
+# ruff: noqa: ARG001 - all rules have the same parameters, and few need all three
 from __future__ import annotations
 
 from ..metadata.block import HashedBlock, UnknownEvent
@@ -47,7 +47,7 @@ def numbers_begin_at_zero(state: ChainState, block: HashedBlock, event: object) 
 
 def previous_block_is_the_head(state: ChainState, block: HashedBlock, event: object) -> None:
     prev = block.block.prev_block_hash
-    # Identity first: a chain read in one go shares its hashes.
+    # Identity first, which is faster: a chain decoded in one pass shares its hashes.
     if prev is not None and prev is not state.head and prev != state.head:
         end = f"ends with {state.head}" if state.head else "is empty"
         raise PrevBlockNotFound(

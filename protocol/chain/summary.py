@@ -1,7 +1,7 @@
-"""A chain state as bytes, so that it need not be folded again; for the writer's own use only.
+"""A chain state as bytes, so that it need not be folded again. Only the same program reads it.
 
-Events are kept as blocks of their own, in the encoding of chains: what a state holds can
-always be written so. A summary says which form it has; one of another form is no summary.
+Events are stored as blocks in the encoding of chains, which can represent every event in a
+state. A summary has a form number; one with another number cannot be read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..multihash import Multihash
 from .state import ChainState, Vocab
 
 FORM = 3
-"""Changes whenever states, or what events do to them, change."""
+"""Must change whenever states change, or what events do to them."""
 _EPOCH = Instant(0)
 _EVENTS = (
     "schema",
@@ -51,11 +51,11 @@ _PLAIN = (
 
 
 class UnreadableSummary(BadInput):
-    """Bytes that are no summary of this form."""
+    """The bytes are not a summary of this form."""
 
 
 def summarize(state: ChainState) -> bytes | None:
-    """The state as bytes; None for the rare one that does not come back the same."""
+    """Return the state as bytes; None for the rare state that would not be read back equal."""
     try:
         content = msgspec.msgpack.encode(_content(state))
         return content if read_summary(content) == state else None
@@ -64,7 +64,7 @@ def summarize(state: ChainState) -> bytes | None:
 
 
 def read_summary(content: bytes) -> ChainState:
-    """The state. Raises `UnreadableSummary`, and what blocks raise."""
+    """Return the state. Raises `UnreadableSummary`, and the errors of blocks."""
     try:
         found = msgspec.msgpack.decode(content)
         if found["form"] != FORM:
