@@ -1,1 +1,1 @@
-"""Bytes and text to model and back: FlatBuffers by tables, YAML and JSON manifests."""
+"""Conversion of bytes and text to the model and back: FlatBuffers, and YAML and JSON manifests."""

@@ -1,7 +1,7 @@
-"""Blocks as bytes: the outer manifest, the block inside of it, the hash over all of it.
+"""Blocks as bytes: the outer manifest, the block inside of it, and the hash of the whole.
 
 A stored block is two FlatBuffers: a `Manifest` whose content is a finished `MetadataBlock`.
-The hash is SHA3-256 over the outer bytes, so those are kept and never made again.
+The hash is SHA3-256 of the outer bytes, so they are kept and never encoded anew.
 Source: ODF "Metadata serialization"; versions as reference peers write them.
 """
 
@@ -18,22 +18,22 @@ from .encode import encode_root
 from .tables import UNIONS, Field
 
 METADATA_BLOCK_CODE = 0x400000
-"""Multicodec `odf-metadata-block`, here a plain integer."""
+"""Multicodec `odf-metadata-block`, which a manifest contains as a plain integer."""
 OBSOLETE_VERSION = 1
 TIMESTAMP_ALIGNMENT: dict[BlockVersion, int] = {2: 1, 3: 4}
-"""The only difference between the versions, and one of writing only."""
+"""The only difference between the versions, which matters only for writing."""
 
 
 class MalformedBlock(BadInput):
-    """Bytes that are no metadata block."""
+    """The bytes are not a metadata block."""
 
 
 class UnsupportedBlockVersion(BadInput):
-    """A metadata block of a version this node does not read."""
+    """The metadata block has a version that this node does not read."""
 
 
 class Manifest(Table, frozen=True, kw_only=True):
-    """The outer buffer."""
+    """The outer buffer of a block."""
 
     kind: int
     version: int
@@ -50,13 +50,13 @@ _BLOCK = PLANS["MetadataBlock"]
 _EVENTS = UNIONS["MetadataEvent"]
 LENGTH_BYTES = 4
 HEADS_KEPT = 16
-"""Heads of manifests that are remembered: writers have one each, or two."""
+"""Number of manifest heads that are cached; each writer has only one or two."""
 MAX_HEAD_BYTES = 64
 _FRAME = ("prev_block_hash", "sequence_number")
 
 
 def encode_block(block: MetadataBlock, version: BlockVersion = WRITTEN_VERSION) -> HashedBlock:
-    """A block we author, as bytes and hash. Raises `Unencodable`."""
+    """Return bytes and hash of a new block. Raises `Unencodable`."""
     content = encode_root("MetadataBlock", block, timestamp_alignment=TIMESTAMP_ALIGNMENT[version])
     manifest = Manifest(kind=METADATA_BLOCK_CODE, version=version, content=content)
     raw = encode_root("Manifest", manifest, fields=MANIFEST_FIELDS)
@@ -64,12 +64,12 @@ def encode_block(block: MetadataBlock, version: BlockVersion = WRITTEN_VERSION) 
 
 
 def decode_block(raw: bytes, *, expected: Multihash | None = None) -> HashedBlock:
-    """A block of anybody's. What a newer writer put into it becomes an `UnknownEvent`.
+    """Decode a block of any writer. An event that this version does not know is `UnknownEvent`.
 
     Raises:
         HashMismatch: the bytes do not hash to `expected`.
-        UnsupportedBlockVersion: obsolete, or newer than we know.
-        MalformedBlock: anything else that is no block.
+        UnsupportedBlockVersion: an obsolete version, or one newer than this node knows.
+        MalformedBlock: the bytes are not a block for any other reason.
     """
     raw = bytes(raw)
     actual = Multihash.of(raw)
@@ -79,7 +79,7 @@ def decode_block(raw: bytes, *, expected: Multihash | None = None) -> HashedBloc
 
 
 def decode_hashed(actual: Multihash, raw: bytes) -> HashedBlock:
-    """As `decode_block`, of bytes that are known to hash to `actual`."""
+    """As `decode_block`, for bytes that are known to hash to `actual`."""
     try:
         version, content = _opened(raw)
         block: MetadataBlock = read_guarded(content, _read_block)
@@ -91,7 +91,7 @@ def decode_hashed(actual: Multihash, raw: bytes) -> HashedBlock:
 
 
 class BlockFrame(Table, frozen=True, kw_only=True):
-    """Where a block stands in its chain, without its event."""
+    """The position of a block in its chain, without its event."""
 
     hash: Multihash
     prev: Multihash | None
@@ -101,11 +101,11 @@ class BlockFrame(Table, frozen=True, kw_only=True):
 
 
 def peek_block(raw: bytes, actual: Multihash | None = None) -> BlockFrame:
-    """The frame of a block; its event is not read, so nothing is said about it.
+    """Return the frame of a block, without reading or checking its event.
 
-    A third of the work of `decode_block`, for who has many blocks whose hashes they trust;
-    `actual` is the hash of the bytes, if it is known. Raises `UnsupportedBlockVersion`,
-    `MalformedBlock`.
+    It takes a third of the time of `decode_block`, for callers with many blocks whose hashes
+    they trust. `actual` is the hash of the bytes, if it is known. Raises
+    `UnsupportedBlockVersion`, `MalformedBlock`.
     """
     try:
         _, content = _opened(raw)
@@ -136,10 +136,10 @@ _head_lengths: tuple[int, ...] = ()
 
 
 def _opened(raw: bytes) -> tuple[BlockVersion, bytes]:
-    """Version and content of a manifest.
+    """Return version and content of a manifest.
 
-    Everything but the content of a manifest stands before it, and a writer puts the same bytes
-    there block after block: what those say is remembered. Raises as `decode_block`.
+    A writer puts the same bytes before the content of every manifest, so the version that these
+    bytes contain is cached. Raises the same errors as `decode_block`.
     """
     for length in _head_lengths:
         known = _heads.get(raw[:length])
@@ -156,7 +156,7 @@ def _opened(raw: bytes) -> tuple[BlockVersion, bytes]:
 
 
 def _remember(source: Source, version: BlockVersion) -> None:
-    """The head of a manifest that was read, unless something of it stands behind the content."""
+    """Cache the head of a manifest, unless a part of it is after the content."""
     global _head_lengths
     at = source.follow(0)
     layout = _MANIFEST.layout(source, at)
@@ -184,7 +184,7 @@ def _block_version(manifest: Manifest) -> BlockVersion:
 
 
 def _read_block(source: Source, at: int) -> MetadataBlock:
-    """The frame strictly, the event as far as it is known."""
+    """Read the frame strictly, and the event only if this version knows it."""
     layout = _BLOCK.layout(source, at)
     values: dict[str, Any] = layout.defaults.copy()
     tag, unknown = 0, layout.unknown

@@ -1,7 +1,7 @@
-"""A FlatBuffer from its end to its start: alignment, offsets, tables with shared vtables.
+"""Writes a FlatBuffer from its end to its start: alignment, offsets, tables, shared vtables.
 
-Positions count from the end of the buffer, because that is where writing begins; whatever is
-referred to has been written before. Bytes come out as the reference builders make them.
+Positions count from the end of the buffer, where writing begins; an object is written before
+anything refers to it. The bytes are those that the reference builders produce.
 Source: the FlatBuffers binary format.
 """
 
@@ -15,7 +15,8 @@ _OFFSET_BYTES = 4
 
 
 class Builder:
-    """One buffer in the making. `size` is what is written so far, hence where the last part is."""
+    """One buffer under construction. `size` is the number of bytes written so far, which is also
+    the position of the last written part."""
 
     __slots__ = ("_alignment", "_parts", "_vtables", "size")
 
@@ -26,40 +27,40 @@ class Builder:
         self._vtables: dict[bytes, int] = {}
 
     def prepend(self, raw: bytes) -> None:
-        """These bytes, before all others and wherever that is."""
+        """Write these bytes before all others, without alignment."""
         self._parts.append(raw)
         self.size += len(raw)
 
     def align(self, alignment: int, following: int = 0) -> None:
-        """Zeros, so that what is written after `following` more bytes stands aligned."""
+        """Write zeros, so that the part written after `following` more bytes is aligned."""
         if alignment > self._alignment:
             self._alignment = alignment
         if padding := -(self.size + following) % alignment:
             self.prepend(bytes(padding))
 
     def number(self, layout: struct.Struct, value: int) -> None:
-        """A scalar, aligned to its own size."""
+        """Write a scalar, aligned to its own size."""
         self.align(layout.size)
         self.prepend(layout.pack(value))
 
     def offset(self, target: int) -> None:
-        """A reference to an object that stands at `target`."""
+        """Write a reference to the object at position `target`."""
         self.align(_OFFSET_BYTES)
         self.prepend(_U32(self.size + _OFFSET_BYTES - target))
 
     def vector(self, content: bytes, length: int) -> int:
-        """A vector of `length` items that are these bytes; where it stands."""
+        """Write a vector of `length` items with this content; return its position."""
         self.align(_OFFSET_BYTES, len(content))
         self.prepend(content)
         self.prepend(_U32(length))
         return self.size
 
     def text(self, content: bytes) -> int:
-        """A string: a vector of its bytes, and a zero that does not count."""
+        """Write a string: a vector of its bytes, and an uncounted zero. Return its position."""
         return self.vector(content + b"\0", len(content))
 
     def offsets(self, targets: list[int]) -> int:
-        """A vector of references; where it stands."""
+        """Write a vector of references; return its position."""
         self.align(_OFFSET_BYTES)
         for target in reversed(targets):
             self.offset(target)
@@ -67,9 +68,9 @@ class Builder:
         return self.size
 
     def table(self, start: int, slots: list[int]) -> int:
-        """Ends a table whose fields were written since `size` was `start`; where it stands.
+        """Complete a table whose fields were written since `size` was `start`; return its position.
 
-        `slots` say where each field stands, 0 for an absent one. An equal vtable is shared.
+        `slots` are the positions of the fields, 0 for an absent one. Equal vtables are shared.
         """
         self.align(_OFFSET_BYTES)
         here = self.size + _OFFSET_BYTES
@@ -88,7 +89,7 @@ class Builder:
         return here
 
     def finish(self, root: int) -> bytes:
-        """The whole buffer, which starts with a reference to its root."""
+        """Return the whole buffer, which starts with a reference to its root."""
         self.align(self._alignment, _OFFSET_BYTES)
         self.offset(root)
         return b"".join(reversed(self._parts))

@@ -1,13 +1,12 @@
-"""FlatBuffers to model: a reader for bytes nobody vouches for.
+"""FlatBuffers to model: a reader for untrusted bytes.
 
-Every offset is checked against the buffer, every string against UTF-8, every table against
-what it must carry. Depth is capped, and the bytes visited – through whatever sharing of
-parts – may not exceed `MAX_SHARING` times the buffer, so time and memory are bounded by the
-input: at most fifty bytes per byte while reading (attribute maps of nothing but brackets), a
-dozen of what is kept, three as a rule. Parts a newer writer knows and we do not raise
-`NotKnown`, which the block codec turns into an `UnknownEvent`.
+Every offset is checked against the buffer, every string against UTF-8, every table against its
+required fields. Depth is limited. The bytes visited, however parts are shared, may not exceed
+`MAX_SHARING` times the buffer. So the input limits time and memory: at most fifty bytes per byte
+while reading (attribute maps of brackets alone) and a dozen for the result, usually three. Parts
+that only newer writers know raise `NotKnown`, which the block codec turns into an `UnknownEvent`.
 
-A vtable seen before has its reading plan ready: decoding is a walk over prepared steps.
+The reading plan of each vtable is cached, so that decoding follows prepared steps.
 Source: the FlatBuffers binary format; ODF "Metadata serialization" for what is required.
 """
 
@@ -30,11 +29,11 @@ from .models import ENUM_TYPES, MODELS
 from .tables import ENUMS, TABLES, UNIONS, Field
 
 MAX_SHARING = 4
-"""Bytes visited per byte of input. Writers share vtables only, which stays below 2."""
+"""Limit of bytes visited per byte of input. Writers share only vtables, which stays below 2."""
 PLANS_PER_TABLE = 64
-"""How many vtables of one table keep their reading plan."""
+"""Number of vtables per table whose reading plans are cached."""
 MAX_VTABLE_BYTES = 516
-"""Room for 256 slots; the widest table has 11."""
+"""Limit in bytes of a vtable, enough for 256 slots; the widest table has 11."""
 
 _U32 = struct.Struct("<I").unpack_from
 _I32 = struct.Struct("<i").unpack_from
@@ -51,15 +50,15 @@ _SCALARS = {
 _OFFSET_WIDTH = 4
 
 Read = Callable[["Source", int], Any]
-"""(source, position of the field) to value."""
+"""Reads a value, given the source and the position of the field."""
 
 
 class MalformedBuffer(BadInput):
-    """Bytes that are no FlatBuffer of the expected table."""
+    """The bytes are not a FlatBuffer of the expected table."""
 
 
 class NotKnown(BadInput):
-    """A well-formed part that only a newer writer understands."""
+    """A well-formed part that only newer writers know."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"not known here: {what}", what=what)
@@ -67,7 +66,7 @@ class NotKnown(BadInput):
 
 
 class Source:
-    """One buffer, how much of it may still be visited, how deep tables may still nest."""
+    """One buffer, with the number of bytes and the depth that may still be visited."""
 
     __slots__ = ("depth", "left", "raw", "size")
 
@@ -78,18 +77,18 @@ class Source:
         self.depth = MAX_DEPTH
 
     def refuse(self) -> NoReturn:
-        """Why a part may not be read that lies outside or over the budget."""
+        """Raise the error for a part that is out of bounds or exceeds the number of bytes left."""
         if self.left < 0:
             raise MalformedBuffer(f"parts are shared more than {MAX_SHARING} times over")
         raise MalformedBuffer("an offset points outside of the buffer")
 
     def follow(self, at: int) -> int:
-        """Where the forward offset at this position leads."""
+        """Return the target of the forward offset at this position."""
         target: int = at + _U32(self.raw, at)[0]
         return target
 
     def vector(self, at: int, width: int) -> tuple[int, int]:
-        """Start and end of the items an offset at this position leads to."""
+        """Return start and end of the items of the vector to which the offset points."""
         start = at + _U32(self.raw, at)[0] + 4
         length = _U32(self.raw, start - 4)[0] * width
         self.left -= length + 4
@@ -98,7 +97,7 @@ class Source:
         return start, start + length
 
     def bytes_(self, at: int) -> bytes:
-        """As `vector`, in one step: nothing is read more often."""
+        """Return the content of a byte vector. As `vector`, in one step, because it is frequent."""
         raw = self.raw
         start = at + _U32(raw, at)[0] + 4
         end: int = start + _U32(raw, start - 4)[0]
@@ -115,17 +114,17 @@ class Source:
 
 
 def decode_root(name: str, raw: bytes) -> Any:
-    """The value of a buffer whose root is that table.
+    """Decode a buffer whose root is the named table.
 
     Raises:
-        MalformedBuffer: the bytes are none.
-        NotKnown: a newer writer used what we do not know.
+        MalformedBuffer: the bytes are not such a buffer.
+        NotKnown: the buffer has parts that only newer writers know.
     """
     return read_guarded(raw, PLANS[name].read)
 
 
 def read_guarded(raw: bytes, read: Read) -> Any:
-    """Read at the root of a buffer; whatever is wrong with the bytes is `MalformedBuffer`."""
+    """Read at the root of a buffer; convert all errors of the bytes to `MalformedBuffer`."""
     source = Source(raw)
     try:
         return read(source, source.follow(0))
@@ -139,7 +138,7 @@ def read_guarded(raw: bytes, read: Read) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a table with one certain vtable is read."""
+    """The steps to read a table with one particular vtable."""
 
     inline: int
     charge: int
@@ -149,7 +148,7 @@ class Layout:
 
 
 class TablePlan:
-    """How one table is read, whatever vtable it comes with."""
+    """Reads one table of the model with any vtable."""
 
     __slots__ = ("_layout", "fields", "model", "name")
 
@@ -158,7 +157,7 @@ class TablePlan:
         self._layout = lru_cache(maxsize=PLANS_PER_TABLE)(self._plan)
 
     def read(self, source: Source, at: int) -> Any:
-        """The table at this position. Raises as `decode_root`, and `struct.error`."""
+        """Read the table at this position. Raises as `decode_root`, and `struct.error`."""
         layout = self.layout(source, at)
         if layout.unknown is not None:
             raise NotKnown(layout.unknown)
@@ -169,7 +168,7 @@ class TablePlan:
         return self.model(**values)
 
     def layout(self, source: Source, at: int) -> Layout:
-        """The plan for the table at this position; bounds are checked, the budget charged."""
+        """Return the plan for the table at this position; check bounds and charge its bytes."""
         source.depth -= 1
         if source.depth < 0:
             raise MalformedBuffer(f"tables are nested deeper than {MAX_DEPTH}")
@@ -209,7 +208,7 @@ class TablePlan:
         return Layout(inline, inline + len(vtable), tuple(steps), defaults, unknown)
 
     def _default(self, field: Field) -> Any:
-        """What a required field is when it is not written; only numbers and enums may be so."""
+        """Return the value of a required field that is absent; only numbers and enums have one."""
         if field.wire in _SCALARS:
             return 0
         if field.wire == "enum":
@@ -218,7 +217,7 @@ class TablePlan:
 
 
 def _unpack_vtable(vtable: bytes) -> tuple[int, tuple[int, ...]]:
-    """Inline size of the table and the offsets of its slots."""
+    """Return the inline size of the table and the offsets of its slots."""
     if len(vtable) < 4 or len(vtable) % 2:
         raise MalformedBuffer("a vtable has an impossible size")
     _, inline, *offsets = struct.unpack(f"<{len(vtable) // 2}H", vtable)
@@ -228,7 +227,7 @@ def _unpack_vtable(vtable: bytes) -> tuple[int, tuple[int, ...]]:
 
 
 def _check_slot(field: Field, tag: int, at: int, inline: int) -> None:
-    """That what the vtable says of a field lies inside of its table."""
+    """Check that the field is inside of its table according to the vtable."""
     if tag and (tag < 4 or tag >= inline or not at):
         raise MalformedBuffer(f"union {field.name} has a kind outside of its table or no value")
     if at and (at < 4 or at + _width(field) > inline):
@@ -243,7 +242,7 @@ def _width(field: Field) -> int:
 
 
 def _reader(field: Field) -> Read:
-    """How a field that is no union is read."""
+    """Return the reader of a field that is not a union."""
     if field.wire in _LEAVES:
         return _LEAVES[field.wire]
     return _MAKERS[field.wire](field)
@@ -278,7 +277,8 @@ def _table_reader(field: Field) -> Read:
 
 
 def _union_reader(owner: str, field: Field, delta: int) -> Read:
-    """Reads at the discriminator; the offset stands `delta` bytes from there."""
+    """Return a reader for a union, which starts at the discriminator; the offset to the value is
+    `delta` bytes after it."""
     plans = tuple(PLANS[variant] for variant in UNIONS[field.of or ""])
 
     def read(source: Source, at: int) -> Any:
@@ -313,7 +313,7 @@ def _list_of(read_item: Read) -> Read:
 
 
 def _wrapper_reader(field: Field) -> Read:
-    """A union inside of a vector stands in a table of its own, with one field."""
+    """Return the reader of a union inside of a vector, where a table with one field wraps it."""
     name = f"{field.of}Wrapper"
     plan = TablePlan(name, (Field("value", "union", field.of, required=True),), _Wrapper)
     return lambda source, at: plan.read(source, source.follow(at)).value
@@ -346,7 +346,7 @@ _MAKERS: dict[str, Callable[[Field], Read]] = {
     "[table]": lambda field: _list_of(_table_reader(field)),
     "[union]": lambda field: _list_of(_wrapper_reader(field)),
 }
-"""What makes a reader for the type a field refers to; unions are made by the plan."""
+"""Functions that make a reader for the type of a field; the plan makes those of unions."""
 
 _ATTRIBUTES = TablePlan("ExtraAttributes", (Field("text", "string"),), _AttributesTable)
 PLANS: dict[str, TablePlan] = {

@@ -1,9 +1,9 @@
-"""Model to FlatBuffers: one interpreter over `tables`, byte-exact.
+"""Model to FlatBuffers: one interpreter of `tables`, byte-exact with the reference.
 
-Objects are created depth first in declaration order (a sub-table runs its own two passes
-before the next field is looked at), then the table visits its fields again in the same
-order. Nothing is shared but vtables. Manifest version 2 puts timestamps wherever the write
-position happens to be; version 3 aligns them to four bytes.
+Objects are created depth first in declaration order (a sub-table runs both of its passes before
+the next field is processed); then the table writes its fields in the same order. Only vtables
+are shared. Manifest version 2 writes timestamps at any position; version 3 aligns them to four
+bytes.
 Source: ODF "Metadata serialization", and the layout rules of the FlatBuffers builder.
 """
 
@@ -23,7 +23,7 @@ from .builder import Builder
 from .tables import ENUMS, TABLES, UNIONS, Field
 
 MAX_DEPTH = 100
-"""Tables inside of tables; written and read alike."""
+"""Limit of nested tables, for writing and reading alike."""
 
 UNION_SLOTS = 2
 
@@ -56,7 +56,7 @@ _TYPES: dict[str, type] = {
 
 
 class Unencodable(BadInput):
-    """A value the wire cannot carry: missing, out of range, of another type, or too deep."""
+    """A buffer cannot represent a value: missing, out of range, of another type, or too deep."""
 
 
 def encode_root(
@@ -66,7 +66,7 @@ def encode_root(
     fields: tuple[Field, ...] | None = None,
     timestamp_alignment: int = 4,
 ) -> bytes:
-    """A finished buffer whose root is that table.
+    """Return a finished buffer whose root is the named table.
 
     `fields` describe a table that is not in `TABLES`. Raises `Unencodable`.
     """
@@ -75,7 +75,7 @@ def encode_root(
 
 
 def check_value(owner: str, field: Field, value: object) -> None:
-    """That the value is one the field can carry, its own parts aside. Raises `Unencodable`."""
+    """Check that the field can carry the value, apart from its parts. Raises `Unencodable`."""
     where = f"{owner}.{field.name}"
     if field.wire in _NUMBERS:
         _, low, high = _NUMBERS[field.wire]
@@ -91,7 +91,7 @@ def check_value(owner: str, field: Field, value: object) -> None:
 
 
 def number_range(field: Field) -> tuple[int, int] | None:
-    """Least and greatest value of a whole number; none for other wires."""
+    """Return the least and greatest value of an integer field; None for other wires."""
     return _NUMBERS[field.wire][1:] if field.wire in _NUMBERS else None
 
 
@@ -103,7 +103,7 @@ def _text(text: str, where: str) -> bytes:
 
 
 class _Writer:
-    """One buffer in the making."""
+    """Writes one buffer."""
 
     def __init__(self, timestamp_alignment: int) -> None:
         self.builder = Builder()
@@ -122,7 +122,7 @@ class _Writer:
         return self.builder.table(start, slots)
 
     def _create_parts(self, name: str, fields: tuple[Field, ...], value: Table) -> dict[str, Any]:
-        """First pass: what each present field puts into the table, objects already written."""
+        """First pass: create objects; return for each present field what the table will contain."""
         present: dict[str, Any] = {}
         for field in fields:
             part = getattr(value, field.name)
@@ -136,7 +136,7 @@ class _Writer:
         return present
 
     def _put(self, slots: list[int], field: Field, value: Any) -> None:
-        """Second pass: one field of the open table, and where it stands."""
+        """Second pass: write one field into the table, and append its position to `slots`."""
         builder = self.builder
         if field.wire == "union":
             self._put_union(slots, value)
@@ -234,4 +234,4 @@ _CREATE: dict[str, Callable[[_Writer, str, Field, Any], Any]] = {
     "[table]": _Writer.tables,
     "[union]": _Writer.unions,
 }
-"""Wires that are an object of their own, created in the first pass."""
+"""Wires that are separate objects, created in the first pass."""

@@ -1,7 +1,7 @@
-"""Messages to and from engines as bytes: finished FlatBuffers without any manifest.
+"""Messages to and from engines as bytes: finished FlatBuffers without a manifest.
 
-Requests have their own table as root; answers are a union and stand in a `…Root` table.
-Newer peers align timestamps, older ones do not; both are read, the newer is written.
+The root of a request is its table; a response is a union, wrapped in a `…Root` table. Newer peers
+align timestamps and older ones do not. Both forms are read, and the newer one is written.
 Source: ODF engine protocol.
 """
 
@@ -24,21 +24,21 @@ _ROOTS: dict[str, tuple[str, type[Table] | None]] = {
     "TransformRequest": ("TransformRequest", None),
     "TransformResponse": ("TransformResponseRoot", TransformResponseRoot),
 }
-"""Root table and the wrapper around a union, by message."""
+"""By message: the root table, and the wrapper if the message is a union."""
 
 
 class MalformedMessage(BadInput):
-    """Bytes that are no engine message of that name."""
+    """The bytes are not an engine message of that name."""
 
 
 def encode_message(name: MessageName, value: Table) -> bytes:
-    """A message as a finished buffer. Raises `Unencodable`."""
+    """Return a message as a finished buffer. Raises `Unencodable`."""
     root, wrapper = _ROOTS[name]
     return encode_root(root, wrapper(value=value) if wrapper else value)
 
 
 def decode_message(name: MessageName, raw: bytes) -> Any:
-    """The value a message holds. Raises `MalformedMessage`."""
+    """Return the value in a message. Raises `MalformedMessage`."""
     root, wrapper = _ROOTS[name]
     try:
         value = decode_root(root, bytes(raw))

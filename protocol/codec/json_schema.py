@@ -1,9 +1,9 @@
-"""JSON Schemas of our manifests, made from the model: what we write conforms to them.
+"""JSON Schemas of manifests, generated from the model; manifests that the node writes conform.
 
-They describe the canonical text, one spelling of kinds; with `short_forms` also the bare
-string that stands for a map with only a `kind`, which is what an editor should accept.
-Readers take more spellings than either.
-Source: JSON Schema 2020-12; the ODF schemas give the fields.
+They describe the canonical text with one spelling of kinds. With `short_forms` they also allow
+a bare string instead of a map with only a `kind`, which an editor should accept. The reader
+accepts more spellings than either.
+Source: JSON Schema 2020-12; the ODF schemas define the fields.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TEXT: dict[type, dict[str, Any]] = {
 
 
 def json_schema(kind: ManifestKind, *, short_forms: bool = False) -> dict[str, Any]:
-    """The schema of the whole manifest of that kind, definitions included."""
+    """Return the schema of the whole manifest of that kind, including definitions."""
     (content,), definitions = msgspec.json.schema_components(
         [_CONTENT[kind]], schema_hook=lambda type_: _TEXT[type_]
     )
@@ -72,7 +72,7 @@ def json_schema(kind: ManifestKind, *, short_forms: bool = False) -> dict[str, A
 
 
 def _set_ranges(name: str, definition: dict[str, Any]) -> None:
-    """Whole numbers get the bounds the wire gives them."""
+    """Set the bounds of integers to those of their wires."""
     if name not in MODELS:
         return
     text_names = {f.name: f.encode_name for f in msgspec.structs.fields(MODELS[name])}
@@ -87,7 +87,7 @@ def _set_ranges(name: str, definition: dict[str, Any]) -> None:
 
 
 def _forget_unknown_events(definitions: dict[str, Any]) -> None:
-    """Events we do not know are shown, never written."""
+    """Remove the kind for unknown events, which are displayed but never written."""
     name = UnknownEvent.__name__
     if definitions.pop(name, None) is None:
         return
@@ -97,7 +97,7 @@ def _forget_unknown_events(definitions: dict[str, Any]) -> None:
 
 
 def _allow_short_forms(definitions: dict[str, Any]) -> None:
-    """Wherever a union with a short form stands, its bare kinds may stand too."""
+    """Allow bare kinds wherever a union with a short form is allowed."""
     kinds = {
         f"#/$defs/{variant}": variant.removeprefix(union)
         for union in SHORT_FORMS

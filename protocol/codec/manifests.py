@@ -1,7 +1,7 @@
-"""Manifests: the documents people write and read, YAML or JSON, in the shape of the model.
+"""Manifests: YAML or JSON documents that people write and read, in the structure of the model.
 
-Reading is generous in spelling and strict in everything else; writing has one form. The
-error of a bad document names the path of the offending value.
+Reading accepts several spellings and is strict in everything else; writing has one form. The
+error for an invalid document contains the path of the offending value.
 Source: ODF "Manifest", "MetadataBlock", "MetadataEvent", "DatasetSnapshot".
 """
 
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 DOCUMENT_VERSION = 1
-"""Of every manifest but that of a block."""
+"""Version of every manifest except that of a block."""
 _KEYS = ("kind", "version", "content")
 _PATH = re.compile(r"(.*?)(?: - at `(\$.*)`)?", re.DOTALL)
 
 
 def load_documents(text: str | bytes, *, max_bytes: int = MAX_TEXT_BYTES) -> list[Any]:
-    """The documents of a YAML or JSON text as plain values. Raises `MalformedManifest`."""
+    """Return the documents of a YAML or JSON text as plain values. Raises `MalformedManifest`."""
     try:
         raw = text if isinstance(text, bytes) else text[: max_bytes + 1].encode()
         if len(raw) > max_bytes:
@@ -54,12 +54,12 @@ def load_documents(text: str | bytes, *, max_bytes: int = MAX_TEXT_BYTES) -> lis
         try:
             return [_load_json(text)]
         except json.JSONDecodeError:
-            pass  # may still be YAML in flow style
+            pass  # the text may still be YAML in flow style
     return load_yaml(text)
 
 
 def load_snapshots(text: str | bytes) -> list[DatasetSnapshot]:
-    """All `DatasetSnapshot` manifests of a text, at least one. Raises `MalformedManifest`."""
+    """Return all `DatasetSnapshot` manifests of a text, at least one. `MalformedManifest`."""
     documents = load_documents(text)
     if not documents:
         raise MalformedManifest("there is no document in the text")
@@ -70,26 +70,26 @@ def load_snapshots(text: str | bytes) -> list[DatasetSnapshot]:
 
 
 def load_event(text: str | bytes) -> MetadataEvent:
-    """The one `MetadataEvent` manifest of a text. Raises `MalformedManifest`."""
+    """Return the only `MetadataEvent` manifest of a text. Raises `MalformedManifest`."""
     content, _ = _content(_only(load_documents(text)), "MetadataEvent")
     event: MetadataEvent = from_data(content, MetadataEvent, path="$.content")
     return event
 
 
 def load_block(text: str | bytes) -> tuple[MetadataBlock, BlockVersion]:
-    """The one `MetadataBlock` manifest of a text. Raises `MalformedManifest`."""
+    """Return the only `MetadataBlock` manifest of a text. Raises `MalformedManifest`."""
     return block_from_manifest(_only(load_documents(text)))
 
 
 def block_from_manifest(document: Any) -> tuple[MetadataBlock, BlockVersion]:
-    """A block and its version from a manifest that was read already."""
+    """Return a block and its version from a manifest in plain values."""
     content, version = _content(document, "MetadataBlock", versions=(2, 3))
     block: MetadataBlock = from_data(content, MetadataBlock, path="$.content")
     return block, 2 if version == 2 else 3
 
 
 def from_data(data: Any, type_: Any, *, path: str = "$") -> Any:
-    """A value of the model from plain values. Raises `MalformedManifest` with the path."""
+    """Convert plain values to a type of the model. Raises `MalformedManifest` with the path."""
     normal = walk_of(type_)(data, path)
     try:
         return convert(normal, type_, dec_hook=_as_is)
@@ -99,17 +99,17 @@ def from_data(data: Any, type_: Any, *, path: str = "$") -> Any:
 
 
 def to_data(value: Any) -> Any:
-    """A value of the model as plain JSON-compatible values, in canonical text."""
+    """Convert a value of the model to plain JSON-compatible values, in canonical text."""
     return _lists(msgspec.to_builtins(value, enc_hook=_plain))
 
 
 def manifest(kind: str, value: Table, version: int = DOCUMENT_VERSION) -> dict[str, Any]:
-    """The envelope around a value."""
+    """Wrap a value in the manifest envelope."""
     return {"kind": kind, "version": version, "content": to_data(value)}
 
 
 def block_manifest(block: HashedBlock) -> dict[str, Any]:
-    """A block as its manifest, plain values."""
+    """Return a block as a manifest in plain values."""
     return manifest("MetadataBlock", block.block, block.version)
 
 
@@ -147,7 +147,7 @@ def _only(documents: list[Any]) -> Any:
 def _content(
     document: Any, kind: str, *, versions: tuple[int, ...] = (DOCUMENT_VERSION,)
 ) -> tuple[Any, int]:
-    """What the envelope holds, and its version."""
+    """Return the content of the envelope, and its version."""
     if not isinstance(document, dict):
         raise MalformedManifest("a manifest with kind, version and content is expected")
     for key in document:
@@ -167,7 +167,7 @@ def _content(
 
 
 def _as_is(kind: type, value: Any) -> Any:
-    """The walk has made the value already; anything else never was text."""
+    """Accept a value that `walk_of` has parsed already; refuse anything else."""
     if isinstance(value, kind):
         return value
     raise TypeError(f"Expected {kind.__name__}")

@@ -1,7 +1,7 @@
-"""Which class carries which table: the wire model's names as Python types.
+"""Maps the table names of the wire model to Python classes.
 
-`tables` speaks of names; here the names are looked up. The two `…Root` tables exist only
-on the wire, around the unions engines answer with.
+`tables` uses names only; this module finds the classes. The two `…Root` tables exist only in
+messages, as wrappers of the unions with which engines respond.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..metadata.table import Table
 
 
 class RawQueryResponseRoot(Table, frozen=True, kw_only=True):
-    """What an answer to `ExecuteRawQuery` is wrapped in."""
+    """Wrapper of a response to `ExecuteRawQuery`."""
 
     value: engine.RawQueryResponse
 
 
 class TransformResponseRoot(Table, frozen=True, kw_only=True):
-    """What an answer to `ExecuteTransform` is wrapped in."""
+    """Wrapper of a response to `ExecuteTransform`."""
 
     value: engine.TransformResponse
 
@@ -36,7 +36,7 @@ MODELS: dict[str, type[Table]] = {
     )
     if isinstance(value, type) and issubclass(value, Table) and value.__name__ == name
 }
-"""Every class that stands for a table, by the table's name."""
+"""The class of each table, by the table's name."""
 
 ENUM_TYPES: dict[str, type[StrEnum]] = {
     name: value

@@ -1,9 +1,9 @@
-"""What people may write for a value, brought to the one form the model takes.
+"""Converts the spellings that people may use for a value to the one form of the model.
 
-A walk over the types of the model: union kinds and enum values in any of their three
-casings, bare text for a union of nothing but its kind, names fields had in 0.34.1, null for
-what is unset, attribute maps and dates as their own types. Whatever is left – unknown
-fields, missing fields, wrong types – is found by the strict conversion that follows.
+It walks over the types of the model and accepts: union kinds and enum values in any of three
+casings, bare text for a union with only a kind, field names of 0.34.1, null for unset fields, and
+attribute maps and dates as their own types. The strict conversion afterwards finds all other
+faults: unknown fields, missing fields, wrong types.
 Source: ODF text forms; older spellings from ODF 0.34.1.
 """
 
@@ -31,10 +31,10 @@ from .tables import TABLES
 from .yaml_text import MAX_DEPTH, MalformedManifest
 
 Walk = Callable[[Any, str], Any]
-"""(value, path) to the value in the form the model takes."""
+"""Converts a value, given its path, to the form of the model."""
 
 SHORT_FORMS = ("DataType", "EventTimeSource", "SourceCaching")
-"""Unions for which bare text stands for a map with only that kind."""
+"""Unions for which bare text may replace a map with only that kind."""
 TEXT_TYPES: dict[type, Callable[[str], Any]] = {
     Multihash: Multihash.parse,
     DatasetId: DatasetId.parse,
@@ -46,13 +46,13 @@ _NUMBER_WIRES = ("u64", "u32", "i64", "i32", "i16")
 
 
 def casings(name: str) -> set[str]:
-    """The spellings accepted for a kind or an enum value."""
+    """Return the accepted spellings of a kind or an enum value."""
     return {name, name[0].lower() + name[1:], name.lower()}
 
 
 @lru_cache(maxsize=512)
 def walk_of(kind: Any) -> Walk:
-    """The walk for one type of the model, or of anything built from msgspec structs."""
+    """Return the walk for one type of the model, or of anything built from msgspec structs."""
     if get_origin(kind) in (types.UnionType, Union):
         return _union_walk(kind)
     if get_origin(kind) is tuple:
@@ -141,7 +141,7 @@ def _struct_walk(kind: type[msgspec.Struct]) -> Walk:
 
 
 def _keeps_null(hint: Any) -> bool:
-    """Where null is not the same as unset: date-times and bytes."""
+    """Return whether null differs from unset, as for date-times and bytes."""
     return bool({Instant, bytes} & {hint, *get_args(hint)})
 
 
@@ -162,14 +162,14 @@ def _number_checks(kind: type) -> dict[str, Callable[[Any, str], None]]:
 
 
 def _old_read_step(value: dict[str, Any]) -> dict[str, Any]:
-    """0.34.1: the list of columns was called `schema`."""
+    """Rename a field of 0.34.1, where the list of columns was called `schema`."""
     if isinstance(value.get("schema"), list) and "ddlSchema" not in value:
         return {("ddlSchema" if k == "schema" else k): v for k, v in value.items()}
     return value
 
 
 def _old_data_schema(value: dict[str, Any]) -> dict[str, Any]:
-    """0.34.1: the raw Arrow schema was called `schema`."""
+    """Rename a field of 0.34.1, where the raw Arrow schema was called `schema`."""
     if isinstance(value.get("schema"), str) and "rawArrowSchema" not in value:
         return {("rawArrowSchema" if k == "schema" else k): v for k, v in value.items()}
     return value
@@ -239,7 +239,7 @@ def _bytes(value: Any, path: str) -> Any:
     try:
         if isinstance(value, str):
             raw = base64.b64decode(value, validate=True)
-            if base64.b64encode(raw).decode() == value:  # else bits are set that no byte has
+            if base64.b64encode(raw).decode() == value:  # refuse bits that belong to no byte
                 return raw
     except (binascii.Error, ValueError):
         pass

@@ -1,8 +1,8 @@
-"""YAML text ⇄ plain values, by the YAML 1.2 core schema, bounded on the way in.
+"""YAML text ⇄ plain values, by the YAML 1.2 core schema, with limits for reading.
 
-Dates stay text, `yes` and `on` stay text, only `true` and `false` are booleans. Duplicate
-keys, keys that are no text, unknown tags and wild aliases are refused. On the way out:
-block style, list dashes at the column of their key, text plain where that is safe.
+Dates stay text, `yes` and `on` stay text, and only `true` and `false` are booleans. Duplicate
+keys, keys that are not text, unknown tags and excessive aliases are refused. Output has block
+style, list dashes at the column of their key, and unquoted text where that is safe.
 Source: ODF "Manifest" text form; YAML 1.2 chapter 10.3.
 """
 
@@ -19,7 +19,7 @@ from ..errors import BadInput
 MAX_TEXT_BYTES = 4 << 20
 MAX_DEPTH = 100
 MAX_ALIASED_NODES = 10_000
-"""Values that may appear a second time through aliases, their parts counted."""
+"""Limit of values that aliases may repeat, including their parts."""
 MAX_NUMBER_CHARS = 64
 
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
@@ -32,17 +32,17 @@ _AMBIGUOUS = re.compile(
     r"|[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?(?:e[-+]?[0-9]+)?|[-+]?[0-9][0-9_]*(?::[0-9]+)+(?:\.[0-9_]*)?",
     re.IGNORECASE | re.ASCII,
 )
-"""Text other readers, of older YAML, take for something else; never written plain."""
+"""Text that readers of older YAML versions interpret as another type; always quoted."""
 
 _ODD_BREAKS = re.compile("[\r\x85\u2028\u2029\ufeff]")
-"""Line breaks of some YAML versions and not of others; only escapes keep them."""
+"""Characters that only some YAML versions treat as line breaks; they must be escaped."""
 
 _TAG = "tag:yaml.org,2002:"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class MalformedManifest(BadInput):
-    """Text that is no document of the expected kind; `path` says where."""
+    """The text is not a document of the expected kind; `path` is the path of the fault."""
 
     def __init__(self, message: str, path: str = "$") -> None:
         super().__init__(f"{message} (at {path})", path=path)
@@ -51,7 +51,7 @@ class MalformedManifest(BadInput):
 
 @dataclass(slots=True)
 class _Open:
-    """A list or map whose end was not seen yet."""
+    """A list or map that has not ended yet."""
 
     value: list[Any] | dict[str, Any]
     anchor: str | None
@@ -61,7 +61,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Composer:
-    """Events to values, without recursion."""
+    """Builds values from parser events, without recursion."""
 
     documents: list[Any] = field(default_factory=list)
     stack: list[_Open] = field(default_factory=list)
@@ -146,7 +146,8 @@ def _kind_of(value: Any) -> str:
 
 
 def plain_value(text: str) -> Any:
-    """What unquoted text means: null, boolean, number or itself. Leading zeros make it text."""
+    """Return what unquoted text means: null, boolean, number or itself. Numbers with leading zeros
+    stay text."""
     if text in _NULL:
         return None
     if text in _BOOL:
@@ -163,7 +164,7 @@ def plain_value(text: str) -> Any:
 
 
 def load_yaml(text: str) -> list[Any]:
-    """The documents of a YAML text; empty ones are left out. Raises `MalformedManifest`."""
+    """Return the documents of a YAML text without empty ones. Raises `MalformedManifest`."""
     composer = _Composer()
     try:
         for event in yaml.parse(text, Loader=_LOADER):
@@ -182,7 +183,7 @@ def _one_line(problem: yaml.YAMLError) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style; what is plain is decided by the same rule that reads it."""
+    """Writes block style; `plain_value`, which the reader uses, decides what needs quotes."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
         if kind is not yaml.ScalarNode:
@@ -213,7 +214,7 @@ _Dumper.add_representer(float, _represent_float)
 
 
 def to_yaml(data: Any) -> str:
-    """Plain values as one YAML document, maps in their own order."""
+    """Return plain values as one YAML document; maps keep their order."""
     text: str = yaml.dump(
         data,
         Dumper=_Dumper,

@@ -1,10 +1,9 @@
-"""The wire model as data: every table's fields in slot order, every union, every enum.
+"""The wire model as data: the fields of every table in slot order, every union, every enum.
 
-One module for each of `protocol/metadata`, and of its name. Slots follow from the order: a
-field takes one slot, a union two (discriminator, then offset). Scalars that are not required
-are written whenever set; required ones are left out when they equal zero. The interpreter in
-`encode.py` and `decode.py` knows the kinds of values in `field.py` and nothing about any
-single table.
+Each module of `protocol/metadata` has a module of the same name here. Slots follow from the
+order: a field takes one slot, a union two (discriminator, then offset). Optional scalars are
+written whenever they are set; required scalars are left out if they are zero. The interpreter in
+`encode.py` and `decode.py` knows the wires in `field.py` and nothing about any single table.
 Source: ODF FlatBuffers schemas up to the newest a reference peer writes.
 """
 

@@ -1,4 +1,4 @@
-"""What a coordinator and an engine tell each other: the tables of `protocol/metadata/engine.py`."""
+"""Messages between a coordinator and an engine: the tables of `protocol/metadata/engine.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table of the wire model is made of."""
+"""The description of one field of a table in the wire model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Wire = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: name in the model, how it is carried, and the type it refers to, if any."""
+    """One field: its name in the model, its encoding, and the type it refers to, if any."""
 
     name: str
     wire: Wire

@@ -103,4 +103,4 @@ ENUMS: dict[str, tuple[Literal["i16", "i32"], tuple[str, ...]]] = {
     "SourceOrdering": ("i32", ("ByEventTime", "ByName")),
     "MqttQos": ("i32", ("AtMostOnce", "AtLeastOnce", "ExactlyOnce")),
 }
-"""Carrier and names by value, from 0."""
+"""Wire type of each enum, and its names in the order of their numbers, from 0."""
