@@ -1,6 +1,6 @@
-"""Answers that can be checked: hashes of what was asked and answered, and a signature of them.
+"""Verifiable responses: hashes of a request and its response, and a signature of these hashes.
 
-    canonical    JSON with sorted keys, without blanks, UTF-8 as it is
+    canonical    JSON with sorted keys, without blanks, with literal UTF-8
     hash         SHA3-256 of the canonical text, as a multihash
     proof        Ed25519 of the canonical commitment, `u` and base64url; the key as `did:key`
 
@@ -26,11 +26,11 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class MalformedProof(BadInput):
-    """A proof that is of another type, or of another form, than those made here."""
+    """The proof has another type or form than the proofs of this node."""
 
 
 class Commitment(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Hashes of what was asked, what was answered, and the answers that it was made of."""
+    """Hashes of the request, of the response, and of the responses that it was computed from."""
 
     input_hash: str
     output_hash: str
@@ -46,17 +46,17 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def canonical(value: Any) -> bytes:
-    """The one text of a JSON value."""
+    """Return the canonical text of a JSON value."""
     return _ENCODER.encode(value)
 
 
 def hash_of(value: Any) -> Multihash:
-    """Of the canonical text of a JSON value."""
+    """Return the hash of the canonical text of a JSON value."""
     return Multihash.of(canonical(value))
 
 
 def sign(commitment: Commitment, key: KeyPair) -> Proof:
-    """The proof of a commitment by a node's key."""
+    """Sign a commitment with the key of a node."""
     from Crypto.PublicKey import ECC  # slow to import, and proofs are rarely asked for
     from Crypto.Signature import eddsa
 
@@ -70,12 +70,12 @@ def sign(commitment: Commitment, key: KeyPair) -> Proof:
 
 
 def did_key(public: bytes) -> str:
-    """The public key as it is published."""
+    """Return the public key in its published form."""
     return DatasetId(public).did_key
 
 
 def is_signed(commitment: Commitment, proof: Proof) -> bool:
-    """Whether the key that the proof names signed the commitment. Raises `MalformedProof`."""
+    """Return whether the key named in the proof signed the commitment. Raises `MalformedProof`."""
     from Crypto.Signature import eddsa
 
     key, signature = _parts(proof)

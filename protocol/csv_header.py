@@ -1,15 +1,15 @@
-"""Which column of a declared schema a field of a CSV file is, by the names in its header.
+"""Matches the fields of a CSV file to the columns of a declared schema, by the file's header.
 
-The specification reads columns by position and passes over the header. A file whose columns
-stand in another order would then be sealed under the wrong names, so the header is compared:
+The specification reads columns by position and ignores the header. The rows of a file with
+another column order would then be stored under the wrong names, so the header is compared:
 
-- the declared names in any order: columns are taken by name;
-- no declared name at a place that is not its own: columns are taken by position, and other
-  names count as renamings, which the receipt warns of;
-- anything else is refused.
+- It has all declared names, in any order: columns are matched by name.
+- No declared name is at the position of another column: columns are matched by position, and
+  other names count as renamings, which the receipt lists as warnings.
+- Anything else is refused.
 
-Names are equal up to case and surrounding blanks, unless the schema tells columns apart by
-those. A source chooses another rule by an attribute (`source_options.py`).
+Names are compared without case and surrounding blanks, unless names in the schema differ only
+in those. A source can choose another rule by an attribute (`source_options.py`).
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from .errors import BadInput
 from .source_options import HeaderRule
 
 SHOWN_NAMES = 10
-"""So many columns are named by an error or a warning."""
+"""Limit of columns that an error or a warning names."""
 
 
 class HeaderMismatch(BadInput):
-    """The columns of a file are not those of the schema, and which is which is not clear."""
+    """The columns of a file are not those of the schema, and the match is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """`order[i]` is the field of a record that holds declared column `i`."""
+    """`order[i]` is the index of the field that contains declared column `i`."""
 
     order: tuple[int, ...]
     renamed: tuple[tuple[str, str], ...] = ()
-    """Header and declared name, where they differ."""
+    """Pairs of header name and declared name that differ."""
 
     @property
     def in_order(self) -> bool:
         return self.order == tuple(range(len(self.order)))
 
     def warnings(self) -> tuple[str, ...]:
-        """What a publisher should know, though the file is read."""
+        """Return warnings for the publisher of a file that is read nevertheless."""
         if not self.renamed:
             return ()
         pairs = [f"`{found}` as `{wanted}`" for found, wanted in self.renamed[:SHOWN_NAMES]]
@@ -52,7 +52,7 @@ class Matched:
 def match(
     header: Sequence[str], declared: Sequence[str], rule: HeaderRule = HeaderRule.NAMES
 ) -> Matched:
-    """Which field is which column; there are as many names on both sides.
+    """Match fields to columns; both sides have the same number of names.
 
     Raises:
         HeaderMismatch.
@@ -80,8 +80,8 @@ def match(
 
 
 def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
-    """Whether a record is a header and no row: it holds all the declared names. Of a single column
-    nobody can tell."""
+    """Return whether a record is a header and not a row, because it has all declared names. False
+    for a single column, which does not allow a decision."""
     if len(record) != len(declared) or len(declared) < 2:
         return False
     found, wanted = _keys(record, declared)
@@ -89,7 +89,7 @@ def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
 
 
 def _keys(header: Sequence[str], declared: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names as they are compared: without case and blanks, if they differ without those."""
+    """Return names as they are compared: without case and blanks, unless that merges names."""
     found, wanted = ([name.strip().casefold() for name in names] for names in (header, declared))
     if len(set(found)) == len(found) and len(set(wanted)) == len(wanted):
         return found, wanted

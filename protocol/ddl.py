@@ -1,15 +1,15 @@
-"""DDL columns of a read step (`ddlSchema`) as an ODF schema.
+"""Converts the DDL columns of a read step (`ddlSchema`) to an ODF schema.
 
-The columns are joined by commas and read like the body of `create table`, by a grammar that
-holds just what the reference accepts:
+The columns are joined by commas and parsed like the body of `create table`, with a grammar that
+accepts exactly what the reference accepts:
 
     columns  = [ column { "," column } ]
     column   = name type { "NOT NULL" }
     name     = word | "quoted" | `quoted`
     type     = WORD [ "(" number [ "," number ] ")" ] [ clause ] | ARRAY "<" type ">"
 
-Types are optional until `NOT NULL`, except DATE and DECIMAL, which are always required: an
-oversight of the reference that shows in results, hence kept.
+Types are optional unless `NOT NULL` follows, except DATE and DECIMAL, which are always required.
+That is an oversight of the reference, kept because it affects results.
 Source: ODF "ReadStep" (`ddlSchema`); type names as the reference converts them.
 """
 
@@ -24,13 +24,13 @@ from .metadata import schema as odf
 from .metadata.schema import DataField, DataSchema, DataType, TimeUnit
 
 MAX_DDL_CHARS = 1 << 20
-"""Longest text of all columns together."""
+"""Limit in characters of all columns together."""
 MAX_DECIMAL_DIGITS = 76
 
 TABLE_CONSTRAINTS = frozenset(
     ["CONSTRAINT", "UNIQUE", "PRIMARY", "FOREIGN", "CHECK", "INDEX", "KEY", "FULLTEXT", "SPATIAL"]
 )
-"""Words that start something other than a column; as names they need quotes."""
+"""Words that begin something other than a column; as column names they must be quoted."""
 
 _TOKEN = re.compile(
     r"""\s+ | --[^\n]* | /\*.*?\*/                         # nothing
@@ -44,12 +44,12 @@ _TOKEN = re.compile(
 
 
 class DdlSyntax(UnsupportedSchema):
-    """Text that is no list of columns."""
+    """The text is not a list of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """A name of a group above, or end; `text` is unquoted; `at` counts from 0."""
+    """A token: `kind` is a group of `_TOKEN` or "end", `text` is unquoted, `at` counts from 0."""
 
     kind: str
     text: str
@@ -57,17 +57,17 @@ class _Token:
 
     @property
     def word(self) -> str:
-        """Upper-cased when it can be a keyword, else empty."""
+        """The upper-case text if it can be a keyword, else empty."""
         return self.text.upper() if self.kind == "word" else ""
 
 
 def parse_ddl(columns: Sequence[str]) -> DataSchema:
-    """Schema of DDL columns such as `city STRING NOT NULL`.
+    """Return the schema of DDL columns such as `city STRING NOT NULL`.
 
     Raises:
-        DdlSyntax: the text breaks off or is no column list.
+        DdlSyntax: the text is incomplete or is not a column list.
         UnsupportedSchema: a type or column option without counterpart.
-        Facts of both: `column` (name, where known), `position` (in the joined text).
+        Facts of both: `column` (name, if known), `position` (in the joined text).
     """
     return _Parser(",".join(columns)).columns()
 
@@ -76,7 +76,7 @@ def _tokens(text: str) -> list[_Token]:
     if len(text) > MAX_DDL_CHARS:
         raise DdlSyntax(f"DDL is longer than {MAX_DDL_CHARS} characters")
     found: list[_Token] = []
-    for match in _TOKEN.finditer(text):  # any character is some token
+    for match in _TOKEN.finditer(text):  # every character belongs to some token
         at = match.start()
         if match.lastgroup == "quoted":
             quote = match[0][0]
@@ -87,7 +87,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """Recursive descent over the tokens of one `ddlSchema`."""
+    """Recursive descent parser for the tokens of one `ddlSchema`."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _tokens(text)
@@ -146,12 +146,12 @@ class _Parser:
         return odf.DataTypeOption(inner=odf.DataTypeList(item_type=item_type))
 
     def integer(self, signed: DataType, unsigned: DataType) -> DataType:
-        """A display width means nothing."""
+        """Parse an integer type; a display width is ignored."""
         self._parameters(1)
         return unsigned if self._taken("UNSIGNED") else signed
 
     def text(self) -> DataType:
-        """A length is not enforced."""
+        """Parse a text type; a length is not enforced."""
         if self._taken("("):
             if not (self._number() is not None or self._taken("MAX")):
                 raise self._syntax("a length")
@@ -160,7 +160,7 @@ class _Parser:
         return _STRING
 
     def timestamp(self) -> DataType:
-        """Precision and zone clause change nothing."""
+        """Parse a timestamp type; precision and zone clause are ignored."""
         self._parameters(1)
         for clause in ("WITH", "WITHOUT"):
             if self._taken(clause) and not self._taken("TIME", "ZONE"):
@@ -188,7 +188,7 @@ class _Parser:
         return self._tokens[self._next]
 
     def _taken(self, *words: str) -> bool:
-        """Step over the words or the mark if they are what comes next."""
+        """Skip the words or the mark if they are next; return whether they were."""
         following = self._tokens[self._next : self._next + len(words)]
         if [token.word or (token.kind == "mark" and token.text) for token in following] != list(
             words
@@ -204,7 +204,7 @@ class _Parser:
         return int(self._tokens[self._next - 1].text)
 
     def _parameters(self, most: int) -> list[int]:
-        """Numbers in parentheses, if there are any."""
+        """Return the numbers in parentheses, if there are any."""
         if not self._taken("("):
             return []
         numbers: list[int] = []
@@ -289,4 +289,4 @@ _TYPES: dict[str, DataType | Callable[[_Parser], DataType]] = {
     "DATE": odf.DataTypeDate(),
     "DECIMAL": _Parser.decimal,
 }
-"""What each type name becomes, or how the rest of it is read."""
+"""For each type name its ODF type, or the function that parses the rest of the type."""

@@ -1,8 +1,8 @@
-"""Who a dataset is and what it is called: DIDs, names, aliases, local references.
+"""Identity and names of datasets: DIDs, names, aliases, local references.
 
 Names are ASCII alphanumerics joined by single `-` inside a label and single `.` between
-labels. They keep the case they were written in and compare ignoring it. References to other
-repositories, URLs and patterns are in `references.py`.
+labels. Names keep the case in which they were written, but are compared without case.
+`references.py` has references to other repositories, URLs and patterns.
 Source: ODF "Dataset Identity" and its reference grammar.
 """
 
@@ -23,22 +23,22 @@ DID_ODF = "did:odf:"
 DID_KEY = "did:key:"
 BASE58_BTC = "z"
 MAX_NAME_CHARS = 100
-"""Longest dataset or account name a node takes (the reference's database column)."""
+"""Limit in characters of a dataset or account name (the reference's database column)."""
 
 LABEL = r"[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*"
 _NAME = re.compile(rf"{LABEL}(?:\.{LABEL})*")
 
 
 class MalformedDid(BadInput):
-    """Text or bytes that are no `did:odf` (or `did:key`) of an ed25519 key."""
+    """The text or bytes are not a `did:odf` (or `did:key`) of an ed25519 key."""
 
 
 class MalformedName(BadInput):
-    """Text that is no name, alias or reference by the grammar."""
+    """The text is not a name, alias or reference according to the grammar."""
 
 
 class _Value:
-    """Frozen; equal by its parts. (No dataclass: those have a text form of their own.)"""
+    """Immutable value; equal if its parts are. (Dataclasses would define their own text form.)"""
 
     __slots__ = ()
     __match_args__: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class DatasetId(_Value):
             raise MalformedDid(f"an ed25519 key has {KEY_BYTES} bytes, not {len(key)}")
         object.__setattr__(self, "key", key)
 
-    def __eq__(self, other: object) -> bool:  # asked all the time
+    def __eq__(self, other: object) -> bool:  # called very often, so without `_parts`
         return self.key == other.key if type(other) is DatasetId else NotImplemented
 
     def __hash__(self) -> int:
@@ -85,21 +85,21 @@ class DatasetId(_Value):
 
     @classmethod
     def parse(cls, text: str) -> DatasetId:
-        """From `did:odf:<multibase>`. Raises `MalformedDid` or `MalformedMultibase`."""
+        """Parse `did:odf:<multibase>`. Raises `MalformedDid` or `MalformedMultibase`."""
         if not text.startswith(DID_ODF):
             raise MalformedDid(f"not a did:odf identifier: {text[:100]!r}")
         return cls.decode(decode_multibase(text[len(DID_ODF) :]))
 
     @classmethod
     def parse_did_key(cls, text: str) -> DatasetId:
-        """From `did:key:z…`, the same key in base58btc. Raises as `parse`."""
+        """Parse `did:key:z…`, the same key in base58btc. Raises the same errors as `parse`."""
         if not text.startswith(DID_KEY + BASE58_BTC):
             raise MalformedDid(f"not a did:key in base58btc: {text[:100]!r}")
         return cls.decode(decode_multibase(text[len(DID_KEY) :]))
 
     @classmethod
     def decode(cls, raw: bytes) -> DatasetId:
-        """From `ed 01 ‖ key`, as FlatBuffers carry it."""
+        """Decode `ed 01 ‖ key`, the form in FlatBuffers."""
         if raw[:2] != ED25519_PREFIX:
             raise MalformedDid("only ed25519 identities (ed01…) are known")
         return cls(bytes(raw[2:]))
@@ -110,7 +110,7 @@ class DatasetId(_Value):
 
     @property
     def multibase(self) -> str:
-        """Base16 text without `did:odf:`; the folder name of a stored dataset."""
+        """Base16 text without `did:odf:`, which is the folder name of a stored dataset."""
         return "f" + self.raw.hex()
 
     @property
@@ -127,7 +127,7 @@ class DatasetId(_Value):
 
 @total_ordering
 class Name:
-    """One name of the grammar: account, dataset or repository. Case is kept, never compared."""
+    """A name of an account, dataset or repository. Keeps its case, but compares without case."""
 
     __slots__ = ("text",)
     text: str
@@ -148,7 +148,7 @@ class Name:
 
     @property
     def folded(self) -> str:
-        """What is compared."""
+        """The form in which names are compared."""
         return self.text.lower()
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ class Name:
 
 
 class DatasetAlias(_Value):
-    """`name` or `account/name`."""
+    """A dataset's alias: `name` or `account/name`."""
 
     __slots__ = ("account", "name")
     __match_args__ = ("name", "account")
@@ -195,7 +195,7 @@ class DatasetAlias(_Value):
 
 
 class RemoteAlias(_Value):
-    """`repo/name` or `repo/account/name`."""
+    """An alias in another repository: `repo/name` or `repo/account/name`."""
 
     __slots__ = ("account", "name", "repo")
     __match_args__ = ("repo", "name", "account")
@@ -221,7 +221,7 @@ class RemoteAlias(_Value):
 
 
 class DatasetRef(_Value):
-    """What somebody typed for a dataset of this node: an id or an alias, exactly one."""
+    """A user's reference to a dataset of this node: either an id or an alias."""
 
     __slots__ = ("alias", "id")
     __match_args__ = ("id", "alias")
@@ -240,7 +240,8 @@ class DatasetRef(_Value):
 
     @classmethod
     def parse(cls, text: str) -> DatasetRef:
-        """An id is tried first. Raises `MalformedDid` or `MalformedName`."""
+        """Parse an id if the text begins like one, else an alias. Raises `MalformedDid` or
+        `MalformedName`."""
         if text.startswith(DID_ODF):
             return cls(id=DatasetId.parse(text))
         return cls(alias=DatasetAlias.parse(text))

@@ -1,7 +1,7 @@
-"""UTC instants with nanoseconds: what block timestamps carry and `datetime` cannot.
+"""UTC instants with nanoseconds, as in block timestamps; `datetime` has only microseconds.
 
-Text is RFC 3339. Written with `Z` and 0, 3, 6 or 9 fraction digits, the fewest that are
-exact; read with any offset, `T`, `t` or a blank between date and time.
+Text is RFC 3339. It is written with `Z` and 0, 3, 6 or 9 fraction digits, the fewest that are
+exact. It is read with any offset, and with `T`, `t` or a blank between date and time.
 Source: ODF "Common types: date-time".
 """
 
@@ -24,12 +24,12 @@ _RFC3339 = re.compile(
 
 
 class MalformedInstant(BadInput):
-    """Text or fields that name no instant between the years 1 and 9999."""
+    """The text or fields are not an instant between the years 1 and 9999."""
 
 
 @total_ordering
 class Instant:
-    """Nanoseconds since 1970-01-01T00:00:00Z, years 1 to 9999."""
+    """Nanoseconds since 1970-01-01T00:00:00Z, in the years 1 to 9999."""
 
     __slots__ = ("ns",)
     ns: int
@@ -47,10 +47,10 @@ class Instant:
 
     @classmethod
     def parse(cls, text: str) -> Instant:
-        """From RFC 3339 text; a missing offset or a date alone is refused.
+        """Parse RFC 3339 text; text without an offset and a date alone are refused.
 
         Raises:
-            MalformedInstant: anything else.
+            MalformedInstant: the text has another form.
         """
         match = _RFC3339.fullmatch(text)
         if match is None:
@@ -68,13 +68,13 @@ class Instant:
 
     @classmethod
     def from_fields(cls, year: int, ordinal: int, seconds: int, nanos: int) -> Instant:
-        """From the wire struct: year, day of year from 1, seconds from midnight, nanoseconds."""
+        """Build from a wire struct: year, day of year from 1, seconds of the day, nanoseconds."""
         if not 1 <= year <= 9999 or not 0 <= seconds < DAY_SECONDS or not 0 <= nanos < NANOS:
             raise MalformedInstant(f"timestamp fields out of range: {year}, {seconds}, {nanos}")
         first, length = _year(year)
         if not 1 <= ordinal <= length:
             raise MalformedInstant(f"year {year} has no day {ordinal}")
-        instant = _new(Instant)  # the years were looked at, so the range need not be
+        instant = _new(Instant)  # skips the range check, because the year is in range
         _set_ns(instant, ((first + ordinal - 1) * DAY_SECONDS + seconds) * NANOS + nanos)
         return instant
 
@@ -84,14 +84,14 @@ class Instant:
 
     @classmethod
     def from_datetime(cls, when: datetime) -> Instant:
-        """From an aware `datetime`; microseconds are kept."""
+        """Convert an aware `datetime`, including its microseconds."""
         if when.tzinfo is None:
             raise MalformedInstant("a datetime without zone is no instant")
         delta = when - datetime(1970, 1, 1, tzinfo=UTC)
         return cls((delta.days * DAY_SECONDS + delta.seconds) * NANOS + delta.microseconds * 1000)
 
     def fields(self) -> tuple[int, int, int, int]:
-        """Year, day of year from 1, seconds from midnight, nanoseconds."""
+        """Return year, day of year from 1, seconds from midnight, nanoseconds."""
         seconds, nanos = divmod(self.ns, NANOS)
         days, second = divmod(seconds, DAY_SECONDS)
         day = _EPOCH + timedelta(days=days)
@@ -103,11 +103,11 @@ class Instant:
         return self.ns // 1_000_000
 
     def floor_millis(self) -> Instant:
-        """The same instant without what milliseconds cannot say."""
+        """Return the instant rounded down to whole milliseconds."""
         return Instant.from_millis(self.millis)
 
     def to_datetime(self) -> datetime:
-        """As an aware `datetime`; digits below the microsecond are cut."""
+        """Return an aware `datetime`, rounded down to whole microseconds."""
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.ns // 1000)
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ _MAX = ((date(9999, 12, 31) - _EPOCH).days + 1) * DAY_SECONDS * NANOS - 1
 
 @lru_cache(maxsize=512)
 def _year(year: int) -> tuple[int, int]:
-    """Days from 1970 to the first day of the year, and how many it has."""
+    """Return the days from 1970 to the first day of the year, and the length of the year."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return (date(year, 1, 1) - _EPOCH).days, 366 if leap else 365
 
@@ -164,7 +164,7 @@ def _fraction(nanos: int) -> str:
 
 
 def day_or_instant(text: str) -> Instant:
-    """What a person writes for a moment: RFC 3339, or a date, which is its midnight in UTC.
+    """Parse a user's text for an instant: RFC 3339, or a date, which means its midnight in UTC.
 
     Raises:
         MalformedInstant.

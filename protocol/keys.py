@@ -1,7 +1,7 @@
-"""Keys datasets are named by: ed25519 from 32 random bytes the caller brings.
+"""Key pairs that identify datasets: ed25519 from 32 random bytes of the caller.
 
-The public key is the dataset's identity. Nothing here is random: the same seed gives the
-same key, so the caller decides where randomness comes from.
+The public key is the dataset's identity. This module uses no random source: the same seed
+gives the same key, so the caller decides where randomness comes from.
 Source: ODF "Dataset Identity"; RFC 8032 for the key pair.
 """
 
@@ -16,12 +16,12 @@ SEED_BYTES = 32
 
 
 class MalformedSeed(BadInput):
-    """A private key seed of another length than 32 bytes."""
+    """The seed of a private key does not have 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """An ed25519 key pair; the seed is the secret and never shown."""
+    """An ed25519 key pair. The seed is secret and never displayed."""
 
     seed: bytes = field(repr=False)
     public: bytes
@@ -32,7 +32,7 @@ class KeyPair:
 
 
 def key_pair(seed: bytes) -> KeyPair:
-    """The pair that belongs to 32 random bytes. Raises `MalformedSeed`."""
+    """Return the key pair for a seed of 32 random bytes. Raises `MalformedSeed`."""
     if len(seed) != SEED_BYTES:
         raise MalformedSeed(f"an ed25519 seed has {SEED_BYTES} bytes, not {len(seed)}")
     from Crypto.PublicKey import ECC  # slow to import, and keys are rarely made

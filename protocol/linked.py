@@ -1,8 +1,8 @@
-"""Linked objects: files beside the rows, which point to them by hash (RFC-017).
+"""Linked objects: files that rows refer to by hash (RFC-017).
 
-A text column declared as a link holds multihashes of objects under `data/` of the same dataset.
-The chain tells how many there are and how large, and no more: `AddData` carries a summary,
-duplicates counted.
+A text column declared as a link contains multihashes of objects under `data/` of the same
+dataset. The chain contains only their number and total size: `AddData` has a summary, in which
+repeated links are counted repeatedly.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MAX_COUNT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LinkedObjects:
-    """How many links, and the bytes of the objects they lead to; an object linked twice counts
-    twice."""
+    """The number of links, and the bytes of the objects they refer to; an object linked twice
+    counts twice."""
 
     count: int = 0
     size: int = 0
@@ -38,7 +38,7 @@ NOTHING_LINKED = LinkedObjects()
 
 
 def link_columns(schema: DataSchema | None) -> tuple[str, ...]:
-    """Names of the top-level text columns that hold links by multihash."""
+    """Return the names of the top-level text columns that are links by multihash."""
     if schema is None:
         return ()
     return tuple(
@@ -49,7 +49,7 @@ def link_columns(schema: DataSchema | None) -> tuple[str, ...]:
 
 
 def linked_objects(extra: Attributes | None) -> LinkedObjects:
-    """The summary an event carries. Whatever is no summary counts as none: anybody may write it."""
+    """Return the summary in an event; an invalid one counts as none: anybody may write it."""
     if extra is None or SUMMARY_KEY not in extra.text:
         return NOTHING_LINKED
     try:
@@ -62,7 +62,7 @@ def linked_objects(extra: Attributes | None) -> LinkedObjects:
 
 
 def summary_of(linked: LinkedObjects) -> Attributes:
-    """The summary as attributes of `AddData`."""
+    """Return the summary as attributes of `AddData`."""
     summary = {"numObjectsNaive": linked.count, "sizeNaive": linked.size}
     return Attributes.of({SUMMARY_KEY: summary})
 

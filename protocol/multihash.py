@@ -1,7 +1,7 @@
-"""Self-describing hashes: one value type, one text form, one place that knows the codes.
+"""Self-describing hashes: one value type with one text form; the only module with their codes.
 
-A multihash is `varint(code) ‖ varint(length) ‖ digest`. Text is multibase: always written
-in base16 (`f1620…`), read in every multibase that is final in its registry.
+A multihash is `varint(code) ‖ varint(length) ‖ digest`. Text is multibase: it is always written
+in base16 (`f1620…`), and read in every multibase that is final in its registry.
 Source: ODF "Hashing Data and Metadata"; text forms as the reference peer has them.
 """
 
@@ -28,25 +28,25 @@ CODE_NAMES: dict[int, str] = {
 }
 MAX_DIGEST_BYTES = 32
 MAX_TEXT_CHARS = 512
-"""Longest text that is looked at: 38 bytes in base 2 need 305 characters."""
+"""Limit in characters of a text that is read: 38 bytes in base 2 need 305 characters."""
 
 FINAL_BASES = frozenset("fFbBzmuU")
 """Prefixes of the encodings that are final in the multibase registry."""
 PADDED_BASE = "U"
 PAD, PADDED_TO = "=", 4
-"""The one of them with padding, which fills up to a multiple of four characters."""
+"""The only final base with padding, which fills the text to a multiple of four characters."""
 
 
 class MalformedHash(BadInput):
-    """Bytes or text that are no multihash we know."""
+    """The bytes or text are not a multihash with a known code."""
 
 
 class MalformedMultibase(BadInput):
-    """Text that is not in a known multibase."""
+    """The text is not in a known multibase."""
 
 
 class HashMismatch(BadInput):
-    """Content does not hash to what was announced."""
+    """The content does not have the announced hash."""
 
     def __init__(self, expected: Multihash, actual: Multihash, what: str = "content") -> None:
         super().__init__(
@@ -58,12 +58,12 @@ class HashMismatch(BadInput):
 
 
 def decode_multibase(text: str) -> bytes:
-    """Bytes of a multibase text. Base16 takes digits of either case behind either prefix.
+    """Decode a multibase text. Both prefixes of base16 allow digits of either case.
 
-    Padding belongs to one base, and is no part of the others.
+    Only one base has padding; the others do not allow it.
 
     Raises:
-        MalformedMultibase: empty, over-long, of an unknown base, or with foreign characters.
+        MalformedMultibase: empty, too long, of an unknown base, or with invalid characters.
     """
     if not text:
         raise MalformedMultibase("empty multibase text")
@@ -82,19 +82,19 @@ def decode_multibase(text: str) -> bytes:
         raise MalformedMultibase(f"wrong padding for multibase {text[0]!r}: {text!r}")
     try:
         return bytes(multibase.decode(text))
-    except Exception:  # the library raises many kinds on foreign characters
+    except Exception:  # the library raises many types of errors for invalid characters
         raise MalformedMultibase(f"not valid in multibase {text[0]!r}: {text!r}") from None
 
 
 def _is_padded_as_due(text: str) -> bool:
-    """Whether padding is at the end of the one base that has it, as much as fills it up."""
+    """Return whether a text has the right amount of padding at its end, none in most bases."""
     digits = text[1:].rstrip(PAD)
     due = -len(digits) % PADDED_TO if text[0] == PADDED_BASE else 0
     return len(text) - 1 - len(digits) == due and PAD not in digits
 
 
 def encode_varint(value: int) -> bytes:
-    """Unsigned varint (multiformats): seven bits a byte, low bits first."""
+    """Encode an unsigned varint (multiformats): seven bits per byte, low bits first."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -104,7 +104,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(raw: bytes, at: int = 0) -> tuple[int, int]:
-    """Value and position behind it. Over-long forms and more than nine bytes are refused."""
+    """Return value and end position. Over-long forms and more than nine bytes are refused."""
     value = shift = 0
     for position in range(at, min(len(raw), at + 9)):
         byte = raw[position]
@@ -118,7 +118,7 @@ def decode_varint(raw: bytes, at: int = 0) -> tuple[int, int]:
 
 
 class Multihash:
-    """One hash: algorithm code and digest. Compares, hashes and sorts by both."""
+    """One hash: algorithm code and digest, which define equality and order."""
 
     __slots__ = ("code", "digest")
     code: int
@@ -140,12 +140,12 @@ class Multihash:
 
     @classmethod
     def parse(cls, text: str) -> Multihash:
-        """From multibase text. Raises `MalformedHash` or `MalformedMultibase`."""
+        """Parse multibase text. Raises `MalformedHash` or `MalformedMultibase`."""
         return cls.decode(decode_multibase(text))
 
     @classmethod
     def decode(cls, raw: bytes) -> Multihash:
-        """From `varint(code) ‖ varint(length) ‖ digest`. Raises `MalformedHash`."""
+        """Decode `varint(code) ‖ varint(length) ‖ digest`. Raises `MalformedHash`."""
         usual = _USUAL.get(len(raw))
         if usual is not None and raw.startswith(usual[1]):
             return _trusted(usual[0], raw[-MAX_DIGEST_BYTES:])
@@ -157,12 +157,12 @@ class Multihash:
 
     @classmethod
     def of(cls, content: bytes | bytearray | memoryview) -> Multihash:
-        """SHA3-256 of the content: block hash and physical hash alike."""
+        """Return the SHA3-256 of the content, which is used for block and physical hashes."""
         return _trusted(SHA3_256, hashlib.sha3_256(content).digest())
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[bytes]) -> Multihash:
-        """SHA3-256 of the concatenated chunks."""
+        """Return the SHA3-256 of the concatenated chunks."""
         state = hashlib.sha3_256()
         for chunk in chunks:
             state.update(chunk)
@@ -170,7 +170,7 @@ class Multihash:
 
     @property
     def raw(self) -> bytes:
-        """The binary form, as FlatBuffers carry it."""
+        """The binary form, as in FlatBuffers."""
         head = _HEADS.get(self.code) if len(self.digest) == MAX_DIGEST_BYTES else None
         if head is None:
             head = encode_varint(self.code) + encode_varint(len(self.digest))
@@ -200,7 +200,7 @@ _set_digest = vars(Multihash)["digest"].__set__
 
 
 def _trusted(code: int, digest: bytes) -> Multihash:
-    """Of a known code and bytes of the right length: most of what a block is made of."""
+    """Build a hash from a valid code and digest without checks, because blocks contain many."""
     multihash = _new(Multihash)
     _set_code(multihash, code)
     _set_digest(multihash, digest)
@@ -213,4 +213,4 @@ def _head(code: int) -> bytes:
 
 _HEADS = {code: _head(code) for code in (SHA3_256, ARROW0_SHA3_256)}
 _USUAL = {len(head) + MAX_DIGEST_BYTES: (code, head) for code, head in _HEADS.items()}
-"""Code and first bytes of nearly every hash there is, by its length."""
+"""Code and first bytes of the usual hashes, by the length of their binary form."""

@@ -1,1 +1,1 @@
-"""The model: blocks, events, sources, transforms, data types, in the words of the ODF schemas."""
+"""The model: blocks, events, sources, transforms, data types, with the names of the ODF schemas."""

@@ -1,7 +1,7 @@
-"""Blocks of the metadata chain, and the manifest a dataset is created from.
+"""Blocks of the metadata chain, and the manifest from which a dataset is created.
 
-A `HashedBlock` keeps the bytes it was made of: those are what is stored, hashed, bundled
-and served. Decoding is for looking; encoding is for blocks we author ourselves.
+A `HashedBlock` keeps the bytes it was decoded from; these bytes are stored, hashed, bundled and
+served. Decoding only reads a block; only newly authored blocks are encoded.
 Source: ODF "MetadataBlock", "DatasetSnapshot", "Manifest".
 """
 
@@ -19,14 +19,14 @@ from .events import DatasetKind, MetadataEvent
 from .table import Table, Variant
 
 BlockVersion = Literal[2, 3]
-"""Manifest versions that can be read; they differ in the alignment of timestamps only."""
+"""Manifest versions that can be read; they differ only in the alignment of timestamps."""
 WRITTEN_VERSION: BlockVersion = 3
 
 
 class UnknownEvent(Variant, tag="Unknown", frozen=True, kw_only=True):
-    """An event, or a part of one, that a newer writer knows and we do not.
+    """An event, or a part of one, that only newer writers know.
 
-    The block stays storable and servable; whatever needs its meaning raises `NotUnderstood`.
+    The block can still be stored and served; code that needs its meaning raises `NotUnderstood`.
     """
 
     discriminator: int
@@ -35,7 +35,7 @@ class UnknownEvent(Variant, tag="Unknown", frozen=True, kw_only=True):
 
 
 class NotUnderstood(BadInput):
-    """A block whose event was written by a newer peer; its meaning is unknown here."""
+    """A newer peer wrote the event of the block, and its meaning is unknown here."""
 
 
 class MetadataBlock(Table, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class DatasetSnapshot(Table, frozen=True, kw_only=True):
 
 
 class HashedBlock(Struct, frozen=True, gc=False):
-    """A block with its hash and the exact bytes it came in."""
+    """A block with its hash and the exact bytes in which it was received."""
 
     hash: Multihash
     raw: bytes

@@ -1,6 +1,6 @@
-"""What data events point at: slices, checkpoints, offsets, source state.
+"""Values that data events refer to: slices, checkpoints, offsets, source state.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
+Fields have the order of the ODF schemas; `protocol/codec/tables` assigns their slots.
 Source: ODF "DataSlice", "Checkpoint", "OffsetInterval", "SourceState".
 """
 

@@ -1,6 +1,6 @@
 """Messages between a coordinator and an engine.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
+Fields have the order of the ODF schemas; `protocol/codec/tables` assigns their slots.
 Source: ODF engine protocol; FlatBuffers inside gRPC messages.
 """
 

@@ -1,6 +1,6 @@
 """The thirteen metadata events, as a sealed union tagged `kind`.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
+Fields have the order of the ODF schemas; `protocol/codec/tables` assigns their slots.
 Source: ODF "MetadataEvent".
 """
 
@@ -141,7 +141,7 @@ class DisablePollingSource(Variant, tag="DisablePollingSource", frozen=True, kw_
 
 
 Attachments = AttachmentsEmbedded
-"""Sealed union of one."""
+"""Sealed union with a single variant."""
 
 
 MetadataEvent = (

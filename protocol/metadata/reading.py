@@ -1,6 +1,6 @@
-"""How fetched or pushed bytes become rows, and how rows join the history.
+"""Read steps, which turn bytes into rows, and merge strategies, which add rows to the history.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
+Fields have the order of the ODF schemas; `protocol/codec/tables` assigns their slots.
 Source: ODF "ReadStep", "MergeStrategy".
 """
 

@@ -1,6 +1,6 @@
 """The ODF schema of records: data types as a sealed union, fields, schemas.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
+Fields have the order of the ODF schemas; `protocol/codec/tables` assigns their slots.
 Source: ODF "DataSchema", "DataType".
 """
 

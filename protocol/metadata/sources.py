@@ -1,6 +1,6 @@
-"""Where a root dataset polls its data: fetch, preparation, caching, ordering.
+"""How a root dataset polls its data: fetch, preparation, caching, ordering.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
+Fields have the order of the ODF schemas; `protocol/codec/tables` assigns their slots.
 Source: ODF "FetchStep", "PrepStep", "EventTimeSource", "SourceCaching".
 """
 
@@ -116,7 +116,7 @@ EventTimeSource = (
 
 
 SourceCaching = SourceCachingForever
-"""Sealed union of one."""
+"""Sealed union with a single variant."""
 
 
 FetchStep = (

@@ -1,4 +1,4 @@
-"""Common bases of everything the ODF schemas describe: frozen, keyword-only, camelCase in text."""
+"""Base classes of all ODF structures: frozen, keyword-only, with camelCase names in text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Table(
     rename="camel",
     gc=False,
 ):
-    """One table of the wire model: the class name is its name, field order its slot order.
+    """One table of the wire model: it has the name of the class, and slots in field order.
 
-    Being frozen, tables form no cycles, so the garbage collector is spared them.
+    Tables are frozen and so form no cycles; the garbage collector does not track them.
     """
 
 
 class Variant(Table, frozen=True, tag_field="kind"):
-    """A table that is one of a union; its text form carries `kind`."""
+    """A table that is a variant of a union; its text form includes `kind`."""

@@ -1,6 +1,6 @@
 """Queries over records: SQL steps, temporal tables, inputs of derivatives.
 
-Fields stand in the order of the ODF schemas; `protocol/codec/tables` gives their slots.
+Fields have the order of the ODF schemas; `protocol/codec/tables` assigns their slots.
 Source: ODF "Transform", "TransformInput".
 """
 
@@ -34,4 +34,4 @@ class TransformInput(Table, frozen=True, kw_only=True):
 
 
 Transform = TransformSql
-"""Sealed union of one."""
+"""Sealed union with a single variant."""
