@@ -1,7 +1,7 @@
-"""The footer of a Parquet file, as far as it says where column chunks lie and how they are encoded.
+"""Reads from a Parquet footer where the column chunks are and how they are encoded.
 
-Source: Parquet format, `parquet.thrift`; Thrift compact protocol. Library classes are made of a
-footer only once it is known to be sound: some end the process over a number that cannot be.
+Source: Parquet format, `parquet.thrift`; Thrift compact protocol. No library reads the footer
+before it is known to be sound, because some crash the process over an impossible number.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from .errors import Damaged
 
 MAGIC = b"PAR1"
 PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY = 0, 2, 8
-"""Encodings of values."""
+"""Numbers of value encodings in the format."""
 TAIL_BYTES = 8
-"""Length of the footer, and the magic."""
+"""Size of the end of a file: the footer length and the magic."""
 MAX_DEPTH = 16
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BYTES, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _INTEGERS = (4, 5, 6)
 
 
 class Unclear(Damaged):
-    """Bytes of a Parquet file that cannot be followed."""
+    """Bytes of a Parquet file cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A column of a row group. Sizes and offsets are bytes of the file."""
+    """A column of a row group. Sizes and offsets are in bytes of the file."""
 
     num_values: int
     total_uncompressed_size: int
@@ -36,11 +36,11 @@ class Chunk:
     data_page_offset: int
     dictionary_page_offset: int | None
     encodings: Sequence[int]
-    """Of its pages, as numbers of the format."""
+    """Encodings of its pages, as numbers of the format."""
 
     @property
     def start(self) -> int:
-        """Where its first page begins."""
+        """Offset of its first page."""
         return min(self.data_page_offset, self.dictionary_page_offset or self.data_page_offset)
 
     @property
@@ -55,13 +55,13 @@ class RowGroup:
 
 
 def row_groups_of(content: memoryview) -> list[RowGroup]:
-    """What the footer of a file says of its row groups. Raises `Unclear`."""
+    """Return the row groups in the footer of a file. Raises `Unclear`."""
     size = footer_size(bytes(content[-TAIL_BYTES:]), len(content))
     return row_groups_in(bytes(content[len(content) - TAIL_BYTES - size :][:size]))
 
 
 def footer_size(tail: bytes, file_size: int) -> int:
-    """Bytes of the footer of a file that ends with this tail. Raises `Unclear`."""
+    """Return the size of the footer of a file that ends with `tail`. Raises `Unclear`."""
     if file_size < len(MAGIC) + TAIL_BYTES or tail[-len(MAGIC) :] != MAGIC:
         raise Unclear("no footer that can be read")
     size = int.from_bytes(tail[-TAIL_BYTES : -len(MAGIC)], "little")
@@ -71,7 +71,7 @@ def footer_size(tail: bytes, file_size: int) -> int:
 
 
 def row_groups_in(footer: bytes) -> list[RowGroup]:
-    """What a footer says of row groups. Raises `Unclear`."""
+    """Return the row groups in a footer. Raises `Unclear`."""
     reader = _Reader(footer)
     try:
         said = reader.struct(_FOOTER)
@@ -111,7 +111,7 @@ def _whole(said: Mapping[int, Any], field: int) -> int:
 _Fields = Mapping[int, Any]
 _META: _Fields = {2: [None], 5: None, 6: None, 7: None, 9: None, 11: None}
 _FOOTER: _Fields = {4: [{1: [{3: _META}], 3: None}]}
-"""What is read, by number of the field: integers, structs, lists of either."""
+"""The fields that are read, by number: integers, structs, and lists of either."""
 
 
 class _Reader:
@@ -155,7 +155,7 @@ class _Reader:
         return count, head & 0x0F
 
     def _pass(self, kind: int, depth: int, *, in_list: bool = False) -> None:
-        """Over a value that is not wanted."""
+        """Skip a value that is not needed."""
         if depth > MAX_DEPTH:
             raise Unclear("a footer nested too deep")
         if kind == _STRUCT:
@@ -204,4 +204,4 @@ _STEPS: Mapping[int, Callable[[_Reader, bool], None]] = {
     _DOUBLE: lambda reader, _: reader._skip(8),
     _BYTES: lambda reader, _: reader._skip(reader._varint()),
 }
-"""How to pass a value that holds no others; a boolean of a field is its kind."""
+"""Functions that skip a value without inner values; a boolean field has no bytes of its own."""

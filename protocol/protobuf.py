@@ -1,4 +1,4 @@
-"""Protobuf on the wire, as far as small messages need it: fields in, fields out, no schemas.
+"""Protobuf encoding for small messages: reads and writes fields, without schemas.
 
 Source: protocol buffers encoding, "Message structure".
 """
@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from .errors import BadInput
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Kinds of fields that are read; groups are none of them."""
+"""Kinds of fields that are read; groups are not supported."""
 _FIXED = {FIXED64: 8, FIXED32: 4}
 _MAX_VARINT = 10
 
 
 class MalformedProtobuf(BadInput):
-    """Bytes that are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field, in order: an int of a varint, else its bytes.
+    """Yield number and value of each field, in order: an int for a varint, else its bytes.
 
     Raises:
-        MalformedProtobuf: a kind that is unknown, or a field that does not end.
+        MalformedProtobuf: an unknown kind, or a field that does not end.
     """
     at = 0
     while at < len(message):
@@ -46,7 +46,7 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends. Raises `MalformedProtobuf`."""
+    """Return a number and its end position. Raises `MalformedProtobuf`."""
     value = 0
     for shift in range(_MAX_VARINT):
         if at >= len(message):
@@ -60,12 +60,12 @@ def varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
-    """One field that holds bytes, text or a message."""
+    """Return one field that contains bytes, text or a message."""
     return b"".join((_written(number << 3 | BYTES), _written(len(content)), content))
 
 
 def varint_field(number: int, value: int) -> bytes:
-    """One field that holds a number of 64 bits, negative ones as their complement."""
+    """Return one field that contains a 64-bit number; negative ones as two's complement."""
     return _written(number << 3 | VARINT) + _written(value & (1 << 64) - 1)
 
 

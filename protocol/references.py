@@ -1,8 +1,8 @@
-"""References that leave this node: other repositories, URLs, and name patterns.
+"""References beyond this node: other repositories, URLs, and name patterns.
 
-A remote reference names a dataset in a repository or by URL; the "any" form also takes what
-is local, and leaves `a/b` open until somebody knows whether `a` is a repository. Text with
-`did:odf:` – alone or behind one repository name – is an id or nothing.
+A remote reference is a dataset in a repository or a URL. The "any" form also accepts local
+references, and leaves open whether `a` of `a/b` is a repository. Text with `did:odf:`, alone or
+after one repository name, is either a valid id or refused.
 Source: ODF reference grammar; patterns are those of the reference peer's command line.
 """
 
@@ -38,7 +38,7 @@ class DatasetRefRemote:
 
     @classmethod
     def parse(cls, text: str) -> DatasetRefRemote:
-        """Raises `MalformedDid`, `MalformedMultibase` or `MalformedName`."""
+        """Parse a reference. Raises `MalformedDid`, `MalformedMultibase` or `MalformedName`."""
         if match := _WITH_ID.fullmatch(text):
             repo, did = match.groups()
             return cls(id=DatasetId.parse(did), repo=Name(repo) if repo else None)
@@ -54,7 +54,7 @@ class DatasetRefRemote:
 
 @dataclass(frozen=True, slots=True)
 class AmbiguousAlias:
-    """`a/b`: account and name, or repository and name."""
+    """`a/b`, which is either account and name or repository and name."""
 
     first: Name
     name: Name
@@ -65,13 +65,13 @@ class AmbiguousAlias:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRefAny:
-    """Whatever names a dataset anywhere."""
+    """A reference to any dataset, local or remote."""
 
     value: DatasetRef | DatasetRefRemote | AmbiguousAlias
 
     @classmethod
     def parse(cls, text: str) -> DatasetRefAny:
-        """Raises `MalformedDid`, `MalformedMultibase` or `MalformedName`."""
+        """Parse a reference. Raises `MalformedDid`, `MalformedMultibase` or `MalformedName`."""
         if _WITH_ID.fullmatch(text) or "://" in text:
             remote = DatasetRefRemote.parse(text)
             if remote.id is not None and remote.repo is None:
@@ -87,7 +87,7 @@ class DatasetRefAny:
                 return cls(DatasetRefRemote(alias=RemoteAlias.parse(text)))
 
     def settled(self, is_repository: Callable[[Name], bool]) -> DatasetRef | DatasetRefRemote:
-        """Local or remote, once somebody can tell which names are repositories."""
+        """Return a local or remote reference; `is_repository` decides about ambiguous ones."""
         if not isinstance(self.value, AmbiguousAlias):
             return self.value
         first, name = self.value.first, self.value.name
@@ -101,7 +101,7 @@ class DatasetRefAny:
 
 @dataclass(frozen=True, slots=True)
 class DatasetNamePattern:
-    """A dataset name with `%` for any run of characters; case never matters."""
+    """A dataset name with `%` for any run of characters; compared without case."""
 
     text: str
 
@@ -112,7 +112,7 @@ class DatasetNamePattern:
         return cls(text)
 
     def matches(self, name: Name) -> bool:
-        """Whether the name is one of those meant. Takes linear time."""
+        """Return whether the name matches the pattern, in linear time."""
         first, *rest = self.text.lower().split(WILDCARD)
         text = name.folded
         if not rest:
@@ -133,7 +133,7 @@ class DatasetNamePattern:
 
 
 def check_url(text: str) -> str:
-    """The text, if it is a URL by the grammar and by the rules of URLs. Raises `MalformedName`."""
+    """Return the text if it is a valid URL by the grammar. Raises `MalformedName`."""
     match = _SCHEME.fullmatch(text)
     if match is None or len(text) > MAX_URL_CHARS:
         raise MalformedName(f"not a URL: {text[:200]!r}")
@@ -149,7 +149,7 @@ def check_url(text: str) -> str:
 
 
 def _check_host(scheme: str, host_and_port: str) -> None:
-    """Host and port of a URL. Raises `ValueError`."""
+    """Check host and port of a URL. Raises `ValueError`."""
     bracketed = re.fullmatch(r"\[([^\]%]*)\](?::([0-9]*))?", host_and_port, re.ASCII)
     if bracketed is not None:
         ipaddress.IPv6Address(bracketed[1])
@@ -165,7 +165,7 @@ def _check_host(scheme: str, host_and_port: str) -> None:
 
 
 def _check_domain(host: str) -> None:
-    """A domain name or an IPv4 address. Raises `ValueError`."""
+    """Check a domain name or an IPv4 address. Raises `ValueError`."""
     if not host or _FORBIDDEN_IN_HOST.intersection(host) or not host.isprintable():
         raise ValueError(host)
     labels = host.removesuffix(".").split(".")

@@ -1,10 +1,10 @@
-"""Text that UTF-8 has a form for: JSON may name halves of surrogate pairs, which have none."""
+"""Replaces halves of surrogate pairs, which JSON text may contain and UTF-8 cannot encode."""
 
 from __future__ import annotations
 
 
 def scalar_text(text: str) -> str:
-    """The text, with each half of a surrogate pair as its escape."""
+    """Return the text with each half of a surrogate pair replaced by its escape sequence."""
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""The logical hash of a Parquet slice whose columns are hashed as streams, by whatever hashes them.
+"""The logical hash of a Parquet slice whose columns are hashed as streams, by any hasher.
 
-Each leaf is read, laid out and hashed by itself: `streams` are the bytes of the leaves, `finish`
-makes the logical hash of their digests. A window of one leaf stays in the cache of a core.
+Each leaf is read, laid out and hashed separately: `streams` are the hash inputs of the leaves, and
+`finish` computes the logical hash from their digests. A window of one leaf fits into the cache.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 ColumnCheck = Callable[[pa.Array], None]
-"""Is shown the values of a column, a window at a time."""
+"""Gets the values of a column, one window at a time."""
 ColumnChecks = Mapping[str, ColumnCheck]
-"""By column."""
+"""Checks by column name."""
 NO_CHECKS: ColumnChecks = {}
 
 
 class SliceDigest:
-    """The digest of a slice. `checks` are shown the values of their columns as they pass, in order;
-    of a struct only that part which belongs to its first leaf.
+    """The digest of a slice. `checks` get the values of their columns in order while they are
+    hashed; of a struct only the part that belongs to its first leaf.
 
-    `source` is what the file was opened on: several threads may read the streams of a buffer, one
-    those of a file. What goes wrong in a stream ends all of them and is raised by `finish`.
+    `source` is what the file was opened on. Several threads may read the streams of a buffer, but
+    only one the streams of a file. An error in one stream ends all, and `finish` raises it.
 
     Raises:
         UnsupportedColumn: a column type without a digest.
@@ -56,8 +56,8 @@ class SliceDigest:
         checks: ColumnChecks = NO_CHECKS,
     ) -> None:
         self.indeterminate = False
-        """A struct and a member of it both had nulls in one window, at different rows: readers may
-        disagree. Ask before calling a mismatch damage."""
+        """A struct and its member both had nulls in one window, at different rows, so readers may
+        compute different hashes. Check this before treating a mismatch as damage."""
         self._schema = file.schema_arrow
         self._checks = checks
         self._failure: UnreadableSlice | UnsupportedColumn | None = None
@@ -70,10 +70,10 @@ class SliceDigest:
         ]
 
     def finish(self, digests: Sequence[bytes]) -> Multihash:
-        """The logical hash, of the digests of all streams in their order.
+        """Return the logical hash for the digests of all streams, in the order of the streams.
 
         Raises:
-            UnreadableSlice: the file breaks off or is no valid Parquet.
+            UnreadableSlice: the file is truncated or is not valid Parquet.
             UnsupportedColumn: values of a column of type null.
         """
         if self._failure is not None:
@@ -107,7 +107,7 @@ class SliceDigest:
                 yield coded.stream(values)
             elif len(values):
                 [(leaf, valid, unclear)] = leaves(values, column.name)
-                if unclear:  # set only, since other threads may do so
+                if unclear:  # never set to False, because other threads may set it too
                     self.indeterminate = True
                 yield from laid_out(leaf, valid)
             count += len(values)

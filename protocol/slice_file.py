@@ -1,8 +1,8 @@
-"""Opens Parquet slices of strangers: by Arrow, as all readers do, once the footer is bounded.
+"""Opens untrusted Parquet slices with Arrow, as all readers do, after checking the footer's size.
 
-Arrow survives any footer while it reads rows. It ends the process when it is asked what some
-footers say of a column chunk (`metadata.row_group(…).column(…)`), so nobody asks it: what has to be
-known of chunks is read by `parquet_footer`.
+Arrow survives any footer while it reads rows. But for some footers it crashes the process when
+a column chunk is requested (`metadata.row_group(…).column(…)`). No code does that; facts about
+chunks are read by `parquet_footer`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .errors import Damaged
 from .parquet_footer import TAIL_BYTES, RowGroup, Unclear, footer_size, row_groups_in
 
 MAX_FOOTER_BYTES = 16 << 20
-"""Largest footer of a slice that is opened."""
+"""Limit in bytes of the footer of a slice that is opened."""
 MAX_FOOTER_ITEMS = 1_000_000
-"""Most entries that a list of a footer may have."""
+"""Limit of entries in a list of a footer."""
 FOLLOWED_FOOTER_BYTES = 1 << 20
-"""Largest footer that is followed in Python, which takes some tenths of a second."""
+"""Limit in bytes of a footer that is parsed in Python, which takes some tenths of a second."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError)
-"""What Arrow, or the file it reads, raises over bytes that are no Parquet."""
+"""Errors of Arrow, or of the file that it reads, for bytes that are not Parquet."""
 
 
 class UnreadableSlice(Damaged):
-    """A data file that cannot be read to its end as Parquet."""
+    """A data file cannot be read to its end as Parquet."""
 
     @classmethod
     def of(cls, error: BaseException) -> UnreadableSlice:
@@ -36,10 +36,10 @@ class UnreadableSlice(Damaged):
 
 
 def open_slice(source: pa.Buffer | BinaryIO, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
-    """A slice in memory or in a file that is read from any place; these columns as dictionaries.
+    """Open a slice in memory or in a seekable file, with these columns as dictionaries.
 
     Raises:
-        UnreadableSlice: it is no Parquet file, or its footer is larger than is read here.
+        UnreadableSlice: it is not a Parquet file, or its footer is larger than the limit.
     """
     try:
         _check_footer(source)
@@ -51,15 +51,15 @@ def open_slice(source: pa.Buffer | BinaryIO, dictionaries: Sequence[str] = ()) -
             thrift_string_size_limit=MAX_FOOTER_BYTES,
             thrift_container_size_limit=MAX_FOOTER_ITEMS,
         )
-        _ = file.schema_arrow  # names that are no text show here
+        _ = file.schema_arrow  # fails if a name is not valid text
         return file
     except UNREADABLE as error:
         raise UnreadableSlice.of(error) from None
 
 
 def row_groups(source: pa.Buffer | BinaryIO) -> list[RowGroup]:
-    """What the footer says of row groups; nothing, if it is large or cannot be followed. A file is
-    left wherever that was read."""
+    """Return the row groups in the footer; empty if it is large or cannot be parsed. The position
+    of a file is undefined afterwards."""
     try:
         tail, whole = _tail(source)
         size = footer_size(tail, whole)
@@ -82,7 +82,7 @@ def _check_footer(source: pa.Buffer | BinaryIO) -> None:
 
 
 def _tail(source: pa.Buffer | BinaryIO) -> tuple[bytes, int]:
-    """The last bytes, and the size of the whole."""
+    """Return the last bytes, and the size of the whole."""
     whole = source.size if isinstance(source, pa.Buffer) else source.seek(0, io.SEEK_END)
     return _part(source, max(0, whole - TAIL_BYTES), TAIL_BYTES), whole
 

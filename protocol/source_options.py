@@ -1,7 +1,7 @@
-"""How a source wants its batches looked at, beyond what the specification has words for.
+"""Options of a source for reading its batches, beyond those of the specification.
 
-Such wishes are attributes of the schema in the source's read step: the chain carries them to every
-copy of the dataset, and nodes that do not know them pass over them.
+Options are attributes of the schema in the source's read step. The chain carries them to every
+copy of the dataset, and nodes that do not know them ignore them.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from .metadata.schema import DataSchema
 
 
 class UnknownSourceOption(BadInput):
-    """An attribute of ours has a value that means nothing."""
+    """An attribute of this project has an invalid value."""
 
 
 class HeaderRule(StrEnum):
-    """What the header of a CSV file has to do with the declared names."""
+    """How the header of a CSV file must relate to the declared names."""
 
     NAMES = "names"
-    """They say which column is which, see `csv_header.py`: the default."""
+    """Names decide which column is which, see `csv_header.py`. This is the default."""
     STRICT = "strict"
-    """The declared names in the declared order, letter by letter; anything else is refused."""
+    """The header must have exactly the declared names in the declared order."""
     POSITION = "position"
-    """Names are not looked at."""
+    """The names in the header are ignored."""
 
 
 class RetractionRule(StrEnum):
-    """What becomes of a row of a changelog that takes back what does not stand."""
+    """What happens to a changelog row that retracts a value which is not current."""
 
     REFUSE = "refuse"
-    """The batch is refused: the default."""
+    """The batch is refused. This is the default."""
     WARN = "warn"
-    """The receipt warns of it."""
+    """The receipt has a warning."""
 
 
 HEADER_KEY = "odf-node/csvHeader"
@@ -44,12 +44,12 @@ Option = TypeVar("Option", HeaderRule, RetractionRule)
 
 
 def header_rule(schema: DataSchema | None) -> HeaderRule:
-    """Raises `UnknownSourceOption`."""
+    """Return the option of a schema. Raises `UnknownSourceOption`."""
     return _option(schema, HEADER_KEY, HeaderRule.NAMES)
 
 
 def retraction_rule(schema: DataSchema | None) -> RetractionRule:
-    """Raises `UnknownSourceOption`."""
+    """Return the option of a schema. Raises `UnknownSourceOption`."""
     return _option(schema, RETRACTION_KEY, RetractionRule.REFUSE)
 
 

@@ -1,6 +1,6 @@
-"""What a source says that no batch could ever be read by: refused when the source is defined.
+"""Checks of a source definition, which refuse a source that could never read any batch.
 
-Chains of other writers may hold such sources; they are refused when they are read.
+Chains of other writers may contain such sources; they are refused when they are read.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .source_options import header_rule, retraction_rule
 from .time_patterns import pattern_of
 
 MAX_PATTERN_CHARS = 1_000
-"""Of a regular expression for event times."""
+"""Limit in characters of a regular expression for event times."""
 SCHEMES = ("http", "https", "file", "ftp", "ftps", *kartothek.SCHEMES)
-"""Of addresses that are polled."""
+"""Schemes of addresses that can be polled."""
 _UTF8 = frozenset({"utf8", "utf-8"})
 
 
 class Unsupported(BadInput):
-    """A source asks for something this node does not do; the message names it."""
+    """A source requires something that this node does not support; the message names it."""
 
 
 class KeyNotDeclared(BadInput):
-    """A merge strategy names columns that are not among those that the source declares."""
+    """A merge strategy names columns that the source does not declare."""
 
 
 def check_definition(event: MetadataEvent, event_time: str) -> None:
-    """Whether batches of a source can be read at all; other events pass. `event_time` is the name
-    of the column of event times.
+    """Check that batches of a source can be read; other events are accepted. `event_time` is the
+    name of the event time column.
 
     Raises:
         Unsupported, UnsupportedPattern, UnsupportedSchema, UnknownSourceOption, KeyNotDeclared,
@@ -53,7 +53,7 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
     check_read_step(event.read)
     declared = declared_columns(event.read)
     if declared is not None and event.preprocess is None:
-        # The node's own names get an underscore where nobody chose them.
+        # Columns that clash with system columns get an underscore if no schema names them.
         renamed = [f"_{name}" for name in declared.names] if event.read.schema is None else []
         _check_key(event, [*declared.names, *renamed, event_time])
     if isinstance(event, SetPollingSource):
@@ -61,7 +61,7 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
 
 
 def check_read_step(step: ReadStep) -> None:
-    """Raises `Unsupported`, `UnsupportedPattern`, `UnknownSourceOption`."""
+    """Check a read step. Raises `Unsupported`, `UnsupportedPattern`, `UnknownSourceOption`."""
     encoding = getattr(step, "encoding", None)
     if encoding is not None and encoding.lower() not in _UTF8:
         raise Unsupported(
@@ -77,7 +77,7 @@ def check_read_step(step: ReadStep) -> None:
 
 
 def csv_characters(step: ReadStepCsv) -> tuple[str, str, str | None]:
-    """Separator, quote and escape of CSV files. Raises `Unsupported`."""
+    """Return separator, quote and escape of CSV files. Raises `Unsupported`."""
     escape = None if step.escape == "" else _character("escape", step.escape, "\\")
     return (
         _character("separator", step.separator, ","),
@@ -95,7 +95,7 @@ def _character(option: str, value: str | None, default: str) -> str:
 
 
 def declared_columns(step: ReadStep) -> pa.Schema | None:
-    """The columns a read step declares, in either of its forms. Raises `UnsupportedSchema`."""
+    """Return the declared columns of a read step, in either form. Raises `UnsupportedSchema`."""
     if step.schema is not None:
         return to_arrow(step.schema)
     if step.ddl_schema is not None:
@@ -139,7 +139,7 @@ def _check_fetch(event: SetPollingSource) -> None:
 
 
 def check_event_time(rule: EventTimeSourceFromPath) -> None:
-    """Raises `Unsupported`, `UnsupportedPattern`."""
+    """Check pattern and format of event times. Raises `Unsupported`, `UnsupportedPattern`."""
     if len(rule.pattern) > MAX_PATTERN_CHARS:
         raise Unsupported(f"a pattern has at most {MAX_PATTERN_CHARS} characters")
     try:

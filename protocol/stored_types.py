@@ -1,4 +1,4 @@
-"""What an ODF data type becomes outside of Arrow: its column in Parquet, its type in Spark.
+"""Types that correspond to an ODF data type outside of Arrow: in Parquet and in Spark.
 
 Source: Parquet columns as the reference writer makes them; types as Spark 4 reads those.
 """
@@ -44,7 +44,7 @@ _NUMBERS: dict[type, tuple[ParquetType, str]] = {
     odf.DataTypeDate: (ParquetType(physical="INT32", logical="DATE"), "date"),
     odf.DataTypeDuration: (ParquetType(physical="INT64"), "bigint"),
 }
-"""Types whose parameters matter to neither, and what Spark reads them as."""
+"""Types without relevant parameters: how each is stored, and the type as which Spark reads it."""
 
 _PARQUET_UNITS = {
     None: "MILLIS",
@@ -52,11 +52,11 @@ _PARQUET_UNITS = {
     TimeUnit.Microsecond: "MICROS",
     TimeUnit.Nanosecond: "NANOS",
 }
-"""Parquet has no seconds: they are plain numbers there."""
+"""Parquet has no unit for seconds, which are stored as plain numbers."""
 
 
 def parquet_type(data_type: DataType) -> ParquetType:
-    """How a value is stored in Parquet. Raises `UnsupportedSchema` for Null."""
+    """Return how a value is stored in Parquet. Raises `UnsupportedSchema` for Null."""
     match data_type:
         case odf.DataTypeOption(inner=inner):
             stored = parquet_type(inner)
@@ -102,7 +102,7 @@ def _decimal_storage(precision: int) -> str:
 
 
 def spark_type(data_type: DataType) -> str | None:
-    """Type Spark reads a stored value as; `?` marks nullable ones. None: Spark cannot read it."""
+    """Return the type as which Spark reads a stored value; `?` means nullable, None unreadable."""
     match data_type:
         case odf.DataTypeOption(inner=inner):
             read = spark_type(inner)

@@ -1,8 +1,8 @@
-"""Patterns of dates and times as Spark and Java write them: `MMM d yyyy`, `yyyy-MM-dd'T'HH:mm:ss`.
+"""Patterns of dates and times, as in Spark and Java: `MMM d yyyy`, `yyyy-MM-dd'T'HH:mm:ss`.
 
-A pattern is looked at once, when a source is defined: what is not known here is refused then. A
-number of one letter takes as many digits as there are, one of several letters exactly so many.
-Names of months and days are English, in any case. What has no zone is in UTC.
+A pattern is checked once, when a source is defined; unknown letters are refused then. A number
+with one letter matches any number of digits, with several letters exactly that many. Names of
+months and days are English, in any case. Times without a zone are in UTC.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .errors import BadInput
 
 MAX_PATTERN_CHARS = 100
 MAX_TEXT_CHARS = 200
-"""Longer texts are no times."""
+"""Longer texts cannot be times."""
 ISO = "rfc3339"
-"""How the specification writes that texts are read as ISO 8601 has them: the default."""
+"""The specification's name for the default: texts are read as ISO 8601."""
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
@@ -30,18 +30,18 @@ _ZONE = r"[A-Za-z][A-Za-z0-9_/+-]*"
 
 
 class UnsupportedPattern(BadInput):
-    """A pattern of times with letters that are not known here, or that tells no date."""
+    """A pattern of times has unknown letters, or does not determine a date."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePattern:
-    """A pattern, ready to read texts."""
+    """A compiled pattern, which parses texts."""
 
     text: str
     regex: re.Pattern[str]
 
     def read(self, text: str) -> datetime:
-        """The moment, in UTC. Raises `ValueError` for a text of another form."""
+        """Return the time in UTC. Raises `ValueError` if the text does not match the pattern."""
         match = self.regex.fullmatch(text) if len(text) <= MAX_TEXT_CHARS else None
         if match is None:
             raise ValueError(f"not of the form {self.text}")
@@ -58,7 +58,7 @@ class TimePattern:
 
 @lru_cache(64)
 def pattern_of(text: str | None) -> TimePattern | None:
-    """The pattern of a read step; None for the default. Raises `UnsupportedPattern`."""
+    """Return the pattern of a read step; None for the default. Raises `UnsupportedPattern`."""
     if text is None or text == ISO:
         return None
     if len(text) > MAX_PATTERN_CHARS:
@@ -78,7 +78,7 @@ def pattern_of(text: str | None) -> TimePattern | None:
 
 
 def _part(part: str, pattern: str, names: set[str]) -> str:
-    """The regular expression of a part of a pattern."""
+    """Return the regular expression for a part of a pattern."""
     if part == "[":
         return "(?:"
     if part == "]":
@@ -137,7 +137,7 @@ _LETTERS: tuple[tuple[str, tuple[int, ...], str, str], ...] = (
     ("Z", (1, 2, 3, 5), "offset", r"Z|[+-]\d\d:?\d\d"),
     ("V", (2,), "zone", _ZONE),
 )
-"""Letters, how often they stand, what they tell, and how that is written."""
+"""Letters, their allowed repetitions, the name of the field, and its regular expression."""
 
 
 def _year(found: dict[str, str]) -> int:
@@ -173,7 +173,8 @@ def _offset(found: dict[str, str], local: datetime) -> timedelta:
 
 
 def zone_offset(zone: str, local: datetime) -> timedelta:
-    """What a named zone is ahead of UTC. Raises `ValueError` for times that are not once a day."""
+    """Return a zone's offset from UTC at that local time. Raises `ValueError` for an unknown zone,
+    or if the local time does not occur exactly once."""
     try:
         info = ZoneInfo(zone)
     except (KeyError, OSError):

@@ -1,9 +1,9 @@
-"""Values of our types out of JSON and out of plain values, from any number of threads.
+"""Decodes JSON and plain values to typed values, safely in any number of threads.
 
-msgspec looks into a class when it meets it for the first time. A second thread that meets the
-class meanwhile is given the half of it that is there, and the whole process ends with a
-segmentation fault (0.22.0; a node that is asked twice at once right after its start). So classes
-are met one at a time: everybody decodes through here.
+msgspec inspects a class when it first decodes it. If a second thread uses the class meanwhile, it
+gets the unfinished result, and the process ends with a segmentation fault (version 0.22.0; it
+happens if a node gets two requests at once right after its start). So this module inspects
+classes one at a time, and all code decodes through it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _known: set[Any] = set()
 
 
 def decode_json(text: str | bytes | msgspec.Raw, kind: type[T], *, dec_hook: DecHook = None) -> T:
-    """A value of `kind` from JSON. Raises `msgspec.DecodeError`, also for what nests too deeply,
-    `UnicodeDecodeError`."""
+    """Decode JSON to a value of `kind`. Raises `UnicodeDecodeError`, and `msgspec.DecodeError`,
+    also if the JSON is nested too deeply."""
     _meet(kind)
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=dec_hook)
@@ -32,18 +32,18 @@ def decode_json(text: str | bytes | msgspec.Raw, kind: type[T], *, dec_hook: Dec
 
 
 def convert(value: Any, kind: type[T], *, dec_hook: DecHook = None) -> T:
-    """A value of `kind` from dicts, lists, texts and numbers. Raises `msgspec.ValidationError`."""
+    """Convert dicts, lists, texts and numbers to `kind`. Raises `msgspec.ValidationError`."""
     _meet(kind)
     return msgspec.convert(value, kind, dec_hook=dec_hook)
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """A decoder of `kind`, for types made at run time as well: it is not remembered here."""
+    """Return a decoder for `kind`, which may be a type made at run time: nothing is cached."""
     with _meeting:
         return msgspec.json.Decoder(kind)
 
 
 def _meet(kind: Any) -> None:
     if kind not in _known:
-        json_decoder(kind)  # looks into all classes that can occur
+        json_decoder(kind)  # inspects all classes that can occur in the value
         _known.add(kind)
