@@ -12,29 +12,29 @@ from .protobuf import bytes_field, fields, varint
 
 TYPE_URL = "type.googleapis.com/arrow.flight.protocol.sql."
 MAX_MESSAGE_BYTES = 4 << 20
-"""Longest message that is read; a query has a limit of its own."""
+"""Limit in bytes of a message that is read; queries have a separate limit."""
 _HANDLE = 1
-"""The field of tickets, and of commands for prepared statements."""
+"""Field of the handle in tickets, and in commands for prepared statements."""
 
 
 class MalformedCommand(BadInput):
-    """Bytes that are no message of Flight SQL."""
+    """The bytes are not a message of Flight SQL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A message by its name, such as `CommandGetTables`, with its fields by number."""
+    """A message with its name, such as `CommandGetTables`, and its fields by number."""
 
     name: str
     fields: dict[int, list[int | bytes]]
 
     def text(self, number: int) -> str | None:
-        """A text, or None if there is none. Raises `MalformedCommand`."""
+        """Return the text of a field, or None if it is absent. Raises `MalformedCommand`."""
         found = self.texts(number)
         return found[-1] if found else None
 
     def texts(self, number: int) -> list[str]:
-        """All texts of a field. Raises `MalformedCommand`."""
+        """Return all texts of a field. Raises `MalformedCommand`."""
         try:
             return [raw.decode() for raw in self._bytes(number)]
         except UnicodeDecodeError:
@@ -44,7 +44,7 @@ class Command:
         return bool(self.fields.get(number, [0])[-1])
 
     def numbers(self, number: int) -> list[int]:
-        """Repeated numbers, packed or one by one. Raises `MalformedProtobuf`."""
+        """Return repeated numbers, packed or separate. Raises `MalformedProtobuf`."""
         found: list[int] = []
         for value in self.fields.get(number, []):
             if isinstance(value, int):
@@ -57,7 +57,7 @@ class Command:
         return found
 
     def handle(self) -> bytes:
-        """The handle of a statement. Raises `MalformedCommand`."""
+        """Return the handle of a statement. Raises `MalformedCommand`."""
         found = self._bytes(_HANDLE)
         if not found:
             raise MalformedCommand(f"{self.name} has no handle")
@@ -71,7 +71,7 @@ class Command:
 
 
 def read_command(raw: bytes) -> Command:
-    """The message in an `Any`.
+    """Return the message in an `Any`.
 
     Raises:
         MalformedCommand: too long, or of another package. MalformedProtobuf.
@@ -94,6 +94,6 @@ def read_command(raw: bytes) -> Command:
 
 
 def written(name: str, *contents: tuple[int, bytes]) -> bytes:
-    """A message in an `Any`: numbers and contents of its fields."""
+    """Return a message in an `Any`, with fields given by number and content."""
     value = b"".join(bytes_field(number, content) for number, content in contents)
     return bytes_field(1, (TYPE_URL + name).encode()) + bytes_field(2, value)

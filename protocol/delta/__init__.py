@@ -1,1 +1,1 @@
-"""Delta tables as readers of Delta Lake know them: schemas, deletion vectors. Pure."""
+"""Schemas and deletion vectors in the formats of Delta Lake. No input or output."""

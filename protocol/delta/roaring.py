@@ -1,6 +1,6 @@
 """Sets of row positions as 64-bit Roaring bitmaps in the portable form.
 
-Sorted arrays in, two kinds of containers out, and the same way back. Source: Roaring format
+Converts sorted arrays to bitmaps with two kinds of containers, and back. Source: Roaring format
 specification, "Extension for 64-bit implementations"; Delta protocol, "Deletion Vector Format".
 """
 
@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
-"""Row positions in a file, ascending, each once."""
+"""Row positions in a file, ascending and distinct."""
 
 _COOKIE = 12346
-"""Of a bitmap without run containers."""
+"""Marks a bitmap without run containers."""
 _MOST_IN_ARRAY = 4096
 _BITS = 1 << 16
 
 
 def portable(positions: Positions) -> bytes:
-    """The bitmap of these positions."""
+    """Return the bitmap of these positions."""
     highs, starts = np.unique(positions >> 32, return_index=True)
     parts = np.split(positions, starts[1:]) if len(highs) else []
     out = [struct.pack("<Q", len(highs))]
@@ -31,7 +31,7 @@ def portable(positions: Positions) -> bytes:
 
 
 def positions(bitmap: bytes) -> Positions:
-    """What `portable` was given."""
+    """Return the positions in a bitmap that `portable` made."""
     found: list[Positions] = []
     (count,) = struct.unpack_from("<Q", bitmap)
     at = 8
@@ -43,7 +43,7 @@ def positions(bitmap: bytes) -> Positions:
 
 
 def _positions(bitmap: bytes, start: int) -> tuple[Positions, int]:
-    """Of the bitmap that starts there, and where it ends."""
+    """Return the positions in the 32-bit bitmap at `start`, and its end."""
     _, count = struct.unpack_from("<II", bitmap, start)
     described = np.frombuffer(bitmap, "<u2", 2 * count, start + 8).astype(np.int64)
     found: list[Positions] = []

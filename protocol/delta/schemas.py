@@ -1,6 +1,6 @@
-"""ODF schemas as the JSON by which Delta Lake and Delta Sharing tell schemas.
+"""ODF schemas in the JSON form of Delta Lake and Delta Sharing.
 
-All columns are declared nullable: a slice from before a column was added lacks it. Source: Delta
+All columns are declared nullable, because slices older than a column lack it. Source: Delta
 protocol, "Schema Serialization Format".
 """
 
@@ -34,18 +34,18 @@ _NEAREST: dict[type, str] = {
     odf.DataTypeTime: "string",
     odf.DataTypeNull: "string",
 }
-"""What a column is called that Delta has no type of. Readers of plain Parquet files go by the type
-in the file; readers of Delta refuse it."""
+"""Substitutes for types that Delta does not have. Readers of plain Parquet files use the type in
+the file; readers of Delta refuse such a column."""
 LOCAL_TIME = "timestamp_ntz"
 
 
 class DeltaSchema:
-    """A schema, and what of it a reader has to know."""
+    """A schema in JSON, with facts about it that readers need."""
 
     def __init__(self, schema: DataSchema | None, *, plain: bool = False) -> None:
-        """`plain`: for readers of plain Parquet files, who know no local times."""
+        """`plain` is for readers of plain Parquet files, which have no local times."""
         self.foreign: list[str] = []
-        """Columns that a reader of Delta cannot read, for their type."""
+        """Columns that a reader of Delta cannot read because of their type."""
         self.has_local_times = False
         self._plain, self._column = plain, ""
         fields = () if schema is None else schema.fields

@@ -1,4 +1,4 @@
-"""Deletion vectors inside of a log: which rows of a file are not there, as text.
+"""Inline deletion vectors: text inside of a log that says which rows of a file are deleted.
 
 Source: Delta protocol, "Deletion Vector Format", "Deletion Vector Descriptor Schema".
 """
@@ -20,8 +20,8 @@ _PLACES = np.array([85**4, 85**3, 85**2, 85, 1], np.uint32)
 
 
 def inline_vectors(bitmaps: Iterable[tuple[bytes, int]]) -> Iterator[dict[str, object]]:
-    """Descriptors of vectors that stand in the log itself; each bitmap as `roaring.portable`, with
-    the number of its positions. Short ones become text together, which takes a tenth of the time.
+    """Yield descriptors of inline vectors, for bitmaps of `roaring.portable` with the number of
+    their positions. Short bitmaps are encoded together, which takes a tenth of the time.
     """
     waiting: list[tuple[bytes, int]] = []
     size = 0
@@ -49,7 +49,7 @@ def _described(vectors: list[tuple[bytes, int]]) -> Iterator[dict[str, object]]:
 
 
 def z85(raw: bytes) -> str:
-    """Z85 of bytes that are padded with zeros to a multiple of four. Source: ZeroMQ RFC 32."""
+    """Return the Z85 of bytes, padded with zeros to a multiple of four. Source: ZeroMQ RFC 32."""
     padded = raw + bytes(-len(raw) % 4)
     numbers = np.frombuffer(padded, ">u4").astype(np.uint32)
     digits = numbers[:, None] // _PLACES % 85

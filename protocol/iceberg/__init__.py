@@ -1,1 +1,1 @@
-"""Iceberg tables as their readers know them: schemas, manifests, table metadata. Pure."""
+"""Schemas, manifests and table metadata in the formats of Iceberg. No input or output."""

@@ -1,6 +1,6 @@
-"""Avro files, written only: rows and a schema in, the bytes of a container out.
+"""Writes Avro files: returns the bytes of a container for a schema and rows.
 
-The same rows are the same bytes: the marker between blocks is made of what is said before it.
+The same rows give the same bytes, because the sync marker is a hash of the header.
 Source: Avro specification 1.11, "Binary encoding", "Object container files".
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 Schema = Any
-"""As JSON: the name of a type, a record, an array, or `["null", type]`."""
+"""A schema as JSON: the name of a type, a record, an array, or `["null", type]`."""
 Encoder = Callable[[bytearray, Any], None]
 
 _MAGIC = b"Obj\x01"
@@ -21,7 +21,7 @@ ROWS_IN_BLOCK = 1_000
 
 
 def container(schema: Schema, rows: Iterable[Any], told: Mapping[str, str]) -> bytes:
-    """A file of the rows, uncompressed; `told` stands in its header."""
+    """Return an uncompressed file of the rows, with `told` as further entries of its header."""
     header = {"avro.schema": json.dumps(schema, separators=(",", ":")), "avro.codec": "null"}
     pairs = {**header, **told}
     out = bytearray(_MAGIC)
@@ -45,7 +45,7 @@ def container(schema: Schema, rows: Iterable[Any], told: Mapping[str, str]) -> b
 
 
 def encoder(schema: Schema) -> Encoder:
-    """What writes values of the schema: records as mappings, in which all fields are."""
+    """Return a function that writes values of the schema; records are mappings with all fields."""
     if isinstance(schema, list):
         return _optional(encoder(schema[1]))
     if isinstance(schema, str):

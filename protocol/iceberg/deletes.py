@@ -1,5 +1,5 @@
-"""Files that tell which rows of a file are deleted. Source: Iceberg table specification,
-"Position Delete Files"."""
+"""Position delete files, which list the deleted rows of a data file. Source: Iceberg table
+specification, "Position Delete Files"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Positions = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def delete_file(path: str, positions: Positions) -> bytes:
-    """A Parquet file about rows of one file; `positions` ascending, from 0."""
+    """Return a Parquet file with deleted rows of one file; `positions` ascend, from 0."""
     one_path = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(len(positions), np.int32)), pa.array([path])
     )

@@ -1,4 +1,4 @@
-"""Manifests and lists of manifests: which files a snapshot of a table has.
+"""Manifests and manifest lists, which say what files a snapshot of a table has.
 
 Source: Iceberg table specification, "Manifests", "Manifest lists", version 2 of the format.
 """
@@ -16,14 +16,14 @@ from .avro import container
 from .schemas import IcebergSchema
 
 ADDED = 1
-"""The state of an entry: its own snapshot added the file."""
+"""Status of a manifest entry whose own snapshot added the file."""
 DELETE_PATH_ID, DELETE_POS_ID = 2147483546, 2147483545
-"""Ids of the columns of files that tell deleted rows."""
+"""Ids of the two columns of position delete files."""
 _WIDTHS = {"int": "<i", "long": "<q", "timestamp": "<q", "timestamptz": "<q"}
 
 
 class Content(IntEnum):
-    """What the files of a manifest hold."""
+    """Kind of the files in a manifest."""
 
     DATA = 0
     DELETES = 1
@@ -31,7 +31,7 @@ class Content(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is known of a column in a file: bounds of its values, and how many are null."""
+    """Facts about a column in a file: bounds of its values, and the number of nulls."""
 
     column: int
     lower: bytes | None = None
@@ -41,22 +41,22 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A file of a snapshot, and the snapshot that added it."""
+    """A file of a snapshot, with the snapshot that added it."""
 
     path: str
     rows: int
     size: int
     snapshot: int
     sequence: int
-    """The number of that snapshot, from 1."""
+    """The sequence number of that snapshot, from 1."""
     ranges: Sequence[Range] = ()
     deletes_from: str | None = field(default=None)
-    """The one file whose rows it deletes; None for files of data."""
+    """The file whose rows this file deletes; None for data files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A manifest as lists tell it."""
+    """A manifest as an entry of a manifest list."""
 
     path: str
     size: int
@@ -69,13 +69,13 @@ class Manifest:
 
 
 def bound(kind: str, value: int) -> bytes | None:
-    """A value of a type as bounds are written; times in microseconds. None: of no such type."""
+    """Return a value in the form of bounds; times in microseconds. None for other types."""
     width = _WIDTHS.get(kind)
     return None if width is None else struct.pack(width, value)
 
 
 def manifest_file(files: Iterable[File], schema: IcebergSchema, content: Content) -> bytes:
-    """The bytes of a manifest."""
+    """Return the bytes of a manifest."""
     told = {
         "schema": json.dumps(schema.told, separators=(",", ":"), ensure_ascii=False),
         "schema-id": str(schema.number),
@@ -90,7 +90,7 @@ def manifest_file(files: Iterable[File], schema: IcebergSchema, content: Content
 def manifest_list(
     manifests: Iterable[Manifest], *, snapshot: int, parent: int | None, sequence: int
 ) -> bytes:
-    """The bytes of the list of a snapshot."""
+    """Return the bytes of the manifest list of a snapshot."""
     told = {
         "snapshot-id": str(snapshot),
         "parent-snapshot-id": "null" if parent is None else str(parent),
@@ -155,7 +155,8 @@ def _record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _map(name: str, number: int, key: int, value: int, kind: str) -> dict[str, Any]:
-    """Of columns by id; maps of Avro have keys of text only."""
+    """Return a field that maps column ids to values. It is an array of pairs, because the keys of
+    Avro maps can only be text."""
     pair = _record(f"k{key}_v{value}", _field("key", key, "int"), _field("value", value, kind))
     return _field(
         name, number, {"type": "array", "logicalType": "map", "items": pair}, optional=True

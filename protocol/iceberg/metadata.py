@@ -1,4 +1,4 @@
-"""The metadata of a table: its schemas, its snapshots, where their lists of manifests are.
+"""The metadata of a table: its schemas, its snapshots, and the paths of their manifest lists.
 
 Source: Iceberg table specification, "Table metadata fields", "Snapshots", version 2 of the format.
 """
@@ -15,7 +15,7 @@ from .schemas import IcebergSchema, IcebergSchemas
 
 MAPPING = "schema.name-mapping.default"
 _MOST_PARTITION_ID = 999
-"""Ids of columns of partitions begin behind it; there are none."""
+"""Ids of partition columns begin after it; tables here have no partition columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +25,10 @@ class Snapshot:
     id: int
     parent: int | None
     sequence: int
-    """From 1."""
+    """Sequence number, from 1."""
     made_ms: int
     manifests: str
-    """Where the list of its manifests is."""
+    """Path of its manifest list."""
     schema: int
     block: str
     only_adds: bool
@@ -49,7 +49,7 @@ class Snapshot:
 
 
 def snapshot_id(block: Multihash) -> int:
-    """A positive number of 63 bits, which two blocks of a chain do not share."""
+    """Return a positive 63-bit number for a block; blocks of one chain have different numbers."""
     return int.from_bytes(block.digest[:8], "big") >> 1 or 1
 
 
@@ -63,7 +63,7 @@ def table_metadata(
     snapshots: Sequence[Snapshot],
     properties: dict[str, str],
 ) -> dict[str, Any]:
-    """As JSON. The last of the schemas that are `shown`, and of the snapshots, is the newest."""
+    """Return the metadata as JSON. The last of `shown` and the last snapshot are the newest."""
     newest = snapshots[-1] if snapshots else None
     current = shown[-1]
     mapping = schemas.mapping(current)

@@ -1,8 +1,8 @@
-"""ODF schemas of a chain as Iceberg tells schemas: each column has an id that never changes.
+"""ODF schemas of a chain in the form of Iceberg, where each column has an id that never changes.
 
-Ids are given in the order in which the schemas of the chain first name columns, those of a level
-before those inside of them, so the chain alone decides them. No column is required: a slice from
-before a column was added lacks it. Source: Iceberg table specification, "Schemas and data types",
+Ids are assigned in the order in which the schemas of the chain first name columns, an outer level
+before the levels inside it, so they depend only on the chain. No column is required, because slices
+older than a column lack it. Source: Iceberg table specification, "Schemas and data types",
 "Column projection", "Name mapping serialization".
 """
 
@@ -33,7 +33,7 @@ _SAME: dict[type, str] = {
     odf.DataTypeDuration: "long",
 }
 _LOCAL = ""
-"""The zone of timestamps that have none."""
+"""Time zone of timestamps without a zone."""
 
 
 class IcebergSchema:
@@ -41,14 +41,14 @@ class IcebergSchema:
 
     def __init__(self, number: int, fields: list[dict[str, Any]], foreign: list[str]) -> None:
         self.number, self.fields, self.foreign = number, fields, foreign
-        """`foreign`: columns that Iceberg has no type of."""
+        """`foreign` are columns whose type Iceberg does not have."""
 
     @property
     def told(self) -> dict[str, Any]:
         return {"type": "struct", "schema-id": self.number, "fields": self.fields}
 
     def column(self, name: str) -> tuple[int, str] | None:
-        """Id and type of a column of a plain type; None without one."""
+        """Return id and type of a column with a primitive type; None for other columns."""
         for field in self.fields:
             if field["name"] == name and isinstance(field["type"], str):
                 return field["id"], field["type"]
@@ -56,10 +56,10 @@ class IcebergSchema:
 
 
 class IcebergSchemas:
-    """The schemas of a chain, with one numbering of their columns."""
+    """The schemas of a chain, whose columns share one numbering."""
 
     def __init__(self, schemas: Sequence[DataSchema]) -> None:
-        """Oldest first."""
+        """`schemas` are in the order of the chain, oldest first."""
         self._ids: dict[Path, int] = {}
         self._foreign: list[str] = []
         self.all: list[IcebergSchema] = []
@@ -71,11 +71,11 @@ class IcebergSchemas:
 
     @property
     def last_id(self) -> int:
-        """The greatest id that was given."""
+        """The largest assigned id."""
         return len(self._ids)
 
     def mapping(self, schema: IcebergSchema) -> list[dict[str, Any]]:
-        """How columns of files, which have no ids, are found by name."""
+        """Return the name mapping, by which readers find columns of files, which have no ids."""
         return [_mapped(each) for each in schema.fields]
 
     def _number(self, fields: Sequence[DataField]) -> None:
@@ -116,7 +116,7 @@ class IcebergSchemas:
                 return {"type": "list", **self._inner(path, "element", data_type.item_type)}
             case odf.DataTypeMap(key_type=key, value_type=value):
                 told = self._inner(path, "key", key) | self._inner(path, "value", value)
-                del told["key-required"]  # keys always are
+                del told["key-required"]  # keys are always required
                 return {"type": "map", **told}
         return _SAME.get(type(data_type)) or self._without_type(path[0])
 
@@ -151,7 +151,7 @@ def _mapped(field: dict[str, Any]) -> dict[str, Any]:
 
 
 def _children(told: Any) -> list[dict[str, Any]]:
-    """Fields inside of a type as it is told."""
+    """Return the fields inside of a type in its JSON form."""
     if isinstance(told, str):
         return []
     if told["type"] == "struct":

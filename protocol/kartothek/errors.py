@@ -1,4 +1,4 @@
-"""What can be wrong with a Kartothek dataset. Each error names the key and the reason."""
+"""Faults of a Kartothek dataset. Each error names the key of the file and the reason."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ class BadKartothek(BadInput):
 
 
 class MalformedUuid(BadKartothek):
-    """A dataset uuid has other characters than `A-Z a-z 0-9 + _ -`, or none."""
+    """A dataset uuid is empty or has other characters than `A-Z a-z 0-9 + _ -`."""
 
 
 class MalformedState(BadKartothek):
-    """A state file that cannot be read, or that says what the format does not allow."""
+    """A state file cannot be read, or contains what the format does not allow."""
 
 
 class MalformedSchemaFile(BadKartothek):
-    """A schema file that is no Parquet file, or that is too large."""
+    """A schema file is not a Parquet file, or is too large."""
 
 
 class MalformedIndex(BadKartothek):
-    """An index file that cannot be used; readers then do without it."""
+    """An index file cannot be used; readers then ignore the index."""
 
 
 class ForbiddenKey(BadKartothek):
-    """A key that leaves the store, or that no store can have."""
+    """A key leads out of the store, or is one that no store can have."""
 
 
 class NotParquet(BadKartothek):
-    """A data file of another format."""
+    """A data file has another format."""
 
 
 class MalformedPartition(BadKartothek):
-    """Partition columns of a file key that differ from the others, or that have no value."""
+    """The partition columns in a file key differ from those of other keys, or have no value."""
 
 
 class TypeConflict(BadKartothek):
-    """A data file holds a column of another kind than the schema file says."""
+    """A data file has a column of another kind than the schema file declares."""
 
 
 class UnreadableDataFile(BadKartothek):
-    """A data file that is no Parquet file, or that is damaged."""
+    """A data file is not a Parquet file, or is damaged."""
 
 
 class TableNotChosen(BadKartothek):
-    """A dataset of several tables, and none is named; or one is named that it does not have."""
+    """A dataset of several tables needs the name of a table, or lacks the named table."""
 
 
 class MalformedPredicate(BadInput):
-    """A predicate on an unknown column, or with a value that the column cannot have."""
+    """A predicate has an unknown column, or a value that the column cannot have."""
 
 
 class UnsupportedColumn(BadInput):
-    """A column of a type that a Kartothek dataset, index or partition cannot have."""
+    """A Kartothek dataset, index or partition cannot have a column of this type."""
 
 
 class KartothekFileMissing(NotFound):

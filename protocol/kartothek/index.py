@@ -1,4 +1,4 @@
-"""A secondary index: in which partitions each value of a column occurs. No null, no NaN.
+"""A secondary index: the partitions in which each value of a column occurs, without null and NaN.
 
 In memory an index is a table of pairs (value, label). Source: Kartothek dataset format 4,
 "Secondary index file".
@@ -18,29 +18,29 @@ from .predicates import Term, term_mask
 from .types import INDEXABLE, kind_of, normalised, plain
 
 PARTITION = "partition"
-"""Name of the column of labels; a column of this name has no index."""
+"""Name of the label column, so a column of this name has no index."""
 ROW_GROUP_ROWS = 10_000
 VALUE, LABEL = "value", "label"
 
 
 def is_indexable(column: str, column_type: pa.DataType) -> bool:
-    """Whether we write an index on the column."""
+    """Return whether this node writes an index on the column."""
     return column != PARTITION and kind_of(column_type) in INDEXABLE
 
 
 def no_pairs(column_type: pa.DataType) -> pa.Table:
-    """An index without a value."""
+    """Return an empty index."""
     return _pairs(pa.array([], normalised(column_type)), [])
 
 
 def pairs_of(values: pa.Array, label: str) -> pa.Table:
-    """The pairs of one partition, by the values of a column in it; each value once."""
+    """Return the pairs of one partition for the distinct values of a column in it."""
     found = plain_values(values)
     return _pairs(found, [label] * len(found))
 
 
 def plain_values(values: pa.Array) -> pa.Array:
-    """The values an index lists: each once, normalised, without null and NaN, 0.0 for -0.0."""
+    """Return the distinct values for an index: normalised, without null and NaN, 0.0 for -0.0."""
     found = pc.unique(values.cast(plain(values.type)).cast(normalised(values.type)))
     found = found.drop_null()
     if pa.types.is_floating(found.type):
@@ -49,7 +49,7 @@ def plain_values(values: pa.Array) -> pa.Array:
 
 
 def without_labels(pairs: pa.Table, labels: Collection[str]) -> pa.Table:
-    """The pairs that are left when partitions go."""
+    """Return the pairs without those of the given partitions."""
     if not labels:
         return pairs
     gone = pc.is_in(pairs[LABEL], value_set=pa.array(sorted(labels), pa.string()))
@@ -57,12 +57,12 @@ def without_labels(pairs: pa.Table, labels: Collection[str]) -> pa.Table:
 
 
 def joined(parts: Sequence[pa.Table]) -> pa.Table:
-    """The pairs of all parts, which have no partition in common."""
+    """Concatenate the pairs of all parts, which must have no partition in common."""
     return pa.concat_tables(parts)
 
 
 def encode_index(column: str, pairs: pa.Table) -> bytes:
-    """The index file: values ascending, labels of each sorted, row groups of 10000 values."""
+    """Return the index file: ascending values with sorted labels, in row groups of 10000 values."""
     ordered = pairs.sort_by([(VALUE, "ascending"), (LABEL, "ascending")]).combine_chunks()
     grouped = ordered.group_by(VALUE, use_threads=False).aggregate([(LABEL, "list")])
     labels = grouped[f"{LABEL}_list"].cast(pa.list_(pa.field("element", pa.string())))
@@ -74,7 +74,7 @@ def encode_index(column: str, pairs: pa.Table) -> bytes:
 
 
 def check_index_schema(found: pa.Schema, column: str, column_type: pa.DataType, key: str) -> None:
-    """Whether a file is an index on the column. Raises `MalformedIndex`."""
+    """Check that a file is an index on the column. Raises `MalformedIndex`."""
     if sorted(found.names) != sorted([column, PARTITION]):
         raise MalformedIndex(key, f"its columns are {found.names[:5]}")
     if kind_of(plain(found.field(column).type)) != kind_of(column_type):
@@ -92,9 +92,9 @@ def pairs_in(
     key: str,
     terms: Sequence[Term] | None = None,
 ) -> Iterator[pa.Table]:
-    """Pairs of the rows of an index file, only of values that any of the terms is true of.
+    """Yield pairs of the rows of an index file; with `terms`, only values that satisfy one of them.
 
-    `known` are the labels of all partitions; every row is checked, asked for or not.
+    `known` are the labels of all partitions. Every row is checked, even if it is not yielded.
 
     Raises:
         MalformedIndex: an entry of null, or a label that is no partition.
@@ -118,7 +118,7 @@ def pairs_in(
 def embedded_batch(
     column: str, column_type: pa.DataType, labels: Mapping[str, Sequence[str]], key: str
 ) -> pa.RecordBatch:
-    """An index that stands in the state file, as rows of an index file. `MalformedIndex`."""
+    """Return an index embedded in the state file, as rows of an index file. `MalformedIndex`."""
     try:
         values = [value_of(text, column_type, key).as_py() for text in labels]
     except MalformedPartition as error:

@@ -1,7 +1,7 @@
-"""Keys of the files of a dataset, and the partition columns that keys of data files carry.
+"""Keys of the files of a dataset, and the partition columns in keys of data files.
 
-A key is text with slashes; percent signs are part of it. Source: Kartothek dataset format 4,
-"Store and keys", "Partitions".
+A key is text with slashes; percent signs have no special meaning. Source: Kartothek dataset
+format 4, "Store and keys", "Partitions".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INDEX_SUFFIX = ".by-dataset-index.parquet"
 DATA_SUFFIX = ".parquet"
 SCHEMA_NAME = "_common_metadata"
 TABLE = "table"
-"""Name of the table of a dataset that has one only."""
+"""Table name in a dataset that has only one table."""
 INDICES = "indices"
 MAX_KEY_BYTES = 4096
 _UUID = re.compile(r"[A-Za-z0-9+_-]+")
@@ -27,14 +27,14 @@ _UNSTORABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def checked_uuid(uuid: str) -> str:
-    """The uuid of a dataset. Raises `MalformedUuid`."""
+    """Return the uuid if it is valid. Raises `MalformedUuid`."""
     if _UUID.fullmatch(uuid) is None:
         raise MalformedUuid(uuid, "a uuid has letters, digits, '+', '_' and '-' only")
     return uuid
 
 
 def state_keys(uuid: str) -> tuple[str, str]:
-    """Keys of the state file as JSON and as MessagePack; JSON wins where both exist."""
+    """Return the keys of the state file as JSON and as MessagePack; if both exist, JSON is used."""
     return uuid + JSON_SUFFIX, uuid + MSGPACK_SUFFIX
 
 
@@ -43,28 +43,28 @@ def schema_key(uuid: str, table: str) -> str:
 
 
 def data_key(uuid: str, label: str, table: str = TABLE) -> str:
-    """Key of a data file. The label is what follows the table, without the suffix."""
+    """Return the key of a data file. The label is the part after the table, without the suffix."""
     return f"{uuid}/{table}/{label}{DATA_SUFFIX}"
 
 
 def index_key(uuid: str, column: str, created: datetime) -> str:
-    """Key of an index file; `created` is UTC, written without its zone."""
+    """Return the key of an index file; `created` is UTC and written without its zone."""
     time = encoded(created.replace(tzinfo=None).isoformat(timespec="microseconds"))
     return f"{uuid}/{INDICES}/{encoded(column)}/{time}{INDEX_SUFFIX}"
 
 
 def partition_folder(values: Sequence[tuple[str, str]]) -> str:
-    """`col=val/…/`, both percent-encoded, or the empty text."""
+    """Return `col=val/…/`, percent-encoded, or the empty text without partition columns."""
     return "".join(f"{encoded(column)}={encoded(text)}/" for column, text in values)
 
 
 def encoded(text: str) -> str:
-    """Percent-encoded UTF-8; letters, digits and `-._~` stay, the slash does not."""
+    """Percent-encode UTF-8 text, except letters, digits and `-._~`; the slash is encoded."""
     return quote(text, safe="")
 
 
 def checked_key(key: str, named_by: str) -> str:
-    """A key that some file names. Raises `ForbiddenKey`, which says what named it."""
+    """Return a key found in a file if it is valid. Raises `ForbiddenKey`, which names that file."""
     reason = _forbidden(key)
     if reason is not None:
         raise ForbiddenKey(key, f"{reason} (named by {named_by})")
@@ -86,7 +86,7 @@ def _forbidden(key: str) -> str | None:
 
 
 def checked_data_key(key: str, named_by: str) -> str:
-    """The key of a Parquet data file. Raises `ForbiddenKey`, `NotParquet`."""
+    """Return the key of a Parquet data file if valid. Raises `ForbiddenKey`, `NotParquet`."""
     checked_key(key, named_by)
     if not key.endswith(DATA_SUFFIX) or key.endswith("/" + DATA_SUFFIX):
         raise NotParquet(key, f"data files are read as Parquet only, named …{DATA_SUFFIX}")
@@ -94,10 +94,10 @@ def checked_data_key(key: str, named_by: str) -> str:
 
 
 def partition_texts(key: str) -> list[tuple[str, str]]:
-    """Partition columns of a data file, in order, with the texts of their values.
+    """Return the partition columns of a data file, in order, with the texts of their values.
 
-    A first component is the dataset, a second the table, a last the file. Bytes that are no
-    UTF-8 are kept as surrogates. Raises `MalformedPartition`: a column stands there twice.
+    The first component of a key is the dataset, the second the table, the last the file. Bytes that
+    are not UTF-8 become surrogates. Raises `MalformedPartition` if a column occurs twice.
     """
     found: dict[str, str] = {}
     for component in key.split("/")[2:-1]:

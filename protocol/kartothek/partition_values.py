@@ -1,4 +1,4 @@
-"""Values of partition columns: the texts they have in keys, by the type of the schema file.
+"""Values of partition columns: parses and writes their texts in keys, by column type.
 
 Source: Kartothek dataset format 4, "Partitions".
 """
@@ -30,10 +30,10 @@ _MAX_TEXT = 4096
 
 
 def value_of(text: str, wanted: pa.DataType, key: str) -> pa.Scalar:
-    """The value that a text of a key stands for; `wanted` is the type of the schema file.
+    """Parse the text of a value in a key; `wanted` is the type in the schema file.
 
     Raises:
-        MalformedPartition: the text is no value of the type.
+        MalformedPartition: the text is not a value of the type.
     """
     try:
         return read_value(text, wanted)
@@ -45,7 +45,7 @@ def value_of(text: str, wanted: pa.DataType, key: str) -> pa.Scalar:
 
 
 def read_value(text: str, wanted: pa.DataType) -> pa.Scalar:
-    """The value of the type that a text stands for. Raises `ValueError`, with the reason."""
+    """Parse the text of a value of the type. Raises `ValueError`, with the reason."""
     read = _READ.get(kind_of(wanted))
     if read is None:
         raise ValueError("values of this type are not written as text")
@@ -58,12 +58,12 @@ def read_value(text: str, wanted: pa.DataType) -> pa.Scalar:
 
 
 def is_partitionable(kind: str) -> bool:
-    """Whether every reader reads values of such columns from keys."""
+    """Return whether every reader can read values of such columns from keys."""
     return kind in _WRITE
 
 
 def text_of(value: Any, kind: str) -> str:
-    """The text of a value as a writer puts it into a key, not encoded yet.
+    """Return the text of a value for a key, before percent-encoding.
 
     Raises:
         UnsupportedColumn: null, NaN, or a kind that other readers cannot read from keys.
@@ -95,7 +95,7 @@ def _float(text: str, wanted: pa.DataType) -> pa.Scalar:
 
 
 def _text(text: str, _: pa.DataType) -> pa.Scalar:
-    text.encode()  # bytes that are no UTF-8 are no text
+    text.encode()  # fails for surrogates, which stand for bytes that are not UTF-8
     return pa.scalar(text, pa.string())
 
 
@@ -129,7 +129,7 @@ def _timestamp(text: str, wanted: pa.DataType) -> pa.Scalar:
 
 
 def _moment(text: str) -> tuple[str, str, str, str]:
-    """Day, time of day, digits of the fraction, zone; what is missing is empty."""
+    """Return day, time of day, digits of the fraction, and zone; absent parts are empty."""
     match = _MOMENT.fullmatch(text)
     if match is None:
         raise ValueError("not written as 2024-01-02 or 2024-01-02 03:04:05.678901")

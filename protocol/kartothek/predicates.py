@@ -1,7 +1,7 @@
-"""Predicates on rows: any of several conjunctions of (column, operator, value).
+"""Predicates on rows: a disjunction of conjunctions of (column, operator, value).
 
-Comparisons follow SQL: a null compares to nothing. A partition may be left out by an index only
-where the index says all: it lists no null and no NaN.
+Comparisons follow SQL: a comparison with null is never true. An index may exclude a partition
+only if its values decide the predicate: it lists neither null nor NaN.
 Source: Kartothek dataset format 4, "Predicates"; soundness: "When pruning is sound".
 """
 
@@ -23,7 +23,7 @@ from .types import kind_of
 
 
 class Op(StrEnum):
-    """Comparisons. The last three are never answered by an index."""
+    """Comparisons. An index cannot decide the last three."""
 
     EQUAL = "=="
     IN = "in"
@@ -40,8 +40,8 @@ class Op(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One comparison. `value` is a value of Python, or an Arrow scalar that fits the column; a list
-    of them for `in` and `not in`."""
+    """One comparison. `value` is a Python value, or an Arrow scalar that fits the column; for `in`
+    and `not in` a list of them."""
 
     column: str
     op: Op
@@ -49,7 +49,7 @@ class Term:
 
 
 Predicate = Sequence[Sequence[Term]]
-"""True where all terms of one of the sequences are."""
+"""True for a row if all terms of at least one sequence are true."""
 
 _INDEXED = frozenset(
     {Op.EQUAL, Op.IN, Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL},
@@ -78,7 +78,7 @@ _ACCEPTED: dict[str, tuple[type, ...]] = {
 
 
 def check_predicate(predicate: Predicate, schema: pa.Schema) -> None:
-    """Whether every term can be asked of rows of the schema. Raises `MalformedPredicate`."""
+    """Check that every term applies to rows of the schema. Raises `MalformedPredicate`."""
     for term in (term for terms in predicate for term in terms):
         if term.column not in schema.names:
             raise MalformedPredicate(f"there is no column {term.column[:100]!r}")
@@ -86,7 +86,7 @@ def check_predicate(predicate: Predicate, schema: pa.Schema) -> None:
 
 
 def mask_of(predicate: Predicate, columns: Callable[[str], pa.Array], rows: int) -> pa.Array:
-    """Which of the rows the predicate is true of; no conjunction at all is false."""
+    """Return for each row whether the predicate is true; without conjunctions it is false."""
     found = pa.array([False] * rows, pa.bool_())
     for terms in predicate:
         every = pa.array([True] * rows, pa.bool_())
@@ -97,13 +97,13 @@ def mask_of(predicate: Predicate, columns: Callable[[str], pa.Array], rows: int)
 
 
 def term_mask(term: Term, column: pa.Array) -> pa.Array:
-    """Which values a term is true of; never null. Raises `MalformedPredicate`."""
+    """Return for each value whether the term is true, never null. Raises `MalformedPredicate`."""
     values = _values(term, column.type)
     if term.op is Op.IS_NULL:
         return column.is_null()
     if term.op is Op.IS_NOT_NULL:
         return column.is_valid()
-    if pa.types.is_null(column.type):  # Arrow has no comparisons of it
+    if pa.types.is_null(column.type):  # Arrow cannot compare this type
         return pa.array([term.op is Op.DISTINCT and bool(values)] * len(column), pa.bool_())
     if term.op is Op.DISTINCT:
         if not values:
@@ -116,7 +116,7 @@ def term_mask(term: Term, column: pa.Array) -> pa.Array:
 
 def _among(column: pa.Array, values: Sequence[pa.Scalar], *, wanted: bool) -> pa.Array:
     known = pa.array(values, column.type)
-    if pa.types.is_floating(column.type):  # -0.0 is 0.0, and nothing is NaN
+    if pa.types.is_floating(column.type):  # -0.0 equals 0.0, and nothing equals NaN
         column, known = pc.add(column, 0.0), pc.add(known, 0.0)
         known = known.filter(pc.invert(pc.is_nan(known)))
     found = pc.is_in(column, value_set=known)
@@ -124,8 +124,8 @@ def _among(column: pa.Array, values: Sequence[pa.Scalar], *, wanted: bool) -> pa
 
 
 def is_prunable(term: Term, column_type: pa.DataType) -> bool:
-    """Whether partitions without a fitting value in an index have no row the term is true of,
-    for all engines: some take NaN for the highest number."""
+    """Return whether an index can exclude partitions without a matching value, soundly for all
+    engines, some of which treat NaN as the largest number."""
     if term.op not in _INDEXED:
         return False
     if kind_of(column_type) != "float":
@@ -140,7 +140,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:
-    """What the term compares with; nothing for null. Raises `MalformedPredicate`."""
+    """Return the values that the term compares with; none for null. `MalformedPredicate`."""
     if term.op in (Op.IS_NULL, Op.IS_NOT_NULL):
         return []
     if term.op is Op.DISTINCT and term.value is None:
@@ -158,7 +158,7 @@ def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:
         is_misplaced |= isinstance(value, datetime) and datetime not in accepted
         if not isinstance(value, accepted) or is_misplaced:
             raise _misfit(term, column_type)
-        if pa.types.is_null(column_type):  # whatever is asked, nothing is equal to it
+        if pa.types.is_null(column_type):  # no value equals null
             made.append(pa.scalar(None))
             continue
         is_zoned = isinstance(value, datetime) and value.tzinfo is not None
@@ -172,7 +172,7 @@ def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:
 
 
 def _fitted(term: Term, value: pa.Scalar, column_type: pa.DataType) -> pa.Scalar:
-    """The same value in the type of the column, where it has it."""
+    """Convert the value to the type of the column. Raises `MalformedPredicate` on a misfit."""
     if not value.is_valid or kind_of(value.type) != kind_of(column_type):
         raise _misfit(term, column_type)
     try:

@@ -1,4 +1,4 @@
-"""The schema file of a table: a Parquet file without rows, with an entry for pandas.
+"""The schema file of a table: a Parquet file without rows, with a metadata entry for pandas.
 
 Source: Kartothek dataset format 4, "Schema file".
 """
@@ -17,18 +17,18 @@ from .errors import MalformedSchemaFile, UnsupportedColumn
 from .types import kind_of, normalised, plain
 
 MAX_SCHEMA_BYTES = 16 << 20
-"""Largest schema file that is read."""
+"""Limit in bytes of a schema file that is read."""
 PANDAS_VERSION = "1.5.3"
-"""What the entry names as its writer's pandas; readers look at the columns only."""
+"""The pandas version named in the entry; readers use only the columns of the entry."""
 _SAME_WORDS = ("bool", "int64", "uint64", "float64")
 
 
 def table_schema(schema: pa.Schema, partition_keys: Sequence[str] = ()) -> pa.Schema:
-    """The schema as a table has it: normalised types, partition columns first, others by name.
+    """Return the schema of a table: normalised types, partition columns first, others by name.
 
     Raises:
         UnsupportedColumn: a type that a Kartothek dataset cannot have, or a partition column
-            that is none of the columns.
+            that does not exist.
     """
     missing = [name for name in partition_keys if name not in schema.names]
     if missing:
@@ -39,7 +39,7 @@ def table_schema(schema: pa.Schema, partition_keys: Sequence[str] = ()) -> pa.Sc
 
 
 def encode_schema(schema: pa.Schema) -> bytes:
-    """The schema file of a `table_schema`."""
+    """Return the schema file for a `table_schema`."""
     entry = {b"pandas": json.dumps(pandas_entry(schema)).encode()}
     sink = pa.BufferOutputStream()
     pq.write_metadata(schema.with_metadata(entry), sink, version="2.6")
@@ -48,7 +48,7 @@ def encode_schema(schema: pa.Schema) -> bytes:
 
 
 def decode_schema(raw: bytes, key: str) -> pa.Schema:
-    """Columns of a table in their order: declared types without their layout.
+    """Return the columns of a table in order, with declared types but without layouts.
 
     Raises:
         MalformedSchemaFile: no Parquet, too large, or columns that a table cannot have.
@@ -68,7 +68,7 @@ def decode_schema(raw: bytes, key: str) -> pa.Schema:
 
 
 def pandas_entry(schema: pa.Schema) -> dict[str, Any]:
-    """What readers that make data frames ask of the schema file."""
+    """Return the entry of the schema file for readers that create pandas data frames."""
     return {
         "index_columns": [],
         "column_indexes": [],
@@ -90,7 +90,7 @@ def _column(field: pa.Field) -> dict[str, Any]:
 
 
 def _words(found: pa.DataType) -> tuple[str, str, dict[str, Any] | None]:
-    """Type for pandas, type for numpy, and what both leave open."""
+    """Return the pandas type, the numpy type, and metadata that neither type contains."""
     kind, word = kind_of(found), _arrow_word(found)
     if word in _SAME_WORDS:
         return word, word, None

@@ -1,4 +1,4 @@
-"""A Kartothek table as a source that is polled: its address, its file list, what may be said of it.
+"""A Kartothek table as a polled source: its address, its file list, its allowed options.
 
 Source: Kartothek dataset format 4, "Ingest".
 """
@@ -27,21 +27,21 @@ from .keys import TABLE, checked_key, checked_uuid, schema_key
 PREFIX = "kartothek+"
 SCHEMES = tuple(PREFIX + store for store in ("file", "s3", "s3+http", "s3+https", "http", "https"))
 STATE_PREFIX = "kartothek/1:"
-"""Of the source state. The digest of a file list follows."""
+"""Prefix of the source state, before the digest of the file list."""
 
 
 class MalformedAddress(BadInput):
-    """An address that names no dataset in a store."""
+    """The address is not that of a dataset in a store."""
 
 
 class UnfitSource(BadInput):
-    """A source that asks for what a Kartothek table cannot give."""
+    """A source has options that a Kartothek table cannot support."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
-    """`store` is the URL of a keyed store without a slash at its end, `table` None for the only
-    table that there is."""
+    """`store` is the URL of a keyed store without a slash at its end; `table` is None for the only
+    table of a dataset."""
 
     store: str
     uuid: str
@@ -53,10 +53,10 @@ class SourceAddress:
 
 
 def parse_address(url: str) -> SourceAddress:
-    """`kartothek+<scheme>://…/<uuid>[?table=<name>]`.
+    """Parse `kartothek+<scheme>://…/<uuid>[?table=<name>]`.
 
     Raises:
-        MalformedAddress: it is none, or it has other parameters.
+        MalformedAddress: another form, or other parameters.
     """
     scheme, _, rest = url.partition("://")
     try:
@@ -92,12 +92,12 @@ def _malformed() -> MalformedAddress:
 
 
 def is_address(url: str) -> bool:
-    """Whether an address says that it is one of a Kartothek dataset."""
+    """Return whether an address has the prefix of Kartothek datasets."""
     return url[: len(PREFIX)].lower() == PREFIX
 
 
 def check_source(source: SetPollingSource) -> None:
-    """Whether a source can be polled from a Kartothek table. Raises `UnfitSource`."""
+    """Check that a source can be polled from a Kartothek table. Raises `UnfitSource`."""
     if isinstance(source.merge, MergeStrategyAppend | MergeStrategyChangelogStream):
         raise UnfitSource(
             "a Kartothek source is read again whenever its files change, so its merge strategy "
@@ -120,13 +120,13 @@ def file_list(
     files: Iterable[tuple[str, str]],
     schema: pa.Schema,
 ) -> str:
-    """Everything that decides which rows a table has, as canonical JSON. `files` are pairs of
-    label and key. Raises `MalformedAttributes`: a name that is no Unicode text."""
+    """Return everything that determines the rows of a table, as canonical JSON. `files` are pairs
+    of label and key. Raises `MalformedAttributes` for a name that is not Unicode text."""
     columns = [[field.name, str(field.type)] for field in schema]
     pairs = [list(pair) for pair in sorted(files)]
     return canonical_json([table, list(partition_keys), pairs, columns])
 
 
 def state_of(listed: str) -> str:
-    """The value of the source state for a file list."""
+    """Return the value of the source state for a file list."""
     return STATE_PREFIX + hashlib.sha3_256(listed.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The state file of a dataset: which files it has. Replacing it is a commit.
+"""The state file of a dataset, which lists its files. Replacing the state file is a commit.
 
-JSON, or the same as MessagePack in a zstd frame. What is read comes from strangers: sizes are
-bounded, and everything that is used later has its type checked here.
+It is JSON, or the same as MessagePack in a zstd frame. The input is untrusted: sizes are limited,
+and the types of everything that is used later are checked here.
 Source: Kartothek dataset format 4, "State file".
 """
 
@@ -20,7 +20,7 @@ from .keys import checked_data_key, checked_key, checked_uuid
 
 VERSION = 4
 MAX_STATE_BYTES = 256 << 20
-"""Largest state file, unpacked."""
+"""Limit in bytes of an uncompressed state file."""
 CREATION_TIME = "creation_time"
 
 Labels = Mapping[str, tuple[str, ...]]
@@ -28,7 +28,7 @@ Labels = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a state file says. Keys were checked; labels are opaque."""
+    """The content of a state file. Keys are validated; labels have no meaning."""
 
     uuid: str
     partitions: Mapping[str, Mapping[str, str]] | None = field(default_factory=dict)
@@ -36,22 +36,22 @@ class State:
     partition_keys: tuple[str, ...] | None = ()
     """Partition columns in order. None: taken from the first file key."""
     indices: Mapping[str, str | Labels] = field(default_factory=dict)
-    """Column → key of its index file, or the index itself, by the text of each value."""
+    """Column → key of its index file, or the embedded index, by the text of each value."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables of all partitions, sorted; none without partitions."""
+        """Return the sorted table names, which all partitions share; empty without partitions."""
         first = next(iter((self.partitions or {}).values()), {})
         return tuple(sorted(first))
 
 
 def encode_json(state: State) -> bytes:
-    """One line, in the order in which the library writes it."""
+    """Return JSON in one line, in the field order of the Kartothek library."""
     return json.dumps(_document(state)).encode()
 
 
 def encode_msgpack(state: State) -> bytes:
-    """One zstd frame with the size of its content, without a checksum."""
+    """Return one zstd frame with the size of its content, without a checksum."""
     raw = msgspec.msgpack.encode(_document(state))
     packed: bytes = pa.Codec("zstd").compress(raw, asbytes=True)
     return packed
@@ -74,7 +74,7 @@ def _document(state: State) -> dict[str, Any]:
 
 
 def decode_json(raw: bytes, *, key: str, uuid: str) -> State:
-    """The state of dataset `uuid` from its file. Raises `MalformedState`, `ForbiddenKey`, …"""
+    """Return the state of dataset `uuid` from its file. `MalformedState`, `ForbiddenKey`, …"""
     _check_size(len(raw), key)
     try:
         found = json.loads(raw.decode())
@@ -105,7 +105,7 @@ def _check_size(size: int, key: str) -> None:
 
 
 class _Reader:
-    """Checks of a document, each with the name of what it looks at."""
+    """Checks a document; every check gets a description of the part for its error message."""
 
     def __init__(self, key: str) -> None:
         self._key = key

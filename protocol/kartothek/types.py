@@ -1,4 +1,4 @@
-"""Arrow types as a schema file has them, and the kinds of types that can be cast to each other."""
+"""Arrow types in schema files, and the kinds of types that can be cast to each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyarrow import types
 from .errors import UnsupportedColumn
 
 INDEXABLE = ("bool", "integer", "float", "text", "date", "timestamp", "timestamp with zone")
-"""Kinds of columns that we write an index on. Binary values are cut by other readers."""
+"""Kinds of columns that get an index. Binary is not one, because other readers cut such values."""
 _KINDS: tuple[tuple[str, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
     ("null", (types.is_null,)),
     ("bool", (types.is_boolean,)),
@@ -47,7 +47,7 @@ _KINDS: tuple[tuple[str, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
 
 
 def kind_of(found: pa.DataType) -> str:
-    """`integer`, `text`, …; types of two kinds are never cast to each other.
+    """Return `integer`, `text`, …; types of different kinds are never cast to each other.
 
     Raises:
         UnsupportedColumn: Kartothek datasets have no such type.
@@ -63,12 +63,12 @@ def kind_of(found: pa.DataType) -> str:
 
 
 def plain(found: pa.DataType) -> pa.DataType:
-    """The type without its layout: no dictionary, no large, view or fixed-size variant."""
+    """Return the type without its layout: no dictionary, no large, view or fixed-size variant."""
     return _mapped(found, {"date": pa.date32()})
 
 
 def normalised(found: pa.DataType) -> pa.DataType:
-    """The type as a writer puts it into a schema file: widest numbers, microseconds, no layout."""
+    """Return the type for a schema file: widest numbers, microseconds, no layout."""
     return _mapped(found, _WIDEST)
 
 

@@ -1,1 +1,1 @@
-"""Requests to object stores as their clients write them. Pure."""
+"""Parsing of requests to object stores, as their clients write them. No input or output."""

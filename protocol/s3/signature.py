@@ -1,7 +1,7 @@
-"""Signatures of requests to object stores: what is signed, and with what. Pure.
+"""Signatures of requests to object stores: parses and computes them. No input or output.
 
 Source: AWS Signature Version 4, "Create a signed AWS API request", with the rules of S3: the path
-is encoded once, and the digest of the body stands in a header.
+is encoded once, and the digest of the body is in a header.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKEN_HEADER, DATE_HEADER, BODY_HEADER = (
     "x-amz-content-sha256",
 )
 MUST_BE_SIGNED = frozenset({"host", TOKEN_HEADER, DATE_HEADER, BODY_HEADER})
-"""Headers that a request of ours is worth nothing without."""
+"""Headers without whose signature a request is refused."""
 MAX_CHARS = 4096
 _HEADER = re.compile(
     ALGORITHM
@@ -34,7 +34,7 @@ _TIME = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 
 class MalformedS3Signature(BadInput):
-    """A request that is signed in no way that is known here."""
+    """The request has no signature of the known form."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the signature of the request cannot be read: {what}")
@@ -42,16 +42,16 @@ class MalformedS3Signature(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class S3Request:
-    """A request as it came; names of headers are in lower case."""
+    """A request as it was received; header names are in lower case."""
 
     method: str
     path: str
-    """As it was sent, encoded."""
+    """Path as it was sent, percent-encoded."""
     query: str
     headers: Sequence[tuple[bytes, bytes]]
 
     def header(self, name: str) -> str:
-        """Empty without one; several are joined by commas."""
+        """Return a header; empty if absent, joined by commas if repeated."""
         raw = name.encode()
         found = [value.decode("latin-1") for key, value in self.headers if key == raw]
         return ",".join(" ".join(value.split()) for value in found)
@@ -59,17 +59,17 @@ class S3Request:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the header of a request says of its signature."""
+    """The facts about the signature in the header of a request."""
 
     day: str
     region: str
     signed: tuple[str, ...]
-    """Names of the headers that are signed."""
+    """Names of the signed headers."""
     signature: str
 
     @classmethod
     def of(cls, request: S3Request) -> Claim:
-        """Raises `MalformedS3Signature`."""
+        """Parse the header of a request. Raises `MalformedS3Signature`."""
         text = request.header("authorization")
         match = _HEADER.fullmatch(text) if len(text) <= MAX_CHARS else None
         if match is None:
@@ -82,7 +82,7 @@ class Claim:
 
 
 def time_of(request: S3Request) -> int:
-    """When the client signed it, in seconds since 1970. Raises `MalformedS3Signature`."""
+    """Return the client's time of signing, in seconds since 1970. `MalformedS3Signature`."""
     text = request.header(DATE_HEADER)
     try:
         if _TIME.fullmatch(text) is None:
@@ -93,7 +93,7 @@ def time_of(request: S3Request) -> int:
 
 
 def signature(request: S3Request, claim: Claim, secret: str) -> str:
-    """The signature that the request has if it was signed with the secret."""
+    """Return the signature that the secret gives for the request."""
     scope = f"{claim.day}/{claim.region}/s3/aws4_request"
     canonical = _digest(_canonical(request, claim.signed))
     said = "\n".join((ALGORITHM, request.header(DATE_HEADER), scope, canonical))

@@ -1,1 +1,1 @@
-"""The Smart Transfer Protocol without a socket: messages, phases, block bundles."""
+"""The Smart Transfer Protocol, apart from sockets: messages, phases, block bundles."""

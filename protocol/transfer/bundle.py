@@ -1,8 +1,8 @@
-"""Blocks as one bundle: a gzipped tar with a file per block, named by its hash.
+"""Bundles of blocks: a gzipped tar with one file per block, named by its hash.
 
-Packing gives the same bytes for the same blocks. Unpacking trusts nothing: it inflates
-within limits, reads tar headers itself (GNU, ustar, PAX) and takes only regular files that
-hash to their name, each once, as many as announced.
+Packing gives the same bytes for the same blocks. Unpacking trusts nothing: it inflates within
+limits, parses tar headers itself (GNU, ustar, PAX) and accepts only regular files whose content
+has the hash in their name, without duplicates, in the announced number.
 Source: ODF "Smart transfer protocol", metadata batch, as the reference writes it.
 """
 
@@ -27,30 +27,30 @@ from .payload import decode_payload, encode_payload
 TAR_BLOCK = 512
 GZIP = 16 + zlib.MAX_WBITS
 LEVEL = 3
-"""Half of a block is hashes: the default level takes twice as long for 6 % less."""
+"""Compression level. Half of a block is hashes: the default level takes twice as long for 6 %."""
 INFLATE_STEP = 1 << 20
-"""Bytes inflated before the limits are looked at again."""
+"""Bytes inflated between two checks of the limits."""
 MAX_PAX_BYTES = 64 << 10
-"""Longest extended header that is read."""
+"""Limit in bytes of an extended header."""
 
 
 class MalformedBundle(BadInput):
-    """A batch that is no bundle of blocks."""
+    """The batch is not a bundle of blocks."""
 
 
 class BundleTooLarge(LimitExceeded):
-    """A bundle that inflates beyond a limit."""
+    """The inflated bundle exceeds a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleLimits:
-    """How far a bundle of a stranger is followed. Sizes in bytes."""
+    """Limits for unpacking untrusted bundles. Sizes are in bytes."""
 
     max_blocks: int = 1_000_000
     max_inflated: int = 256 << 20
-    """All of the tar."""
+    """Size of the inflated tar."""
     max_ratio: int = 200
-    """Inflated to compressed; looked at beyond `ratio_from` only."""
+    """Ratio of inflated to compressed size; checked only beyond `ratio_from` inflated bytes."""
     ratio_from: int = 4 << 20
 
 
@@ -58,20 +58,20 @@ DEFAULT_LIMITS = BundleLimits()
 
 
 class Archive(NamedTuple):
-    """Blocks as the bytes of a bundle."""
+    """The number of blocks, and the bytes of the bundle that contains them."""
 
     num_blocks: int
     content: bytes
 
 
 def pack(blocks: Iterable[HashedBlock], *, encoding: str = BATCH_ENCODING) -> MetadataBlocksBatch:
-    """Blocks, oldest first, as a batch. The raw bytes travel, whatever version they are."""
+    """Pack blocks, oldest first, into a batch. Raw bytes are sent, whatever the block version."""
     archive = archive_of((block.hash, block.raw) for block in blocks)
     return batch_of(archive, encode_payload(archive.content, encoding), encoding)
 
 
 def archive_of(named: Iterable[tuple[Multihash, bytes]]) -> Archive:
-    """Hash and bytes of each block, oldest first, as a gzipped tar."""
+    """Return a gzipped tar for hash and bytes of each block, oldest first."""
     deflate = zlib.compressobj(LEVEL, wbits=GZIP)
     pieces: list[bytes] = []
     count = 0
@@ -83,7 +83,7 @@ def archive_of(named: Iterable[tuple[Multihash, bytes]]) -> Archive:
 
 
 def batch_of(archive: Archive, payload: Raw, encoding: str = BATCH_ENCODING) -> MetadataBlocksBatch:
-    """The message part that carries an archive, whose text is `payload`."""
+    """Return the message part for an archive whose encoded content is `payload`."""
     return MetadataBlocksBatch(
         num_blocks=archive.num_blocks,
         media_type=BATCH_MEDIA_TYPE,
@@ -98,9 +98,9 @@ def unpack(
     limits: BundleLimits = DEFAULT_LIMITS,
     encoding: str = BATCH_ENCODING,
 ) -> list[HashedBlock]:
-    """The blocks of a batch in its order. Whether they form a chain is not asked here.
+    """Return the blocks of a batch in its order, without checking that they form a chain.
 
-    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always taken.
+    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always accepted.
 
     Raises:
         MalformedBundle, BundleTooLarge, MalformedMessage, HashMismatch: as `raw_blocks`.
@@ -112,14 +112,14 @@ def unpack(
 def raw_blocks(
     batch: MetadataBlocksBatch, *, limits: BundleLimits = DEFAULT_LIMITS
 ) -> Iterator[tuple[Multihash, bytes]]:
-    """Hash and bytes of each block of a batch, in its order; the hash is true, nothing else is.
+    """Yield hash and bytes of each block of a batch, in its order. Only the hash is verified.
 
     Raises, while iterating:
         MalformedBundle: another media type, damaged gzip or tar, an entry that is not a
-            regular file named by a multihash, a name twice, another number than announced.
+            regular file named by a multihash, a duplicate name, another number than announced.
         BundleTooLarge: a limit; the fact `limit` is its value.
-        MalformedMessage: a payload that is no array of bytes.
-        HashMismatch: bytes that are not what their name says.
+        MalformedMessage: a payload that is not an array of bytes.
+        HashMismatch: bytes whose hash is not their name.
     """
     yield from _named(batch, limits, BATCH_ENCODING)
 
@@ -127,7 +127,7 @@ def raw_blocks(
 def _named(
     batch: MetadataBlocksBatch, limits: BundleLimits, encoding: str
 ) -> Iterator[tuple[Multihash, bytes]]:
-    """Hash and content of each entry; the hash is that of the content."""
+    """Yield the verified hash and the content of each entry."""
     if batch.media_type != BATCH_MEDIA_TYPE or batch.encoding not in (BATCH_ENCODING, encoding):
         raise MalformedBundle(
             f"a batch has to be {BATCH_MEDIA_TYPE} in encoding {encoding}",
@@ -152,7 +152,7 @@ def _named(
 
 
 def _check_name(name: bytes, actual: Multihash) -> None:
-    """That a name which is written in another way says the same. Raises `HashMismatch`."""
+    """Accept a name that is the same hash in another text form. Raises `HashMismatch`."""
     if (announced := _hash_of_name(name)) != actual:
         raise HashMismatch(announced, actual, "block")
 
@@ -168,7 +168,7 @@ def _hash_of_name(name: bytes) -> Multihash:
 
 
 def _inflate(pieces: Iterable[bytes], limits: BundleLimits) -> Iterator[bytes]:
-    """A single gzip member, whole and with nothing behind it, in steps."""
+    """Inflate a single complete gzip member without trailing data, step by step."""
     inflate = zlib.decompressobj(wbits=GZIP)
     inflated = compressed = 0
     for piece in pieces:
@@ -202,7 +202,7 @@ def _check_size(inflated: int, compressed: int, limits: BundleLimits) -> None:
 _EMPTY = tarfile.TarInfo()
 _EMPTY.mode, _EMPTY.type = 0, tarfile.AREGTYPE
 _HEADER = _EMPTY.tobuf(tarfile.GNU_FORMAT)
-"""What the reference writes: GNU, type NUL, nothing but name and size."""
+"""A header as the reference writes it: GNU, type NUL, nothing but name and size."""
 _NAME, _SIZE, _CHECKSUM = slice(100), slice(124, 136), slice(148, 156)
 _OWNER, _TIME, _REST = _HEADER[100:124], _HEADER[136:148], _HEADER[156:]
 
@@ -210,26 +210,26 @@ _REGULAR = (b"0", b"\0")
 
 
 def _entry(name: str, content: bytes) -> bytes:
-    """Header, content, and zeros up to a whole unit."""
+    """Return header, content, and zeros up to a whole tar block."""
     start = name.encode().ljust(_NAME.stop, b"\0") + _OWNER + b"%011o\0" % len(content) + _TIME
     checksum = b"%06o\0 " % _sum(start + b" " * 8 + _REST)
     return start + checksum + _REST + content + bytes(-len(content) % TAR_BLOCK)
 
 
 def _sum(header: bytes) -> int:
-    """Sum of all bytes: Adler-32 counts them from 1, as long as they stay below 65521."""
+    """Return the sum of all bytes. The low half of Adler-32 is 1 plus the sum, below 65521."""
     half = TAR_BLOCK // 2
     return (adler32(header[:half]) & 0xFFFF) + (adler32(header[half:]) & 0xFFFF) - 2
 
 
 class _Reader:
-    """Bytes of a tar as they are inflated; only what is not read yet is in memory."""
+    """Bytes of a tar while it is inflated; only unread bytes are in memory."""
 
     def __init__(self, steps: Iterator[bytes]) -> None:
         self._steps, self._buffer, self._at = steps, bytearray(), 0
 
     def read(self, count: int) -> bytes:
-        """The next `count` bytes, less only at the end."""
+        """Return the next `count` bytes, fewer only at the end."""
         while len(self._buffer) - self._at < count:
             step = next(self._steps, None)
             if step is None:
@@ -247,7 +247,7 @@ class _Reader:
 
 
 def _files(steps: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Name and content of each entry; anything but regular files is refused."""
+    """Yield name and content of each entry; refuse everything but regular files."""
     tar = _Reader(steps)
     longer: dict[bytes, bytes] = {}
     while header := tar.read(TAR_BLOCK):
@@ -275,14 +275,14 @@ def _files(steps: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _checked(header: bytes) -> tuple[bytes, int]:
-    """Type and size of an entry, after the checksum."""
+    """Check the checksum of a header; return type and size of the entry."""
     if len(header) != TAR_BLOCK:
         raise MalformedBundle("the tar breaks off")
     digits = header[_CHECKSUM]
     if _number(digits.strip(b" \0"), 8) != _sum(header) - sum(digits) + 8 * ord(" "):
         raise MalformedBundle("a tar header has a wrong checksum")
     field = header[_SIZE]
-    if field[0] & 0x80:  # base 256, for what octal digits cannot say
+    if field[0] & 0x80:  # base 256, for sizes too large for octal digits
         return header[156:157], int.from_bytes(field, "big") & ((1 << 95) - 1)
     return header[156:157], _number(field.strip(b" \0") or b"0", 8)
 
@@ -303,7 +303,7 @@ def _name(header: bytes) -> bytes:
 
 
 def _extension(kind: bytes, content: bytes) -> dict[bytes, bytes]:
-    """What a long-name or PAX header says about the file behind it."""
+    """Return what a long-name or PAX header says about the following file."""
     if kind not in (b"L", b"x"):
         raise MalformedBundle(f"a tar entry of type {kind!r} is no regular file")
     if len(content) > MAX_PAX_BYTES:

@@ -1,13 +1,13 @@
 """Messages of the smart transfer protocol, as the reference peer sends them.
 
-Every message is one JSON text without any tag: what it is follows from where the exchange
-stands (`phases.py`). Fields are snake_case, variants PascalCase. Absent optional fields
-count as null and are written as null; unknown fields are ignored; all others must be there.
-Replies that can fail travel as `{"Ok": …}` or `{"Err": {"Variant": …}}`: a `Reply` holds
-either its success or one of the errors.
+Every message is one JSON text without a tag; its type follows from the state of the exchange
+(`phases.py`). Fields are snake_case, variants PascalCase. Absent optional fields count as null and
+are written as null; unknown fields are ignored; all other fields are required. Replies that can
+fail are sent as `{"Ok": …}` or `{"Err": {"Variant": …}}`: a `Reply` contains either its success
+or one of the errors.
 
-The published AsyncAPI document says camelCase, base64 and `application/tar`; the wire does
-not. What peers really exchange is modelled here.
+The published AsyncAPI document says camelCase, base64 and `application/tar`, but peers use other
+forms. This module models the forms that peers really exchange.
 Source: ODF "Smart transfer protocol" (RFC-008), corrected by observation.
 """
 
@@ -30,12 +30,12 @@ VERSION_HEADER = "x-odf-smtp-version"
 BATCH_MEDIA_TYPE = "application/tar+gzip"
 BATCH_ENCODING = "raw"
 PAYLOAD_HEADER = "x-odf-node-payload"
-"""Ours: a client asks for `COMPACT_ENCODING` with it, a server that agrees repeats it."""
+"""Extension of this project: a client requests `COMPACT_ENCODING`, a willing server repeats it."""
 COMPACT_ENCODING = "base64"
 MAX_MESSAGE_BYTES = 64 << 20
-"""Longest message a peer takes; longer ones are refused unread."""
+"""Limit in bytes of a message that a peer accepts; longer ones are refused unread."""
 MAX_CLOSE_REASON_BYTES = 123
-"""What RFC 6455 leaves for the reason of a Close frame."""
+"""Limit in bytes that RFC 6455 sets for the reason of a Close frame."""
 CLOSE_INTERNAL = 1011
 CLOSE_NORMAL = 1000
 PULL_SUCCEEDED = "Client pull flow succeeded"
@@ -44,21 +44,21 @@ INTERNAL_ERROR = "Internal error"
 
 U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 U64 = Annotated[int, Meta(ge=0)]
-"""Up to `MAX_U64`, which is more than `Meta` can say."""
+"""The upper limit is `MAX_U64`, which `Meta` cannot express."""
 MAX_U64 = 2**64 - 1
 I32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class MalformedMessage(BadInput):
-    """Text that is not the message the exchange is waiting for."""
+    """The text is not the message that the exchange expects."""
 
 
 class MessageTooLarge(LimitExceeded):
-    """A message longer than the protocol allows."""
+    """A message is longer than the protocol allows."""
 
 
 class Visibility(StrEnum):
-    """Who may see a dataset that a push creates. Any case is read."""
+    """Visibility of a dataset that a push creates. Names are read in any case."""
 
     Private = "Private"
     Public = "Public"
@@ -74,7 +74,7 @@ class ObjectType(StrEnum):
 
 
 class PullPhase(StrEnum):
-    """Where a pull failed."""
+    """The phase in which a pull failed."""
 
     InitialRequest = "InitialRequest"
     MetadataRequest = "MetadataRequest"
@@ -82,7 +82,7 @@ class PullPhase(StrEnum):
 
 
 class PushPhase(StrEnum):
-    """Where a push failed."""
+    """The phase in which a push failed."""
 
     InitialRequest = "InitialRequest"
     MetadataRequest = "MetadataRequest"
@@ -93,7 +93,7 @@ class PushPhase(StrEnum):
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """Anything on the wire, whole messages and their parts."""
+    """Base class of messages and of their parts."""
 
 
 def _check_u64(*numbers: int) -> None:
@@ -105,7 +105,7 @@ def _check_u64(*numbers: int) -> None:
 
 
 class TransferPlan(Message, frozen=True, kw_only=True):
-    """What a transfer will move. Informational, except for `num_blocks`."""
+    """What a transfer will move. For information only, except for `num_blocks`."""
 
     num_blocks: U32
     num_objects: U32
@@ -118,7 +118,7 @@ class TransferPlan(Message, frozen=True, kw_only=True):
 
 
 class ObjectFileReference(Message, frozen=True, kw_only=True):
-    """One data slice or checkpoint; `size` in bytes."""
+    """One data slice or checkpoint; `size` is in bytes."""
 
     object_type: ObjectType
     physical_hash: Multihash
@@ -134,7 +134,7 @@ class Header(Message, frozen=True, kw_only=True):
 
 
 class TransferUrl(Message, frozen=True, kw_only=True):
-    """Where an object is fetched from or put to, with the headers to send, in order."""
+    """URL to get or put an object, with the headers to send, in order."""
 
     url: str
     headers: tuple[Header, ...]
@@ -151,7 +151,7 @@ class MetadataBlocksBatch(Message, frozen=True, kw_only=True):
 
 
 class TransferPhase(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """Exactly one of the two."""
+    """The phase of a push or of a pull; exactly one of them is set."""
 
     push: PushPhase | None = field(default=None, name="Push")
     pull: PullPhase | None = field(default=None, name="Pull")
@@ -165,32 +165,32 @@ class TransferPhase(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Internal(Message, frozen=True, kw_only=True):
-    """The server failed; the client learns where, not why."""
+    """The server failed; the client is informed of the phase, not of the cause."""
 
     phase: TransferPhase
     error_message: str
 
 
 class InvalidInterval(Message, frozen=True, kw_only=True):
-    """`tail` is not behind `head`: the client is ahead or has diverged."""
+    """`tail` is not an ancestor of `head`: the client is ahead or has diverged."""
 
     head: Multihash
     tail: Multihash
 
 
 class InvalidHead(Message, frozen=True, kw_only=True):
-    """The head moved. Mind the names: `actual_head` is what the client claimed."""
+    """The head moved. The names mislead: `actual_head` is the head that the client claimed."""
 
     actual_head: Multihash | None = None
     expected_head: Multihash | None = None
 
 
 class SeedBlockOverwriteRestricted(Message, frozen=True, kw_only=True):
-    """Force may not replace a dataset by another one."""
+    """A forced push must not replace a dataset by a different one."""
 
 
 class RefCollision(Message, frozen=True, kw_only=True):
-    """The dataset id is here under another alias."""
+    """The server has the dataset id under another alias."""
 
     dataset_id: DatasetId
 
@@ -205,7 +205,7 @@ class NameCollision(Message, frozen=True, kw_only=True):
 
 
 class DatasetPullRequest(Message, frozen=True, kw_only=True):
-    """1, client: blocks after `begin_after` up to and including `stop_at`."""
+    """1, client: requests blocks after `begin_after` up to and including `stop_at`."""
 
     begin_after: Multihash | None = None
     stop_at: Multihash | None = None
@@ -239,7 +239,7 @@ class DatasetPullObjectsTransferRequest(Message, frozen=True, kw_only=True):
 
 
 class PullStrategy(Message, frozen=True, kw_only=True):
-    """There is only one way, so its name may be missing on input."""
+    """How to get an object. There is only one strategy, so its name may be absent on input."""
 
     object_file: ObjectFileReference
     pull_strategy: Literal["HttpDownload"] = "HttpDownload"
@@ -294,7 +294,7 @@ class DatasetPushObjectsTransferRequest(Message, frozen=True, kw_only=True):
 
 
 class PushStrategy(Message, frozen=True, kw_only=True):
-    """`upload_to` is there exactly for `HttpUpload`."""
+    """How to upload an object. `upload_to` is set exactly for `HttpUpload`."""
 
     object_file: ObjectFileReference
     push_strategy: Literal["SkipUpload", "HttpUpload"]
@@ -343,7 +343,7 @@ Reply = (
     | DatasetPushMetadataResponse
     | DatasetPushObjectsTransferResponse
 )
-"""Messages wrapped in `Ok` or `Err`."""
+"""Messages that are wrapped in `Ok` or `Err`."""
 
 _PULL_ERRORS = (InvalidInterval, Internal, SeedBlockOverwriteRestricted)
 _PUSH_ERRORS = (InvalidHead, Internal)
@@ -354,7 +354,7 @@ REPLIES: dict[type[Any], tuple[type[Message], tuple[type[Message], ...]]] = {
     DatasetPushMetadataResponse: (Accepted, (SeedBlockOverwriteRestricted,)),
     DatasetPushObjectsTransferResponse: (ObjectsTransferStrategies, _OBJECTS_ERRORS),
 }
-"""Content of `Ok`, and the variants of `Err`."""
+"""For each reply the content of `Ok`, and the variants of `Err`."""
 
 
 # --- text -----------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode(message: Message) -> str:
-    """The JSON text of a message, compact, as the reference spells it."""
+    """Return the compact JSON text of a message, in the reference's spelling."""
     if type(message) not in REPLIES:
         return _encoder.encode(message).decode()
     success, _ = REPLIES[type(message)]
@@ -374,7 +374,7 @@ def encode(message: Message) -> str:
 
 
 def decode(text: str | bytes, kind: type[M], *, max_bytes: int = MAX_MESSAGE_BYTES) -> M:
-    """The message of that kind.
+    """Decode a message of the given kind.
 
     Raises:
         MalformedMessage: no JSON, no UTF-8, a missing field, a wrong type, an unknown variant.
@@ -384,7 +384,7 @@ def decode(text: str | bytes, kind: type[M], *, max_bytes: int = MAX_MESSAGE_BYT
         raise MessageTooLarge(f"the message is longer than {max_bytes} bytes", limit=max_bytes)
     try:
         if isinstance(text, bytes):
-            text = text.decode()  # what is passed over below is not looked at
+            text = text.decode()  # checks UTF-8 also in ignored fields, which msgspec skips
         return _decode_reply(text, kind) if kind in REPLIES else _part(text, kind)
     except (msgspec.MsgspecError, NodeError, ValueError, RecursionError) as error:
         raise MalformedMessage(
@@ -393,9 +393,9 @@ def decode(text: str | bytes, kind: type[M], *, max_bytes: int = MAX_MESSAGE_BYT
 
 
 def close_reason(reply: Reply) -> str:
-    """JSON for the reason of a Close frame (code 1011): at most 123 bytes of UTF-8.
+    """Return JSON for the reason of a Close frame (code 1011): at most 123 bytes of UTF-8.
 
-    What does not fit becomes an internal error of the phase in which it happened.
+    A reply that is too long is replaced by an internal error of the phase in which it occurred.
     """
     text = encode(reply)
     if len(text.encode()) <= MAX_CLOSE_REASON_BYTES:
@@ -412,7 +412,7 @@ _PHASES: dict[type[Any], TransferPhase] = {
     DatasetPushMetadataResponse: TransferPhase(push=PushPhase.MetadataRequest),
     DatasetPushObjectsTransferResponse: TransferPhase(push=PushPhase.EnsuringTargetExists),
 }
-"""Phase in which each reply fails."""
+"""The phase in which each reply reports a failure."""
 
 
 def _decode_reply(text: str | bytes, kind: type[M]) -> M:

@@ -1,7 +1,7 @@
-"""Bytes inside of JSON: as an array of numbers, which is what the wire has, or as base64.
+"""Bytes inside of JSON: as an array of numbers, the protocol's form, or as base64.
 
-Four megabytes of archive are fourteen of numbers, so both ways avoid a Python step per byte
-and go piece by piece: neither the numbers nor the text of a whole batch need be alive at once.
+Four megabytes of archive become fourteen of numbers. So both directions avoid a Python step per
+byte and work piece by piece, without the numbers or the text of a whole batch in memory.
 Base64 is for peers that agreed on it (`PAYLOAD_HEADER`).
 """
 
@@ -17,23 +17,23 @@ from ..typed import json_decoder
 from .messages import BATCH_ENCODING, COMPACT_ENCODING, MalformedMessage
 
 PIECE_CHARS = 1 << 18
-"""Length of text that is parsed at a time; a multiple of four."""
+"""Number of characters that are parsed at a time; a multiple of four."""
 PIECE_BYTES = 3 << 18
-"""Bytes that are written at a time; a multiple of three."""
+"""Number of bytes that are written at a time; a multiple of three."""
 
 _FOUR_CHARS = b"".join(f"{byte},".encode().ljust(4, b"\0") for byte in range(256))
-"""Each byte value as its text and a comma, filled up with zeros."""
+"""The text of each byte value with a comma, padded with zeros to four bytes."""
 _decoder = json_decoder(list[int])
 _BLANK = b" \t\r\n"
 
 
 def encode_payload(content: bytes, encoding: str = BATCH_ENCODING) -> Raw:
-    """`[31,139,8,…]`, or `"H4sI…"` in base64."""
+    """Return `[31,139,8,…]`, or `"H4sI…"` in base64."""
     return Raw(b"".join(payload_pieces(content, encoding)))
 
 
 def payload_pieces(content: bytes, encoding: str = BATCH_ENCODING) -> Iterator[bytes]:
-    """The same in pieces of a few megabytes at most."""
+    """Yield the text of `encode_payload` in pieces of a few megabytes at most."""
     opening, write, closing = _WRITERS[encoding]
     yield opening
     for at in range(0, len(content), PIECE_BYTES):
@@ -43,10 +43,10 @@ def payload_pieces(content: bytes, encoding: str = BATCH_ENCODING) -> Iterator[b
 
 
 def decode_payload(payload: Raw, encoding: str = BATCH_ENCODING) -> Iterator[bytes]:
-    """The bytes of such a text, in pieces.
+    """Yield the bytes of such a text, in pieces.
 
     Raises:
-        MalformedMessage: while iterating, at anything else.
+        MalformedMessage: while iterating, for any other text.
     """
     text = memoryview(payload)
     start, end = 0, len(text)

@@ -1,14 +1,14 @@
-"""The order of a smart exchange, as tables: where it stands, what may come next.
+"""The order of messages in a smart exchange, as tables of states and transitions.
 
-One table serves both ends. A key is the message, with the branch it takes where its content
-decides; a value is where the exchange stands afterwards. Two rules hold for the file:
+Both sides use the same table. A key is the type of a message, with a branch if its content
+decides; the value is the next state. Two rules apply to this module:
 
-* an event that is not in the table is an error, no matter which side caused it;
-* no socket, no clock: the caller decodes what `awaited` says, and passes every message of
-  either direction, received or sent, to `advance`.
+  * A message that is not in the table is an error, whichever side caused it.
+  * It has no socket and no clock. The caller decodes the type that `awaited` returns, and
+    passes every message of either direction, received or sent, to `advance`.
 
-Messages carry no tag, and three of the push are plain `{}`. So after `Complete` nothing may
-be sent but the confirmation of the commit: another progress request would be taken for it.
+Messages carry no tag, and three of the push are plain `{}`. So after `Complete` the server must
+send only the confirmation of the commit: a client would mistake a progress request for it.
 Source: ODF "Smart transfer protocol", flows as the reference server has them.
 """
 
@@ -44,14 +44,14 @@ from .messages import (
 
 
 class Side(Enum):
-    """Who speaks."""
+    """The sender of a message."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class PullState(Enum):
-    """Where a pull stands; ANSWER… means the server owes a reply."""
+    """State of a pull. In states ANSWER… the server has to reply."""
 
     START = "start"
     ANSWER_REQUEST = "answer request"
@@ -63,7 +63,7 @@ class PullState(Enum):
 
 
 class PushState(Enum):
-    """Where a push stands; ANSWER… means the server owes a reply."""
+    """State of a push. In states ANSWER… the server has to reply."""
 
     START = "start"
     ANSWER_REQUEST = "answer request"
@@ -84,7 +84,7 @@ State = PullState | PushState
 
 
 class Branch(Enum):
-    """What the content of a message decides."""
+    """The transition that the content of a message selects."""
 
     OK = "ok"
     FAILED = "failed"
@@ -97,7 +97,7 @@ class Branch(Enum):
 
 
 class UnexpectedMessage(BadInput):
-    """A message that does not belong where the exchange stands."""
+    """The message is not allowed in the current state of the exchange."""
 
 
 _Key = tuple[type[Message], Branch | None]
@@ -189,7 +189,7 @@ SPEAKER: dict[type[Message], Side] = {
 MAY_CLOSE: frozenset[State] = frozenset(
     {PullState.METADATA, PullState.OBJECTS, PullState.END, PushState.END}
 )
-"""Where a Close from the client is a normal end. Up to date, nothing missing, or done."""
+"""States in which the client may close: it is up to date, needs nothing more, or is done."""
 
 PHASES: dict[State, TransferPhase] = {
     PullState.START: TransferPhase(pull=PullPhase.InitialRequest),
@@ -213,15 +213,15 @@ PHASES: dict[State, TransferPhase] = {
     PushState.ANSWER_COMMIT: TransferPhase(push=PushPhase.CompleteRequest),
     PushState.END: TransferPhase(push=PushPhase.CompleteRequest),
 }
-"""What an internal error names as its phase. Creating the target (`EnsuringTargetExists`)
-happens between messages and is named by whoever does it."""
+"""The phase that an internal error reports in each state. The server creates the target between
+messages, and that code itself reports the phase `EnsuringTargetExists`."""
 
 
 def advance(state: State, message: Message) -> State:
-    """Where the exchange stands after that message, received or sent.
+    """Return the state after that message, received or sent.
 
     Raises:
-        UnexpectedMessage: it does not belong here.
+        UnexpectedMessage: the message is not allowed in this state.
     """
     try:
         return NEXT[state][type(message), branch(message)]
@@ -235,10 +235,10 @@ def advance(state: State, message: Message) -> State:
 
 
 def awaited(state: State, sender: Side) -> type[Message]:
-    """The one kind of message that `sender` may send next: what to decode its text as.
+    """Return the only type of message that `sender` may send next, by which its text is decoded.
 
     Raises:
-        UnexpectedMessage: nothing may come from that side now.
+        UnexpectedMessage: that side may send nothing in this state.
     """
     for kind, _ in NEXT[state]:
         if SPEAKER[kind] is sender:
@@ -251,7 +251,7 @@ def awaited(state: State, sender: Side) -> type[Message]:
 
 
 def branch(message: Any) -> Branch | None:
-    """What its content decides about the way on."""
+    """Return the branch that the content of a message selects, or None."""
     if type(message) in REPLIES:
         success, _ = REPLIES[type(message)]
         return Branch.OK if isinstance(message.result, success) else Branch.FAILED

@@ -1,4 +1,4 @@
-"""What blocks drag along: the objects they name, and how much there is to transfer.
+"""The objects that blocks refer to, and the totals of a transfer.
 
 Source: ODF "Smart transfer protocol"; linked objects are no part of it.
 """
@@ -13,7 +13,7 @@ from .messages import ObjectFileReference, ObjectType, TransferPlan
 
 
 def transfer_plan(blocks: Iterable[HashedBlock]) -> TransferPlan:
-    """Totals over the blocks, as their metadata states them."""
+    """Return totals over the blocks, as their metadata states them."""
     num_blocks = num_objects = num_records = raw_bytes = object_bytes = 0
     for block in blocks:
         num_blocks += 1
@@ -32,7 +32,7 @@ def transfer_plan(blocks: Iterable[HashedBlock]) -> TransferPlan:
 
 
 def object_files(blocks: Iterable[HashedBlock]) -> list[ObjectFileReference]:
-    """Data slices and checkpoints in chain order, each once."""
+    """Return data slices and checkpoints in chain order, each once."""
     found: dict[tuple[object, object], ObjectFileReference] = {}
     for block in blocks:
         for named in _named(block):
