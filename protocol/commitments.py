@@ -57,7 +57,7 @@ def hash_of(value: Any) -> Multihash:
 
 def sign(commitment: Commitment, key: KeyPair) -> Proof:
     """Sign a commitment with the key of a node."""
-    from Crypto.PublicKey import ECC  # slow to import, and proofs are rarely asked for
+    from Crypto.PublicKey import ECC  # slow to import, and proofs are rarely requested
     from Crypto.Signature import eddsa
 
     signer = eddsa.new(ECC.construct(curve="Ed25519", seed=key.seed), "rfc8032")

@@ -27,7 +27,7 @@ from .payload import decode_payload, encode_payload
 TAR_BLOCK = 512
 GZIP = 16 + zlib.MAX_WBITS
 LEVEL = 3
-"""Compression level. Half of a block is hashes: the default level takes twice as long for 6 %."""
+"""The default compression level takes twice as long for 6 % less: half of a block is hashes."""
 INFLATE_STEP = 1 << 20
 """Bytes inflated between two checks of the limits."""
 MAX_PAX_BYTES = 64 << 10

@@ -75,7 +75,7 @@ class Submitter:
         return found
 
     def _next(self) -> list[_Waiting]:
-        """Remove and return the first waiting jobs, slightly more than `MAX_TOGETHER` at most."""
+        """Remove and return the first waiting calls, until they have `MAX_TOGETHER` jobs."""
         batch: list[_Waiting] = []
         with self._guard:
             while self._queue and len(batch) < MAX_TOGETHER:

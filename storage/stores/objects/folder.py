@@ -1,7 +1,7 @@
 """One dataset in one folder, in the layout of ODF (see `storage/stores/objects/layout.py`).
 
 The local object store uses it for each of its datasets, and clients use it for a dataset in a
-folder of theirs.
+folder on their machine.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PAGE = 1000
 FRESH = timedelta(minutes=5)
 """How long credentials are used before they are requested again from boto3, which renews them."""
 WITHOUT_END = "7d"
-"""Timeout of a whole response body; the read timeout limits each of its pieces."""
+"""Timeout of a whole response body: in effect none. The read timeout limits each piece."""
 
 NOTHING = (BaseError, OSError, ValueError)
 """All exceptions of obstore."""

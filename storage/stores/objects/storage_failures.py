@@ -78,7 +78,7 @@ def database_trouble(error: BaseException, *, gone: bool) -> NodeError | None:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Return whether a write failed, which is all that SQLite reports when a limit is reached."""
+    """Return whether a write failed. SQLite reports no more if a limit of the process is hit."""
     return "WRITE" in str(getattr(error, "sqlite_errorname", ""))
 
 
