@@ -1,1 +1,1 @@
-"""Black-box checks of any ODF node, by a client as strict as the reference's."""
+"""Black-box checks of any ODF node by a client that is as strict as the reference client."""

@@ -1,7 +1,7 @@
-"""Batches of blocks: tar and gzip by hand, and the JSON around them.
+"""Batches of blocks: hand-written tar and gzip, and the JSON around them.
 
-Written as the reference writes them (GNU headers whose type flag is NUL; mode, owner and time
-zeroed), read as leniently as it reads. Shares no code with the node.
+The module writes archives like the reference (GNU headers with type flag NUL; mode, owner and time
+are zero), and reads them as leniently as the reference. It shares no code with the node.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Entry = tuple[str, bytes]
 
 
 class BadArchive(Exception):
-    """A batch the reference client cannot unpack."""
+    """The reference client could not unpack this batch."""
 
 
 def pack(entries: Iterable[Entry]) -> bytes:
-    """Entries of (name, content), in the order given, as one gzip member."""
+    """Pack pairs of name and content, in the given order, into one gzip member."""
     out = bytearray()
     for name, content in entries:
         out += header(name, len(content)) + content + b"\x00" * (-len(content) % RECORD)
@@ -30,7 +30,7 @@ def pack(entries: Iterable[Entry]) -> bytes:
 
 
 def header(name: str, size: int, flag: bytes = b"\x00") -> bytes:
-    """One header record."""
+    """Return one header record."""
     fields = [
         (name.encode(), 100),
         (b"", 8),
@@ -50,7 +50,7 @@ def header(name: str, size: int, flag: bytes = b"\x00") -> bytes:
 
 
 def unpack(archive: bytes) -> list[Entry]:
-    """Entries in their order. Raises `BadArchive`."""
+    """Return the entries in their order. Raise `BadArchive`."""
     try:
         content = gzip.decompress(archive)
     except (OSError, EOFError, ValueError) as broken:
@@ -102,7 +102,7 @@ def _long_name(flag: bytes, body: bytes) -> str | None:
 
 
 def batch(entries: Sequence[Entry], **changes: Any) -> dict[str, Any]:
-    """`MetadataBlocksBatch` of the entries; `changes` make it say something else."""
+    """Return the `MetadataBlocksBatch` of the entries. `changes` overwrite its fields."""
     return {
         "num_blocks": len(entries),
         "media_type": MEDIA_TYPE,
@@ -113,7 +113,7 @@ def batch(entries: Sequence[Entry], **changes: Any) -> dict[str, Any]:
 
 
 def opened(blocks: dict[str, Any]) -> list[Entry]:
-    """What a batch that was received holds. Raises `BadArchive`."""
+    """Return the entries of a batch that was received. Raise `BadArchive`."""
     for name, wanted in (("media_type", MEDIA_TYPE), ("encoding", ENCODING)):
         if blocks[name] != wanted:
             raise BadArchive(f"{name} is {blocks[name]!r}, not {wanted!r}")

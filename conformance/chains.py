@@ -1,7 +1,7 @@
-"""Datasets the checks publish: blocks, real Parquet slices and checkpoints, in memory.
+"""Datasets that the checks publish: blocks, real Parquet slices and checkpoints, in memory.
 
-Blocks are made with the codec, not with the chain rules, so that a chain can be wrong on
-purpose. `Chain` is also what a client holds after a pull.
+The module makes blocks with the codec and does not apply the chain rules, so that a chain can be
+wrong on purpose. A client also stores in a `Chain` what it pulled.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ DATA, CHECKPOINTS = "data", "checkpoints"
 OBJECT_TYPES = {DATA: "DataSlice", CHECKPOINTS: "Checkpoint"}
 FOLDERS = {name: folder for folder, name in OBJECT_TYPES.items()}
 ObjectName = tuple[str, str]
-"""Folder and hash."""
+"""Folder and hash of an object."""
 
 
 def hash_of(content: bytes) -> str:
-    """Name of content: SHA3-256 multihash in base16."""
+    """Return the name of content: its SHA3-256 multihash in base16."""
     return "f1620" + hashlib.sha3_256(content).hexdigest()
 
 
 @dataclass(frozen=True)
 class Block:
-    """Bytes and name of a block, and what a client has to know of it."""
+    """Bytes and name of a block, and the fields of it that a client uses."""
 
     hash: str
     raw: bytes
@@ -72,14 +72,14 @@ class Block:
 
     @classmethod
     def of(cls, raw: bytes) -> Block:
-        """Decode what was received. Raises the codec's errors."""
+        """Decode the bytes of a block. Raises the codec's errors."""
         found = decode_block(raw)
         prev = None if found.prev is None else str(found.prev)
         return cls(hash_of(raw), raw, prev, found.sequence_number, found.event)
 
     @property
     def files(self) -> list[dict[str, Any]]:
-        """`ObjectFileReference`s of the data and the checkpoint it brings."""
+        """The `ObjectFileReference`s of the data and the checkpoint that the block adds."""
         if not isinstance(self.event, AddData | ExecuteTransform):
             return []
         brought = ((DATA, self.event.new_data), (CHECKPOINTS, self.event.new_checkpoint))
@@ -101,7 +101,7 @@ class Block:
 
 @dataclass
 class Chain:
-    """A dataset: its blocks, oldest first, and the objects that are there."""
+    """A dataset: its blocks, oldest first, and the objects that it has."""
 
     blocks: list[Block] = field(default_factory=list)
     objects: dict[ObjectName, bytes] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Chain:
         return self.seed.dataset_id
 
     def add(self, *events: MetadataEvent, version: BlockVersion = 3, **frame: Any) -> Chain:
-        """Put events on top; fields of the block are fitting unless `frame` says otherwise."""
+        """Append a block for each event. Its fields are correct unless `frame` replaces them."""
         for event in events:
             last = self.blocks[-1] if self.blocks else None
             number = 0 if last is None else last.number + 1
@@ -143,7 +143,7 @@ class Chain:
         version: BlockVersion = 3,
         **changes: Any,
     ) -> Chain:
-        """AddData with a slice of `count` rows; `changes` replace fields of the event."""
+        """Append AddData with a slice of `count` rows. `changes` replace fields of the event."""
         last = self._last_data()
         start = 0
         if last is not None and last.new_data is not None:
@@ -166,7 +166,7 @@ class Chain:
         return self.add(AddData(**{**fitting, **changes}), version=version)
 
     def upto(self, count: int) -> Chain:
-        """A copy of the first blocks, with the objects they need."""
+        """Return a copy of the first `count` blocks, with the objects that they need."""
         blocks = self.blocks[:count]
         needed = {object_name(file) for block in blocks for file in block.files}
         kept = {name: content for name, content in self.objects.items() if name in needed}
@@ -176,11 +176,11 @@ class Chain:
         return Chain(list(self.blocks), dict(self.objects))
 
     def files(self, start: int = 0) -> list[dict[str, Any]]:
-        """Every object the blocks from `start` on bring."""
+        """Return the references of all objects that the blocks from index `start` add."""
         return [file for block in self.blocks[start:] for file in block.files]
 
     def position(self, block: str | None) -> int | None:
-        """Number of a block of this chain, None if it is not here."""
+        """Return the index of a block in this chain, or None if the chain does not have it."""
         return next((at for at, own in enumerate(self.blocks) if own.hash == block), None)
 
     def _last_data(self) -> AddData | None:
@@ -223,7 +223,7 @@ POLLING = SetPollingSource(
 
 @cache
 def rows(start: int, count: int) -> tuple[bytes, Multihash]:
-    """A slice of the above schema and its logical hash; cities `c0`, `c1`, … by offset."""
+    """Return a slice of the above schema (cities `c0`, `c1`, … by offset) and its logical hash."""
     utc = pa.timestamp("ms", "UTC")
     offsets = list(range(start, start + count))
     table = pa.table(
@@ -242,33 +242,33 @@ def rows(start: int, count: int) -> tuple[bytes, Multihash]:
 
 
 def seeded(key: bytes | None = None) -> Chain:
-    """F1: a Seed, nothing else. The same 32 bytes give the same dataset."""
+    """Return dataset F1: a Seed, nothing else. The same 32 bytes give the same dataset."""
     dataset = key_pair(key or os.urandom(32)).dataset_id
     return Chain().add(Seed(dataset_id=dataset, dataset_kind=DatasetKind.Root))
 
 
 def without_data(key: bytes | None = None) -> Chain:
-    """F3: Seed, SetPollingSource, SetDataSchema."""
+    """Return dataset F3: Seed, SetPollingSource, SetDataSchema."""
     return seeded(key).add(POLLING, SetDataSchema(schema=SCHEMA))
 
 
 def ten_records(key: bytes | None = None) -> Chain:
-    """F4: the above and ten records with a checkpoint."""
+    """Return dataset F4: F3 and ten records with a checkpoint."""
     return without_data(key).add_rows(10, checkpoint=os.urandom(321))
 
 
 def evolved(before: Chain) -> Chain:
-    """EV: the chain with a SetInfo and an AddData more."""
+    """Return dataset EV: the chain followed by a SetInfo and an AddData."""
     return before.copy().add(described("evolved")).add_rows(5, checkpoint=os.urandom(64))
 
 
 def grown(key: bytes) -> Chain:
-    """DV before compaction: several AddData."""
+    """Return dataset DV before compaction: several AddData."""
     return without_data(key).add_rows(3).add_rows(4).add_rows(2, checkpoint=os.urandom(99))
 
 
 def compacted(key: bytes) -> Chain:
-    """DV after it: the same records in one slice, another history."""
+    """Return dataset DV after compaction: the same records in one slice, with another history."""
     return without_data(key).add_rows(9, checkpoint=os.urandom(99))
 
 

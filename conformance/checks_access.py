@@ -1,4 +1,4 @@
-"""Checks of who asks, who may do what, addresses, and what a node says of itself."""
+"""Checks of tokens, rights and addresses, and of the information that a node gives about itself."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ READ, WRITE, PUSH = "read", "write", "push"
 
 
 def status_for(node: NodeUnderTest, caller: str, visibility: str, action: str, status: int) -> None:
-    """One line of the table: this caller, such a dataset, that request, this answer."""
+    """Check one line of the table: a caller, the visibility of a dataset, a request, its status."""
     made = _dataset(node, visibility)
     token = {"anonymous": "", "stranger": node.other, "owner": node.token}[caller]
     if action == READ:

@@ -1,4 +1,4 @@
-"""Checks of logins and of files uploaded to be ingested later."""
+"""Checks of logins, and of files that are uploaded for a later ingest."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _prepared(node: NodeUnderTest, length: int, token: str | None = None) -> dic
 
 
 def sent(plan: dict[str, Any], content: bytes, token: str | None = None) -> Answer:
-    """The file on its way, as the answer of `prepare` says; as another caller if given."""
+    """Upload the file as the response of `prepare` describes; `token` may be of another caller."""
     headers = [(str(name), str(value)) for name, value in plan["headers"]]
     if token is not None:
         kept = [pair for pair in headers if pair[0].lower() != "authorization"]

@@ -1,4 +1,4 @@
-"""Checks of pushes that go wrong, meet each other, take their time, or break a rule."""
+"""Checks of pushes that fail, run at the same time, are slow, or break a rule."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLLISION_BYTES = 119
 
 
 def _opened(exchange: Exchange, made: Published | None, blocks: list[Block]) -> Any:
-    """A push up to the answer of its objects request."""
+    """Run a push up to the response to its objects request."""
     remote = None if made is None else made.chain.head
     exchange.ask(push_request(blocks, remote), shapes.PUSH_RESPONSE)
     exchange.ask(blocks_message(blocks), shapes.PUSH_METADATA)
@@ -198,7 +198,7 @@ def of_two_pushes_on_one_head_one_wins(node: NodeUnderTest) -> None:
 
 
 def _finished(exchange: Exchange) -> bool:
-    """Whether the push is confirmed by a message, not ended by a Close."""
+    """Return whether the node confirms the push by a message, and does not end it by a Close."""
     exchange.say({})
     try:
         exchange.socket.receive()
@@ -288,7 +288,10 @@ def a_rule_is_kept(node: NodeUnderTest, base: str, broken: Broken) -> None:
 
 
 def the_datasets_rules_are_broken_on_are_fine(node: NodeUnderTest) -> None:
-    """Otherwise every violation would be refused for another reason."""
+    """Check that a node accepts the datasets to which violations are added.
+
+    Otherwise it would refuse every violation for another reason.
+    """
     for name, make in BASES.items():
         made = node.base(name, make)
         more = Published(node.publish(make()).url, made.chain)

@@ -1,4 +1,4 @@
-"""Checks of smart pull, and of the URLs objects are fetched from and put to."""
+"""Checks of smart pull, and of the URLs at which clients fetch and put objects."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def another_version_is_refused_for_pull(node: NodeUnderTest) -> None:
 
 
 def expect_refused_version(node: NodeUnderTest, url: str, token: str | None) -> None:
-    """Version 0: 400 with a message, all of it in one read."""
+    """Check that version 0 is refused with 400 and a message, all of it in one read."""
     mimic = node.mimic(url, token)
     try:
         WebSocket.open(url, [("x-odf-smtp-version", "0"), *mimic.bearer]).drop()
@@ -122,7 +122,7 @@ def expect_refused_version(node: NodeUnderTest, url: str, token: str | None) -> 
 
 
 def pull_strategies(mimic: Mimic, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the node offers for these files, whole chain asked for."""
+    """Return the node's transfer strategies for these files, in a pull of the whole chain."""
     with mimic.exchange("pull") as exchange:
         asked = {"begin_after": None, "stop_at": None, "force_update_if_diverged": False}
         exchange.ask(asked, shapes.PULL_RESPONSE)
@@ -135,7 +135,7 @@ def pull_strategies(mimic: Mimic, files: list[dict[str, Any]]) -> list[dict[str,
 
 
 def push_strategies(mimic: Mimic, made: Published, more: Chain, files: Any) -> Any:
-    """What the node offers for these files while the blocks of `more` are pushed; then leave."""
+    """Push the blocks of `more`, return the node's strategies for these files, and end the push."""
     blocks = more.blocks[len(made.chain.blocks) :]
     with mimic.exchange("push") as exchange:
         exchange.ask(push_request(blocks, made.chain.head), shapes.PUSH_RESPONSE)
@@ -147,7 +147,7 @@ def push_strategies(mimic: Mimic, made: Published, more: Chain, files: Any) -> A
 
 
 def expect_link(target: dict[str, Any], path: str, token: str | None) -> None:
-    """The node itself with its two headers in order, or a presigned URL that expires."""
+    """Check a link: to the node, with its two headers in order, or a presigned URL that expires."""
     headers = [(header["name"], header["value"]) for header in target["headers"]]
     if headers and headers[0][0].lower() == "x-odf-smtp-version":
         own = [("x-odf-smtp-version", "1")]

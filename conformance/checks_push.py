@@ -1,4 +1,4 @@
-"""Checks of smart push: what is published, what is refused, and what the client makes of it."""
+"""Checks of smart push and simple pull: accepted and refused transfers, and the client's errors."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def no_subprotocol_and_no_extension_is_forced_upon_a_client(node: NodeUnderTest)
     with node.mimic(node.shown.url, "").exchange("pull") as exchange:
         exchange.ask(PULL_ALL, shapes.PULL_RESPONSE)
         exchange.close("")
-    # a library that offers compression must be told no
+    # a node must decline the compression that a library offers
     offered = [
         ("x-odf-smtp-version", "1"),
         ("sec-websocket-extensions", "permessage-deflate"),

@@ -1,4 +1,4 @@
-"""A smart transfer as the reference's client speaks it: JSON texts, each in its position."""
+"""A smart transfer as the reference client runs it: JSON texts in a fixed order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPLETE = {"details": "Complete"}
 
 
 class Exchange:
-    """A smart transfer under way: messages in their positions, and what a Close means there."""
+    """A smart transfer in progress. A Close has a meaning that depends on its position."""
 
     def __init__(
         self, url: str, headers: Headers, notes: Notes, scissors: Scissors | None, timeout: float
@@ -33,7 +33,7 @@ class Exchange:
             raise unreadable(broken) from None
 
     def say(self, message: Any, step: str = "", *, fragment: int | None = None) -> None:
-        """One message, spelled as the reference spells JSON."""
+        """Send one message, with JSON formatted as by the reference."""
         text = json.dumps(message, separators=(",", ":"))
         try:
             self.socket.send(text, step, fragment=fragment)
@@ -41,7 +41,7 @@ class Exchange:
             raise hung_up(gone) from None
 
     def hear(self, shape: Shape, step: str = "") -> Any:
-        """The next message as the type awaited; so is the reason of a Close with 1011."""
+        """Return the next message, or the reason of a Close with 1011, parsed as `shape`."""
         try:
             return parsed(self.socket.receive(step), shape, self._notes)
         except Closed as closed:
@@ -54,7 +54,7 @@ class Exchange:
             raise unreadable(broken) from None
 
     def ask(self, message: Any, shape: Shape, step: str = "") -> Any:
-        """Say and hear. Raises `GaveUp` for an `Err`."""
+        """Send a message and return the reply. Raise `GaveUp` for an `Err`."""
         self.say(message, step)
         reply = self.hear(shape, step)
         if failure := error_in(reply):
@@ -63,7 +63,7 @@ class Exchange:
         return reply
 
     def close(self, reason: str) -> None:
-        """The normal end."""
+        """End the transfer normally."""
         try:
             self.socket.close(1000, reason)
         except Disconnected:

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as the reference client uses it: one request, exact headers, nothing negotiated.
+"""HTTP/1.1 as the reference client uses it: one request, exact headers, no negotiation.
 
-Written on bare sockets, because a library would add headers, follow rules of its own, and hide
-how the answer was cut into writes.
+The module uses bare sockets, because a library would add headers, apply further rules, and hide
+how the server split the response into writes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Headers = Sequence[tuple[str, str]]
 
 
 class NotHttp(Exception):
-    """What came back is not an answer in HTTP."""
+    """The server did not respond in HTTP."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A response. `first_read` is the part of the body that came along with the headers."""
+    """A response. `first_read` is the part of the body that was read together with the headers."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -32,7 +32,7 @@ class Answer:
     first_read: bytes = b""
 
     def header(self, name: str) -> str | None:
-        """The only value of a header, None if absent or repeated."""
+        """Return the value of a header, or None if it is absent or repeated."""
         values = [value for key, value in self.headers if key == name.lower()]
         return values[0] if len(values) == 1 else None
 
@@ -52,14 +52,14 @@ def request(
     scissors: Scissors | None = None,
     timeout: float = TIMEOUT_S,
 ) -> Answer:
-    """One request on a connection of its own.
+    """Send one request on a new connection, and return the response.
 
     Args:
         announce: whether a body is announced by Content-Length.
-        step: the name scissors know this exchange by; `… answer` is its second half.
+        step: the name of the request for `scissors`; the name of the response is `… answer`.
 
     Raises:
-        Disconnected, NotHttp: no whole answer came. Cut: the scissors were at work.
+        Disconnected, NotHttp: no complete response arrived. Cut: the scissors cut the connection.
     """
     origin = Origin.of(url)
     wire = Wire(origin, scissors=scissors, timeout=timeout)
@@ -75,7 +75,7 @@ def request(
 
 
 def follow(method: str, url: str, headers: Headers = (), **more: float) -> Answer:
-    """As `request`, following redirects; credentials stay with their origin."""
+    """Send a request and follow redirects. Credentials are not sent to other origins."""
     for _ in range(MAX_REDIRECTS):
         answer = request(method, url, headers, timeout=more.get("timeout", TIMEOUT_S))
         target = answer.header("location")
@@ -89,7 +89,7 @@ def follow(method: str, url: str, headers: Headers = (), **more: float) -> Answe
 
 
 def head_of(method: str, url: str, origin: Origin, headers: Headers) -> bytes:
-    """Request line and headers; `accept: */*` and the host, as the reference sends them."""
+    """Return request line and headers; `accept: */*` and the host are as in the reference."""
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = [f"{method} {target} HTTP/1.1", f"host: {origin.authority}"]
@@ -100,7 +100,7 @@ def head_of(method: str, url: str, origin: Origin, headers: Headers) -> bytes:
 
 
 def read_head(wire: Wire) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
-    """Status, headers with lower-case names, and what was read beyond them."""
+    """Return the status, headers with lower-case names, and the bytes that were read after them."""
     got = b""
     while b"\r\n\r\n" not in got:
         if len(got) > MAX_HEADER_BYTES:
@@ -117,7 +117,7 @@ def read_head(wire: Wire) -> tuple[int, tuple[tuple[str, str], ...], bytes]:
 
 
 def read_answer(wire: Wire, *, bodiless: bool) -> Answer:
-    """A whole response."""
+    """Read a whole response."""
     status, headers, rest = read_head(wire)
     while status in (100, 102, 103):
         raise NotHttp(f"an interim answer {status} nobody asked for")

@@ -1,4 +1,4 @@
-"""Repository names to dataset addresses, as the reference client finds them: three lookups."""
+"""Find the address of a dataset in a repository as the reference client does, by three lookups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .outcomes import GaveUp, Why
 
 
 def ask(origin: str, path: str, token: str | None) -> Any | None:
-    """The JSON behind a lookup; None for any 4xx. What else is no JSON aborts."""
+    """Return the JSON response of a lookup, or None for any 4xx. Raise `GaveUp` without JSON."""
     bearer = [("authorization", f"Bearer {token}")] if token else []
     answer = follow("GET", f"{origin.rstrip('/')}/{path}", bearer)
     if 400 <= answer.status < 500:
@@ -22,7 +22,7 @@ def ask(origin: str, path: str, token: str | None) -> Any | None:
 
 
 def account_segment(repository: str, token: str | None) -> str | None:
-    """The account a dataset of ours is published under; None when addresses have none."""
+    """Return the account under which our datasets are published, or None if addresses have none."""
     info = ask(repository, "info", token)
     if info is None or not info.get("isMultiTenant"):
         return None
@@ -35,7 +35,10 @@ def account_segment(repository: str, token: str | None) -> str | None:
 
 
 def push_target(repository: str, dataset_id: str, name: str, token: str | None) -> str:
-    """Where a push to a repository goes: the name the dataset has there, else the local one."""
+    """Return the address for a push to a repository.
+
+    It ends with the name that the dataset has there, or else with the local name.
+    """
     account = account_segment(repository, token)
     known = ask(repository, f"datasets/{dataset_id}", token)
     parts = [repository.rstrip("/"), account, known["datasetName"] if known else name]

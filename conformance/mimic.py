@@ -4,10 +4,10 @@
     Mimic(url, token).pull(chain)            smart pull into the chain
     Mimic(url, token).simple_pull(chain)     simple pull into the chain
 
-It knows nothing of the node's code: it has sockets, JSON and archives of its own and shares
-only the codec of blocks. Strict where the reference is strict (positions, wrappings, text
-frames, frame sizes), blind where it is blind (the status of downloads). `notes` collects what
-was odd but harmless, `trace` what was asked for.
+It shares only the codec of blocks with the node's code, and has separate code for sockets, JSON and
+archives. It is strict where the reference is strict (positions, wrappings, text frames, frame
+sizes), and ignores what the reference ignores (the status of downloads). `notes` collects odd but
+harmless facts, `trace` the requests.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Mimic:
         return [("authorization", f"Bearer {self.token}")] if self.token else []
 
     def get(self, path: str, *, method: str = "GET") -> Answer:
-        """A request below the dataset."""
+        """Send a request to a path below the dataset."""
         self.trace.append(f"{method} {path.partition('/')[0]}")
         try:
             return follow(method, self.url + path, self.bearer, timeout=self.timeout)
@@ -65,7 +65,7 @@ class Mimic:
             raise unreadable(broken) from None
 
     def head(self) -> str | None:
-        """Where the remote head is, None for no such dataset. The body is not trimmed."""
+        """Return the remote head, or None for an unknown dataset. The body is not trimmed."""
         self.trace.append("GET refs")
         try:
             answer = request(
@@ -87,7 +87,7 @@ class Mimic:
         return answer.text
 
     def exchange(self, path: str) -> Exchange:
-        """An open smart transfer. Raises `GaveUp` as a refused handshake is understood."""
+        """Open a smart transfer. Raise `GaveUp` if the handshake is refused."""
         self.trace.append(f"upgrade {path}")
         headers = [VERSION, *self.bearer]
         return Exchange(self.url + path, headers, self.notes, self.scissors, self.timeout)
@@ -95,7 +95,7 @@ class Mimic:
     # --- smart pull
 
     def pull(self, local: Chain, *, force: bool = False, take: Take | None = None) -> Result:
-        """Bring `local` up to the remote head. `take` may leave objects out."""
+        """Update `local` to the remote head, without objects for which `take` returns false."""
         if self.head() is None:
             raise GaveUp(Why.NOT_FOUND)
         with self.exchange("pull") as exchange:
@@ -131,7 +131,7 @@ class Mimic:
         local.blocks = chain
 
     def _download(self, strategy: dict[str, Any], local: Chain) -> None:
-        """The status is ignored, as the reference does: a wrong body shows in its hash."""
+        """Download an object. As in the reference, only the hash detects errors, not the status."""
         folder, name = object_name(strategy["object_file"])
         self.trace.append(f"GET {folder}")
         source = strategy["download_from"]
@@ -144,7 +144,7 @@ class Mimic:
     # --- smart push
 
     def push(self, chain: Chain, *, force: bool = False, visibility: str = "Private") -> Result:
-        """Publish what the remote does not have of `chain`."""
+        """Push the blocks of `chain` that the remote lacks."""
         remote = self.head()
         start = to_push(chain, remote, force=force)
         blocks = chain.blocks[start:]
@@ -161,7 +161,7 @@ class Mimic:
             exchange.say(COMPLETE, "complete")
             confirmed = exchange.ask({}, shapes.EMPTY, "finish")
             if confirmed.get("closed"):
-                # any object is a confirmation to the reference; its own Close then fails
+                # the reference takes any JSON object for a confirmation; then its own Close fails
                 raise GaveUp(Why.INTERNAL, "sending after closing is not allowed")
             exchange.close("Client push flow succeeded")
         return Result(remote, chain.head or "", len(blocks))
@@ -169,7 +169,7 @@ class Mimic:
     def _upload_all(
         self, exchange: Exchange, strategies: Sequence[dict[str, Any]], chain: Chain
     ) -> None:
-        """PUT in parallel; whatever the node says meanwhile is answered with progress."""
+        """Put objects in parallel. Answer each message of the node meanwhile with the progress."""
         wanted = [item for item in strategies if item["push_strategy"] == "HttpUpload"]
         if self.scissors is not None:
             for strategy in wanted:
@@ -189,7 +189,7 @@ class Mimic:
             _raise_first(running)
 
     def upload(self, strategy: dict[str, Any], chain: Chain) -> None:
-        """One PUT with the headers given and the two of the client. Any 2xx will do."""
+        """Put one object with the given headers and the two of the client. Any 2xx is success."""
         folder, name = object_name(strategy["object_file"])
         self.trace.append(f"PUT {folder}")
         target = strategy["upload_to"]
@@ -221,7 +221,7 @@ class Mimic:
     # --- simple pull
 
     def simple_pull(self, local: Chain, *, force: bool = False, take: Take | None = None) -> Result:
-        """Bring `local` up to the remote head, block by block."""
+        """Update `local` to the remote head, block by block."""
         remote = self.head()
         if remote is None:
             raise GaveUp(Why.NOT_FOUND)
@@ -248,7 +248,7 @@ class Mimic:
         return Result(old, remote, len(new))
 
     def _blocks_down_to(self, head: str, local: Chain) -> list[Block]:
-        """Blocks from the remote head back to one that is here, oldest first."""
+        """Return the remote blocks that `local` lacks, from the head back, oldest first."""
         blocks, wanted = list[Block](), head
         while local.position(wanted) is None:
             block = self.block(wanted)
@@ -259,7 +259,7 @@ class Mimic:
         return blocks[::-1]
 
     def block(self, name: str) -> Block:
-        """A block by its hash, which is checked."""
+        """Fetch a block by its hash, and check the hash."""
         answer = self.get(f"blocks/{name}")
         if answer.status != 200:
             raise status_failure(answer, f"blocks/{name}")
@@ -280,7 +280,7 @@ class Mimic:
         local.objects[folder, name] = answer.body
 
     def exists(self, folder: str, name: str) -> bool:
-        """Whether an object is there, as the client finds out: by HEAD."""
+        """Return whether the node has an object. As the reference does, ask by HEAD."""
         answer = self.get(f"{folder}/{name}", method="HEAD")
         if answer.status not in (200, 404):
             raise status_failure(answer, f"{folder}/{name}")
@@ -292,7 +292,7 @@ class Mimic:
         items: Iterable[dict[str, Any]],
         local: Chain,
     ) -> None:
-        """In parallel; one after the other when a test cuts the connection at some point."""
+        """Call `work` for all items: in parallel, or in order if a test cuts the connection."""
         if self.scissors is not None:
             for item in items:
                 work(item, local)

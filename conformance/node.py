@@ -1,4 +1,4 @@
-"""The node under test, the tokens known, datasets made on the way, and `expect`."""
+"""The node under test with its tokens and the datasets that checks make, and `expect` functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .mimic import Mimic
 from .outcomes import GaveUp, Why
 
 SAMPLE_BYTES = 16 * 1024 * 1024
-"""Objects above this size are not fetched from a dataset that is not ours."""
+"""Limit in bytes of objects that checks fetch from a dataset that they did not publish."""
 
 
 class Deviation(Exception):
-    """The node does not do what the protocol says."""
+    """The node does not follow the protocol."""
 
 
 class Need(Enum):
@@ -38,7 +38,7 @@ class Need(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """A scenario: its numbers in the scenarios document, what happens, what it needs."""
+    """A scenario: its numbers in the scenarios document, its function, and its needs."""
 
     id: str
     """One number or several, such as `D12 D13`."""
@@ -58,7 +58,7 @@ def check(id: str, run: Callable[[NodeUnderTest], None], *needs: Need, title: st
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset on the node, and what it holds."""
+    """A dataset on the node, and its expected content."""
 
     url: str
     chain: Chain
@@ -66,7 +66,7 @@ class Published:
 
 @dataclass
 class NodeUnderTest:
-    """A node under test. `dataset` is a public dataset of it, if there is one already."""
+    """A node under test. `dataset` is the URL of a public dataset of it, if there is one."""
 
     origin: str
     multi: bool
@@ -85,7 +85,7 @@ class NodeUnderTest:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def missing(self, check: Check) -> Need | None:
-        """The first need of a check that is not there."""
+        """Return the first need of a check that this run does not meet."""
         there = {
             Need.WRITING: self.token is not None and not self.read_only,
             Need.MULTI: self.multi,
@@ -97,29 +97,29 @@ class NodeUnderTest:
         return next((need for need in check.needs if not there[need]), None)
 
     def address(self, name: str, account: str | None = None) -> str:
-        """Base URL of a dataset, in our account unless another is given."""
+        """Return the base URL of a dataset, in our account unless another one is given."""
         owner = account or self.account or "nobody"
         return f"{self.origin}/{owner}/{name}/" if self.multi else f"{self.origin}/{name}/"
 
     def fresh(self, account: str | None = None) -> str:
-        """An address where no dataset is yet."""
+        """Return an address that no dataset has, and note it for `clean`."""
         url = self.address(f"conformance-{os.urandom(6).hex()}", account)
         self.created.append(url)
         return url
 
     def mimic(self, url: str, token: str | None = None) -> Mimic:
-        """A client with our token, or another one; `""` for none."""
+        """Return a client with our token, or with another one; `""` means none."""
         return Mimic(url, self.token if token is None else token or None)
 
     def publish(self, chain: Chain, visibility: str = "Private") -> Published:
-        """Push a chain to a fresh address."""
+        """Push a chain to a new address."""
         url = self.fresh()
         self.mimic(url).push(chain, visibility=visibility)
         return Published(url, chain)
 
     @property
     def shown(self) -> Published:
-        """A public dataset: the one given, as it is now, or one of ours."""
+        """A public dataset: the given one in its present state, or one that this run publishes."""
         with self._lock:
             if self._shown is None and self.dataset is not None:
                 chain = Chain()
@@ -130,7 +130,7 @@ class NodeUnderTest:
             return self._shown
 
     def base(self, name: str, make: Callable[[], Chain]) -> Published:
-        """A dataset shared by checks that leave it as it is."""
+        """Return a dataset that checks share and do not change; the first call publishes it."""
         if name not in self._bases:
             self._bases[name] = self.publish(make())
         return self._bases[name]
@@ -138,7 +138,7 @@ class NodeUnderTest:
     def ask(
         self, method: str, path: str, token: str | None = "", body: bytes | None = None
     ) -> Answer:
-        """A request to the node, anonymous unless a token is given."""
+        """Send a request to the node, anonymous unless a token is given."""
         url = path if path.startswith("http") else self.origin + path
         bearer = [("authorization", f"Bearer {token}")] if token else []
         if body is None and method in ("GET", "HEAD"):
@@ -146,7 +146,7 @@ class NodeUnderTest:
         return request(method, url, bearer, body or b"")
 
     def clean(self) -> list[str]:
-        """Remove what was made where the node has a way to; the addresses that remain."""
+        """Delete the datasets of this run. Return the addresses that could not be deleted."""
         left = []
         for url in self.created:
             if self.ask("HEAD", url + "refs/head", self.token).status != 200:
@@ -161,7 +161,7 @@ def _small(file: dict[str, Any]) -> bool:
 
 
 def expect(what: str, actual: object, wanted: object) -> None:
-    """Raises `Deviation` unless they are equal."""
+    """Raise `Deviation` unless the values are equal."""
     if actual != wanted:
         raise Deviation(f"{what}: {_short(actual)}, expected {_short(wanted)}")
 
@@ -174,7 +174,7 @@ def expect_true(what: str, holds: object) -> None:
 def expect_answer(
     answer: Answer, status: int, *, body: bytes | None = None, message: str | None = None
 ) -> None:
-    """Status, and either the whole body or the `message` of a JSON body."""
+    """Check the status, and the whole body or the `message` of a JSON body, if given."""
     expect("status", answer.status, status)
     if body is not None:
         expect("body", answer.body, body)
@@ -194,7 +194,7 @@ def json_of(answer: Answer) -> dict[str, Any]:
 
 @contextmanager
 def gives_up(why: Why, **facts: object) -> Iterator[None]:
-    """The reference client ends in this way, with these facts among others."""
+    """Check that the reference client fails with this error kind and at least these facts."""
     try:
         yield
     except GaveUp as ended:
@@ -206,7 +206,7 @@ def gives_up(why: Why, **facts: object) -> Iterator[None]:
 
 
 def expect_identical(node: NodeUnderTest, published: Published) -> None:
-    """The node serves exactly this chain and its objects, byte for byte."""
+    """Check that the node serves exactly this chain and its objects, byte for byte."""
     served = Chain()
     node.mimic(published.url).simple_pull(served)
     expect("head", served.head, published.chain.head)

@@ -1,4 +1,4 @@
-"""How a transfer ends for the reference client: updated, up to date, or given up in some way."""
+"""Outcomes of a transfer for the reference client: updated, up to date, or an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .wire import Disconnected
 
 
 class Why(Enum):
-    """The error kinds of the reference client, in its words."""
+    """The error kinds of the reference client, with its names for them."""
 
     NOT_FOUND = "dataset not found"
     UNAUTHENTICATED = "unauthenticated"
@@ -30,7 +30,7 @@ class Why(Enum):
 
 
 class GaveUp(Exception):
-    """The client ends with an error. `facts` holds what the node said."""
+    """The client ends with an error. `facts` are the fields of the node's error."""
 
     def __init__(self, why: Why, text: str = "", **facts: Any) -> None:
         super().__init__(f"{why.value}: {text}" if text else why.value)
@@ -55,7 +55,7 @@ UNREADABLE = (BadShape, BrokenFraming, NotHttp)
 
 
 def refused(refusal: HandshakeRefused) -> GaveUp:
-    """A handshake that was turned down; only what came in one read is known of the body."""
+    """Return the error for a refused handshake, with the part of the body in the first read."""
     why = REFUSED.get(refusal.status, Why.INTERNAL)
     return GaveUp(why, refusal.text if refusal.status == 400 else "", status=refusal.status)
 
@@ -69,12 +69,12 @@ def unreadable(error: Exception) -> GaveUp:
 
 
 def status_failure(answer: Answer, what: str) -> GaveUp:
-    """An object or block that was answered with something else than 2xx."""
+    """Return the error for a status other than 2xx of an object or block."""
     return GaveUp(REFUSED.get(answer.status, Why.INTERNAL), f"{what}: HTTP {answer.status}")
 
 
 def error_in(reply: dict[str, Any]) -> GaveUp | None:
-    """What an `Err` of any message means to the client; None for `Ok`."""
+    """Return the client's error for an `Err` of any message, or None for `Ok`."""
     if "Err" not in reply:
         return None
     name, facts = next(iter(reply["Err"].items()))

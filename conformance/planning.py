@@ -1,4 +1,4 @@
-"""What the reference's client works out by itself: what to send, and whether what came fits."""
+"""Local decisions of the reference client: what to send, and whether received blocks fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .outcomes import GaveUp, Why
 
 
 def to_push(chain: Chain, remote: str | None, *, force: bool) -> int:
-    """Index of the first block the remote lacks. Raises `GaveUp` when histories differ."""
+    """Return the index of the first block the remote lacks. Raise `GaveUp` if histories differ."""
     if remote is None:
         return 0
     known = chain.position(remote)
@@ -31,7 +31,7 @@ def push_request(
     force: bool = False,
     visibility: str = "Private",
 ) -> dict[str, Any]:
-    """`DatasetPushRequest` for these blocks."""
+    """Return the `DatasetPushRequest` for these blocks."""
     files = [file for block in blocks for file in block.files]
     return {
         "current_head": remote,
@@ -48,7 +48,10 @@ def push_request(
 
 
 def unpacked(blocks: dict[str, Any]) -> list[Block]:
-    """Blocks of a batch; every one hashes to its name, and continues the one before it."""
+    """Return the blocks of a batch.
+
+    Raise `GaveUp` unless each block has the hash in its name and continues the block before it.
+    """
     try:
         entries = opened(blocks)
     except BadArchive as broken:
@@ -65,7 +68,10 @@ def unpacked(blocks: dict[str, Any]) -> list[Block]:
 
 
 def joined(local: Chain, blocks: Sequence[Block]) -> list[Block]:
-    """The chain with the blocks on it. Another Seed never takes the place of ours."""
+    """Return the local chain with the blocks appended.
+
+    Raise `GaveUp` if they have another Seed, or do not continue the chain.
+    """
     first = blocks[0]
     if first.prev is None:
         theirs = Chain(list(blocks)).seed
@@ -79,7 +85,7 @@ def joined(local: Chain, blocks: Sequence[Block]) -> list[Block]:
 
 
 def decoded(raw: bytes) -> Block:
-    """Raises `GaveUp` for what is no block."""
+    """Decode a block. Raise `GaveUp` if the bytes are no block."""
     try:
         return Block.of(raw)
     except NodeError as broken:

@@ -14,19 +14,19 @@ MAX_REASON = 400
 
 
 def line_of(outcome: Outcome) -> str:
-    """One check in one line."""
+    """Return a line for one check, and a second line if there is a reason."""
     text = f"  {MARKS[outcome.status]} {outcome.check.id:<8} {outcome.check.sentence}"
     return f"{text}\n{'':16}{reason_of(outcome)}" if outcome.reason else text
 
 
 def reason_of(outcome: Outcome) -> str:
-    """Printable, in one line, not endless: it may quote what a stranger said."""
+    """Return the reason as one printable line of limited length, because it may quote the node."""
     shown = "".join(char if char.isprintable() else " " for char in outcome.reason)
     return shown if len(shown) <= MAX_REASON else shown[: MAX_REASON - 3] + "..."
 
 
 def verdict(report: Report) -> str:
-    """The last lines: does it conform, and what was left behind."""
+    """Return the last lines: whether the node conforms, and how many datasets remain on it."""
     passed, failed, left_out = (len(report.of(status)) for status in Status)
     word = "conforms" if report.ok else "does NOT conform"
     lines = [f"{report.url} {word}: {passed} passed, {failed} failed, {left_out} left out"]
@@ -37,7 +37,7 @@ def verdict(report: Report) -> str:
 
 
 def text_of(report: Report) -> str:
-    """Everything, by groups."""
+    """Return the whole report as text, by groups."""
     parts = [
         "\n".join([group, *(line_of(outcome) for outcome in outcomes)])
         for group, outcomes in report.groups()
@@ -46,7 +46,7 @@ def text_of(report: Report) -> str:
 
 
 def data_of(report: Report) -> dict[str, Any]:
-    """JSON-compatible."""
+    """Return the report as JSON-compatible data."""
     return {
         "url": report.url,
         "ok": report.ok,
@@ -69,7 +69,7 @@ def data_of(report: Report) -> dict[str, Any]:
 
 
 def junit_of(report: Report) -> bytes:
-    """One suite a group, one case a check."""
+    """Return the report as JUnit XML, with a suite for each group and a case for each check."""
     root = ElementTree.Element("testsuites", name="ODF conformance")
     for group, outcomes in report.groups():
         suite = ElementTree.SubElement(
@@ -120,7 +120,7 @@ td.id,.reason,.left .status{color:#98a2ad}.passed .status{color:#6fcf8d}
 
 
 def page_of(report: Report) -> str:
-    """A page that needs nothing but itself."""
+    """Return the report as one HTML page that loads no other files."""
     passed, failed, left_out = (len(report.of(status)) for status in Status)
     word = "conforms" if report.ok else "does not conform"
     counts = f"{passed} passed, {failed} failed, {left_out} left out"

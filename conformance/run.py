@@ -1,4 +1,4 @@
-"""Runs the checks against a node and keeps what came of each."""
+"""Run the checks against a node, and collect their outcomes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BROKEN = (Deviation, GaveUp, Closed, HandshakeRefused, Disconnected, *UNREADABLE
 
 
 class NoNodeThere(BadInput):
-    """The address does not answer like an ODF node."""
+    """The server at the address does not respond like an ODF node."""
 
 
 class Status(Enum):
@@ -51,7 +51,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check: what came of it, why, and how long it took."""
+    """The result of one check: its status, the reason, and how long it took."""
 
     check: Check
     status: Status
@@ -91,7 +91,7 @@ def run_checks(
     *,
     progress: Callable[[Outcome], None] = lambda _: None,
 ) -> Report:
-    """Every check whose needs the node meets."""
+    """Run every check whose needs are met, then delete the datasets of the run."""
     report = Report(node.dataset or node.origin)
     for one in checks:
         outcome = run_one(node, one)
@@ -115,16 +115,16 @@ def run_one(node: NodeUnderTest, one: Check) -> Outcome:
     except NodeError as broken:
         status, reason = Status.FAILED, broken.message
     except (ValueError, LookupError, TypeError) as broken:
-        # answers nobody foresaw: the check, not the program, ends here
+        # an unexpected response must end only the check, not the program
         status, reason = Status.FAILED, f"{type(broken).__name__}: {broken}"
     return Outcome(one, status, reason, time.monotonic() - started)
 
 
 def node_of(url: str, *, read_only: bool, **more: Any) -> NodeUnderTest:
-    """The node under test that a person named: a node, or with `read_only` a public dataset.
+    """Return the node under test for a URL of a node, or with `read_only` of a public dataset.
 
     Raises:
-        NoNodeThere: nothing answers, or it is no node.
+        NoNodeThere: no server responds, or it is no node.
     """
     parts = urlsplit(url.removeprefix("odf+"))
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -147,7 +147,7 @@ def node_of(url: str, *, read_only: bool, **more: Any) -> NodeUnderTest:
 
 
 def account_of(origin: str, token: str) -> str | None:
-    """The account of a token, None if the node does not know it."""
+    """Return the account of a token, or None if the node does not know the token."""
     me = _json(origin + "/accounts/me", [("authorization", f"Bearer {token}")])
     return str(me["accountName"]) if isinstance(me, dict) and "accountName" in me else None
 

@@ -1,4 +1,4 @@
-"""Pushes said word by word, for checks of what a node does with wrong ones."""
+"""Pushes with scripted messages, for checks of how a node handles wrong pushes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERNAL_CLOSE = 1011
 
 
 def blocks_message(blocks: Sequence[Block], **changes: Any) -> dict[str, Any]:
-    """`DatasetPushMetadataRequest` with these blocks."""
+    """Return the `DatasetPushMetadataRequest` with these blocks."""
     return {"new_blocks": batch([(block.hash, block.raw) for block in blocks], **changes)}
 
 
@@ -38,14 +38,14 @@ def close_of(
     upload: bool = True,
     force: bool = False,
 ) -> Closed:
-    """The Close that ends a push which must not succeed, wherever it comes.
+    """Run a push that must not succeed, and return the Close that ends it at any step.
 
     Args:
-        message: what is sent instead of the batch of `blocks`.
-        upload: whether the objects of `chain` that are asked for are put.
+        message: message to send instead of the batch of `blocks`.
+        upload: whether to put the objects of `chain` that the node requests.
 
     Raises:
-        Deviation: the node confirms, or breaks off without a Close.
+        Deviation: the node confirms the push, or disconnects without a Close.
     """
     files = [file for block in blocks for file in block.files]
     with mimic.exchange("push") as exchange:
@@ -73,7 +73,7 @@ def _ask(exchange: Exchange, message: Any) -> Any:
 def expect_refused(
     node: NodeUnderTest, made: Published, blocks: Sequence[Block], chain: Chain, **more: Any
 ) -> Closed:
-    """A push onto `made` ends with Close 1011 and leaves the head where it was."""
+    """Check that a push to `made` ends with Close 1011 and does not move the head."""
     mimic = node.mimic(made.url)
     closed = close_of(mimic, made.chain.head, blocks, chain, **more)
     expect("close code", closed.code, INTERNAL_CLOSE)

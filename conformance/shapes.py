@@ -1,7 +1,7 @@
-"""What the messages of a node must look like: the reference client's parser, as a table.
+"""Shapes of the messages of a node: the parser of the reference client, as a table.
 
-Wrong types, missing fields and unknown variants end the exchange, as they do there. Unknown
-fields are let through, as they are there, but noted: no node of the protocol has any.
+As in the reference, wrong types, missing fields and unknown variants end the exchange, and unknown
+fields are accepted. Unknown fields are noted, because no node of the protocol sends any.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Shape = Callable[[Any, str, Notes], None]
 
 
 class BadShape(Exception):
-    """A message the reference client cannot parse."""
+    """The reference client could not parse this message."""
 
 
 def parsed(text: str, shape: Shape, notes: Notes) -> Any:
-    """The message; what is odd but harmless goes to `notes`. Raises `BadShape`."""
+    """Return the message, and add odd but harmless facts to `notes`. Raise `BadShape`."""
     try:
         value = json.loads(text)
     except ValueError as broken:
@@ -33,7 +33,7 @@ def parsed(text: str, shape: Shape, notes: Notes) -> Any:
 
 
 def fields(**shapes: Shape) -> Shape:
-    """An object; names with a trailing underscore may be absent."""
+    """Return the shape of an object. Fields whose names end with an underscore may be absent."""
     required = {name for name in shapes if not name.endswith("_")}
     known = {name.rstrip("_"): shape for name, shape in shapes.items()}
 
@@ -52,7 +52,7 @@ def fields(**shapes: Shape) -> Shape:
 
 
 def variant(**shapes: Shape) -> Shape:
-    """`{"Name": content}`: exactly one key, and a known one."""
+    """Return the shape of `{"Name": content}`: exactly one key, and a known one."""
 
     def check(value: Any, path: str, notes: Notes) -> None:
         if not isinstance(value, Mapping) or len(value) != 1:
@@ -66,7 +66,7 @@ def variant(**shapes: Shape) -> Shape:
 
 
 def integer(limit: int) -> Shape:
-    """A number from 0 up to (not with) `limit`."""
+    """Return the shape of a number from 0 up to, but not including, `limit`."""
 
     def check(value: Any, path: str, _: Notes) -> None:
         if type(value) is not int or not 0 <= value < limit:
@@ -110,7 +110,7 @@ def nullable(shape: Shape) -> Shape:
 
 
 def octets(value: Any, path: str, _: Notes) -> None:
-    """An array of numbers from 0 to 255; checked by the constructor that takes nothing else."""
+    """Check an array of numbers from 0 to 255; the constructor accepts nothing else."""
     try:
         if not isinstance(value, list):
             raise TypeError

@@ -1,6 +1,6 @@
-"""Chains that break one rule each: what a node must not take from a push.
+"""Chains that each break one rule, so that a node must refuse them in a push.
 
-Every line names a dataset that is fine, and puts one block (or two) on top that is not.
+Every line names a valid dataset, and appends one or two invalid blocks to it.
 Source: transfer protocol, commit validation.
 """
 
@@ -37,7 +37,7 @@ SOME_HASH = Multihash.of(b"some block")
 OTHER_HASH = Multihash.of(b"another block")
 
 
-# --- what is broken stands on one of these
+# --- valid datasets, to which broken blocks are appended
 
 
 def root() -> Chain:
@@ -108,7 +108,7 @@ def consumed(
 
 
 def more_rows(chain: Chain, *, start: int = 10, end: int = 12, **changes: Any) -> Chain:
-    """AddData of three rows on ten; `start` and `end` are what it says of them."""
+    """Return AddData of three rows after ten. `start` and `end` are the offsets that it claims."""
     content, logical = rows(10, 3)
     physical = Multihash.of(content)
     chain.objects["data", str(physical)] = content

@@ -1,7 +1,7 @@
-"""A WebSocket client as strict as the reference's: text messages only, no extensions, no pings.
+"""A WebSocket client as strict as the reference client: text messages, no extensions, no pings.
 
-Frames are made and read by hand, so that nothing is answered, compressed or forgiven on the way.
-While a message is awaited, anything but text is an error, a Ping included.
+The module makes and reads frames itself, because a library would answer, compress or tolerate some
+of them. While the client waits for a message, any frame but text is an error, even a Ping.
 Source: RFC 6455; transfer protocol, framing and limits of the reference client.
 """
 
@@ -27,7 +27,7 @@ NOT_TEXT = "Message is not in text format"
 
 
 class HandshakeRefused(Exception):
-    """The upgrade was answered in plain HTTP. `body` is what came in one read with the headers."""
+    """The server refused the upgrade by an HTTP response. `body` is the part in the first read."""
 
     def __init__(self, status: int, headers: Headers, body: bytes) -> None:
         super().__init__(f"the upgrade was refused with {status}")
@@ -40,7 +40,7 @@ class HandshakeRefused(Exception):
 
 
 class BrokenFraming(Exception):
-    """The peer does something that the reference client takes for a protocol error."""
+    """The peer did something that is a protocol error for the reference client."""
 
 
 class Closed(Exception):
@@ -59,7 +59,7 @@ class Frame:
 
 
 class WebSocket:
-    """An open connection. `longest_frame` and `longest_message` remember what came in."""
+    """An open connection. `longest_frame` and `longest_message` are received sizes in bytes."""
 
     def __init__(self, wire: Wire, rest: bytes) -> None:
         self._wire, self._buffer = wire, bytearray(rest)
@@ -78,7 +78,7 @@ class WebSocket:
         """Shake hands at an `http(s)` address.
 
         Raises:
-            HandshakeRefused: any status but 101. BrokenFraming: an upgrade that is none.
+            HandshakeRefused: any status but 101. BrokenFraming: the response is no valid upgrade.
         """
         origin = Origin.of(url)
         wire = Wire(origin, scissors=scissors, timeout=timeout)
@@ -97,7 +97,7 @@ class WebSocket:
         return cls(wire, rest)
 
     def send(self, text: str, step: str = "", *, fragment: int | None = None) -> None:
-        """One message; in one frame, as the reference does, unless `fragment` bytes is given."""
+        """Send a message in one frame, as the reference does, or in frames of `fragment` bytes."""
         content = text.encode()
         size = fragment or max(1, len(content))
         pieces = [content[at : at + size] for at in range(0, len(content), size)] or [b""]
@@ -108,16 +108,16 @@ class WebSocket:
         self._wire.send(b"".join(frames), step)
 
     def send_frame(self, opcode: int, content: bytes, *, last: bool = True) -> None:
-        """Any frame, for checks of what a node does with strange ones."""
+        """Send any frame, for checks of how a node handles unusual frames."""
         self._wire.send(masked(opcode, content, last=last), "frame")
 
     def receive(self, step: str = "") -> str:
-        """The next message.
+        """Return the next message.
 
         Raises:
-            Closed: a Close frame came, and was answered.
-            BrokenFraming: not text, or beyond the limits of the reference client.
-            Disconnected: no Close, only the end.
+            Closed: the peer sent a Close frame, and this client answered it.
+            BrokenFraming: the message is no text, or exceeds the limits of the reference client.
+            Disconnected: the connection ended without a Close.
         """
         self._wire.heard(f"{step} answer", Portion.NOTHING, Portion.FIRST_BYTE)
         content, opened = bytearray(), False
@@ -140,7 +140,7 @@ class WebSocket:
         return _utf8(bytes(content))
 
     def read_frame(self) -> Frame:
-        """The next frame, whatever it is."""
+        """Return the next frame of any kind."""
         first, second = self._take(2)
         if first & 0x70:
             raise BrokenFraming("a reserved bit is set; no extension was agreed on")
@@ -159,15 +159,15 @@ class WebSocket:
         return Frame(opcode, last, self._take(size))
 
     def silent_for(self, seconds: float) -> bool:
-        """Whether no frame at all comes in that time."""
+        """Return whether no frame at all arrives in that time."""
         return not self._buffer and not self._wire.readable(seconds)
 
     def waiting(self, patience: float, *others: socket.socket) -> bool:
-        """Whether a message has begun to arrive; `others` end the wait too."""
+        """Return whether a message has begun to arrive. `others` also end the wait."""
         return bool(self._buffer) or self._wire.readable(patience, *others)
 
     def close(self, code: int = 1000, reason: str = "", step: str = "close") -> None:
-        """Send Close once and wait for the peer's; nothing else may come."""
+        """Send Close once, and read until the peer's Close; other frames are dropped."""
         if not self.close_sent:
             self.close_sent = True
             self._wire.send(masked(CLOSE, struct.pack("!H", code) + reason.encode()), step)
@@ -177,7 +177,7 @@ class WebSocket:
         self._wire.close()
 
     def drop(self) -> None:
-        """End the connection without a word."""
+        """Close the connection without a Close frame."""
         self._wire.close()
 
     def patience(self, seconds: float) -> None:
@@ -204,7 +204,7 @@ class WebSocket:
 
 
 def upgrade_headers(key: str) -> list[tuple[str, str]]:
-    """What the reference sends: no subprotocol, no extensions."""
+    """Return the upgrade headers of the reference: no subprotocol, no extensions."""
     return [
         ("connection", "Upgrade"),
         ("upgrade", "websocket"),
@@ -214,7 +214,7 @@ def upgrade_headers(key: str) -> list[tuple[str, str]]:
 
 
 def check_upgrade(headers: dict[str, str], key: str) -> None:
-    """Raises `BrokenFraming` for an upgrade the reference's library turns down."""
+    """Raise `BrokenFraming` for an upgrade that the reference's library refuses."""
     digest = hashlib.sha1((key + GUID).encode(), usedforsecurity=False).digest()
     if headers.get("sec-websocket-accept") != base64.b64encode(digest).decode():
         raise BrokenFraming("the accept key does not answer ours")
@@ -228,7 +228,7 @@ def check_upgrade(headers: dict[str, str], key: str) -> None:
 
 
 def masked(opcode: int, content: bytes, *, last: bool = True) -> bytes:
-    """A client's frame."""
+    """Return a frame with a mask, as clients must send it."""
     size, key = len(content), os.urandom(4)
     head = bytes([(0x80 if last else 0) | opcode])
     if size < 126:
@@ -237,7 +237,7 @@ def masked(opcode: int, content: bytes, *, last: bool = True) -> bytes:
         head += bytes([0x80 | 126]) + struct.pack("!H", size)
     else:
         head += bytes([0x80 | 127]) + struct.pack("!Q", size)
-    # one number as wide as the content: much faster than byte by byte
+    # one XOR of two large integers is much faster than a loop over bytes
     pad = (key * (size // 4 + 1))[:size]
     mixed = int.from_bytes(content, "big") ^ int.from_bytes(pad, "big")
     return head + key + mixed.to_bytes(size, "big")

@@ -1,7 +1,7 @@
-"""TCP connections of the checks: bytes in, bytes out, and scissors that cut them at a chosen step.
+"""TCP connections of the checks, and scissors that cut a connection at a chosen step.
 
-Everything above speaks through `Wire`, so that a test can end the connection before, in the
-middle of, or after any message. Each message has a step name; `STEPS` lists them.
+All higher layers use `Wire`, so that a test can end the connection before, in the middle of, or
+after any message. Each message has a step name; `Scissors.passed` collects the names.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from enum import Enum
 from urllib.parse import urlsplit
 
 READ_BYTES = 4096
-"""What the reference client reads at a time while it shakes hands."""
+"""Number of bytes that the reference client reads at a time during the handshake."""
 BULK_BYTES = 1 << 18
 TIMEOUT_S = 30.0
 
 
 class Disconnected(Exception):
-    """The peer hung up, or was silent for too long."""
+    """The peer closed the connection, or sent nothing for too long."""
 
 
 class Cut(Exception):
-    """The scissors have cut the connection, as they were told to."""
+    """The scissors cut the connection, as the test requested."""
 
 
 class Portion(Enum):
@@ -49,7 +49,7 @@ class Portion(Enum):
 
 @dataclass
 class Scissors:
-    """Cut once: at the step of this name, after that portion of it, politely or with a reset."""
+    """A single cut of a connection: the step, the portion of it that passes, and close or reset."""
 
     step: str
     portion: Portion
@@ -81,7 +81,7 @@ class Origin:
 
 
 class Wire:
-    """One connection. Every read ends with bytes, `Disconnected`, or `Cut`."""
+    """One connection. A read returns bytes, or raises `Disconnected` or `Cut`."""
 
     def __init__(
         self, origin: Origin, *, scissors: Scissors | None = None, timeout: float = TIMEOUT_S
@@ -98,7 +98,7 @@ class Wire:
             self._socket = context.wrap_socket(plain, server_hostname=origin.host)
 
     def send(self, content: bytes, step: str) -> None:
-        """Send all of it, or the portion the scissors let through."""
+        """Send the content, or only the portion before a cut."""
         portion = self.scissors.at(step) if self.scissors else None
         try:
             self._socket.sendall(content[: portion.of(len(content))] if portion else content)
@@ -109,7 +109,7 @@ class Wire:
             self._cut()
 
     def receive(self, most: int = READ_BYTES) -> bytes:
-        """Some bytes. Raises `Disconnected` at the end of the stream."""
+        """Return some bytes. Raise `Disconnected` at the end of the stream."""
         try:
             content = self._socket.recv(most)
         except OSError as failed:
@@ -119,7 +119,7 @@ class Wire:
         return content
 
     def heard(self, step: str, *portions: Portion) -> None:
-        """Cut here, if this step of what is received is meant."""
+        """Cut the connection if the scissors name this received step and one of these portions."""
         portion = self.scissors.at(step) if self.scissors else None
         if portion in portions:
             if portion is not Portion.NOTHING:
@@ -127,7 +127,7 @@ class Wire:
             self._cut()
 
     def whole(self, step: str) -> None:
-        """Cut after a message has been received."""
+        """Cut the connection after a received message, if the scissors name this step."""
         if self.scissors and self.scissors.at(step) in (
             Portion.HALF,
             Portion.ALL_BUT_ONE,
@@ -136,14 +136,14 @@ class Wire:
             self._cut()
 
     def readable(self, patience: float, *others: socket.socket) -> bool:
-        """Whether something can be read here within `patience` seconds; `others` wake us too."""
+        """Return whether bytes can be read in `patience` seconds. `others` also end the wait."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         ready, _, _ = select.select([self._socket, *others], [], [], max(0.0, patience))
         return self._socket in ready
 
     def patience(self, seconds: float) -> None:
-        """How long a read waits from now on."""
+        """Set how long reads wait from now on."""
         self._socket.settimeout(seconds)
 
     def close(self) -> None:

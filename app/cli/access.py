@@ -1,4 +1,4 @@
-"""`odf-node access`: who may read or change a dataset, as its maintainers say."""
+"""`odf-node access`: maintainers of a dataset decide who may read or change it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _dataset(command: F) -> F:
 
 @click.group()
 def access() -> None:
-    """Who may read or change a dataset: public or private, and the roles of accounts.
+    """Set who may read or change a dataset: its visibility, and the roles of accounts.
 
-    A reader reads, an editor posts rows as well, a maintainer also decides about sources, names
+    A reader reads rows. An editor also posts rows. A maintainer also decides about sources, names
     and access. DATASET is a URL or REPOSITORY/NAME.
     """
 
@@ -37,7 +37,7 @@ def access() -> None:
 @click.argument("account")
 @click.argument("role", type=click.Choice(ROLES))
 def grant(url: str, account: str, role: str, token: str | None, as_json: bool) -> None:
-    """Give ACCOUNT a role at DATASET, in place of the one it has."""
+    """Give ACCOUNT a role at DATASET. The new role replaces the present one."""
     given = ask(url, token, "PUT", _path(account), {"role": role})
     say(given, _role_line, as_json=as_json)
 
@@ -61,7 +61,7 @@ def list_(url: str, token: str | None, as_json: bool) -> None:
 @_dataset
 @click.argument("account")
 def revoke(url: str, account: str, token: str | None, as_json: bool) -> None:
-    """Take its role at DATASET from ACCOUNT."""
+    """Remove the role of ACCOUNT at DATASET."""
     ask(url, token, "DELETE", _path(account))
     say_removed(account, as_json=as_json)
 
@@ -69,14 +69,14 @@ def revoke(url: str, account: str, token: str | None, as_json: bool) -> None:
 @access.command()
 @_dataset
 def public(url: str, token: str | None, as_json: bool) -> None:
-    """Let everybody read DATASET whom its node lets in."""
+    """Let everybody read DATASET who may use its node."""
     _make(url, token, "public", as_json=as_json)
 
 
 @access.command()
 @_dataset
 def private(url: str, token: str | None, as_json: bool) -> None:
-    """Let only those read DATASET who own it or have a role."""
+    """Let only its owner, accounts with a role and administrators read DATASET."""
     _make(url, token, "private", as_json=as_json)
 
 

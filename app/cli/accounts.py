@@ -1,4 +1,4 @@
-"""`odf-node account`: make and list accounts and set passwords, on the machine of the node."""
+"""`odf-node account`: create and list accounts and set passwords, on the machine of the node."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PAGE = 500
 
 
 class NoPassword(BadInput):
-    """Standard input held no password."""
+    """Standard input was empty where a password was expected."""
 
 
 @click.group()
 def account() -> None:
-    """Accounts of a node; run on the node's machine."""
+    """Create and list accounts of a node and set passwords; run on the node's machine."""
 
 
 @account.command()
@@ -44,7 +44,7 @@ def create(
     database_url: str | None,
     as_json: bool,
 ) -> None:
-    """Make an account. Without a password it is used by tokens alone."""
+    """Create an account. An account without a password can use tokens only."""
     from ..service.accounts.accounts import create_account
     from ..service.auth.passwords import check_new
 
@@ -119,7 +119,11 @@ def _shown(stores: Any, item: Account) -> dict[str, Any]:
 
 
 def _from_stdin() -> str:
-    """The first line, without its end. Raises `NoPassword`."""
+    """Return the first line of standard input, without its line end.
+
+    Raises:
+        NoPassword: the line is empty.
+    """
     line = sys.stdin.readline(2048).rstrip("\r\n")
     if not line:
         raise NoPassword("standard input held no password")

@@ -1,4 +1,4 @@
-"""`odf-node token`: access tokens, on the machine of the node or, of oneself, by its API."""
+"""`odf-node token`: all access tokens on the machine of a node, or your own through its API."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MAX_DAYS = 36_500
 
 
 class UnreadableExpiry(BadInput):
-    """An `--expires` that is neither an instant nor a duration."""
+    """The value of `--expires` is neither an instant nor a duration."""
 
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every command that opens the node's stores."""
+    """Add the options of all commands that open the node's stores."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--database-url", help="The node's database, if not in the data folder."),
@@ -48,10 +48,10 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def node_stores(
     data: Path | None, database_url: str | None, *, may_be_new: bool = False
 ) -> Iterator[tuple[Any, Any]]:
-    """The node's stores, opened, and its settings.
+    """Open the node's stores, and yield them with the node's settings.
 
     Raises:
-        NoNodeHere: there is none, and this is not how one begins.
+        NoNodeHere: the folder has no node, and `may_be_new` does not allow a new one.
     """
     from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 
@@ -71,7 +71,7 @@ def node_stores(
 
 @click.group()
 def token() -> None:
-    """Access tokens: any of a node, run on its machine; one's own with --node."""
+    """Create, list and revoke access tokens: all of a node on its machine, your own with --node."""
 
 
 def _node_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,7 +115,7 @@ def create(
     database_url: str | None,
     as_json: bool,
 ) -> None:
-    """Print a new token. It is shown this once; the node keeps only its hash."""
+    """Create a token and print it. It is shown only now; the node keeps only its hash."""
     from ..service.accounts.accounts import create_token, ensure_account
 
     if dataset is not None and account_scope:
@@ -211,7 +211,7 @@ def revoke(
     database_url: str | None,
     as_json: bool,
 ) -> None:
-    """Revoke a token by its id (see `token list`); at once and for good."""
+    """Revoke a token by its id (see `token list`), at once and for ever."""
     if node is not None:
         _refuse_others(None, data=data, database_url=database_url)
         ask(node, token, "DELETE", f"{OWN}/{quote(token_id, safe='')}")
@@ -224,7 +224,7 @@ def revoke(
 
 
 def _refuse_others(account: str | None, **more: Any) -> None:
-    """What goes only where the node's stores are."""
+    """Refuse options that work only with the node's stores, that is, without --node."""
     if account is not None or any(more.values()):
         raise click.UsageError(
             "--node is about your own tokens: without --account, --admin, --data, --database-url"
@@ -232,7 +232,7 @@ def _refuse_others(account: str | None, **more: Any) -> None:
 
 
 def parse_expiry(text: str, now: Instant) -> Instant:
-    """An instant, or a duration from now. Raises `UnreadableExpiry`."""
+    """Parse an instant, or a duration that begins at `now`. Raise `UnreadableExpiry`."""
     number, unit = text[:-1], text[-1:]
     if number.isascii() and number.isdigit() and unit in UNITS and len(number) <= 9:
         seconds = int(number) * UNITS[unit]
@@ -247,7 +247,11 @@ def parse_expiry(text: str, now: Instant) -> Instant:
 
 
 def _dataset(stores: Any, settings: Any, text: str) -> DatasetId:
-    """Id of the dataset a user means. Raises `MalformedName`, `DatasetNotFound`."""
+    """Return the id of the dataset that a user named. Raise `MalformedName`, `DatasetNotFound`.
+
+    Raises:
+        click.UsageError: the name has no account, and the node has several tenants.
+    """
     from ..service.setting_groups.words import Tenancy
 
     alias = DatasetRef.parse(text).alias

@@ -1,4 +1,4 @@
-"""`odf-node audit`: who did what, read on the machine of the node."""
+"""`odf-node audit`: print the audit log on the machine of the node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = 500
 def audit(
     data: Path | None, database_url: str | None, as_json: bool, limit: int, **wanted: str | None
 ) -> None:
-    """Who did what, newest first. With --json, one object a line."""
+    """Show who did what, newest first. With --json, print one object a line."""
     from ..service.audit.audit import filter_of, shown
 
     which = filter_of(wanted)

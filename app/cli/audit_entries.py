@@ -1,4 +1,4 @@
-"""Commands on the machine of the node write down what they did, as requests do."""
+"""Audit entries of commands that run on the machine of the node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odf_node.storage.stores.ports.audit_values import AuditEntry
 
 
 def record_command(stores: Stores, action: str, **facts: Any) -> None:
-    """Write down what a command did to the node. Arguments with secrets do not belong there."""
+    """Record in the audit log what a command did to the node. `facts` must contain no secrets."""
     stores.audit.record(
         [
             AuditEntry(

@@ -1,4 +1,4 @@
-"""`odf-node inspect`, `encode` and `hash`: blocks and hashes of files, without any dataset."""
+"""`odf-node inspect`, `encode` and `hash`: block files and hashes of files, without a dataset."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STDIN = "-"
 def inspect(files: tuple[str, ...], as_json: bool) -> None:
     """Show block files as manifests; `-` reads standard input.
 
-    One file with --json gives one object {hash, size, manifest}, several give a list.
+    With --json, one file gives one object {hash, size, manifest}, and several files give a list.
     """
     blocks = [decode_block(read_file(name, LIMITS.block_bytes)) for name in files]
     if as_json:
@@ -89,8 +89,8 @@ def encode(file: str, version: str | None, output: Path | None, as_json: bool) -
 def hash_(files: tuple[str, ...], logical: bool, as_json: bool) -> None:
     """Print the physical multihash (SHA3-256 of the bytes) of any file; `-` is standard input.
 
-    With --logical the rows are hashed (arrow0-sha3-256), whatever the file's layout. Several
-    files give a line each, hash first; with --json a list.
+    With --logical the command hashes the rows (arrow0-sha3-256), independent of the file's layout.
+    Several files give a line each, hash first; with --json they give a list.
     """
     kind = "logical" if logical else "physical"
     hashed = [(name, str(_digest(name, logical=logical))) for name in files]
@@ -114,12 +114,12 @@ def _digest(name: str, *, logical: bool) -> Multihash:
 
 
 def block_data(block: HashedBlock) -> dict[str, Any]:
-    """A block as JSON-compatible data."""
+    """Return a block as JSON-compatible data."""
     return {**_identity(block), "manifest": block_manifest(block)}
 
 
 def read_file(name: str, limit: int) -> bytes:
-    """A whole file, or `TooMuch`."""
+    """Return the content of a file. Raise `TooMuch` if it has more than `limit` bytes."""
     with opened_file(name) as stream:
         content = stream.read(limit + 1)
     if len(content) > limit:
@@ -129,7 +129,11 @@ def read_file(name: str, limit: int) -> bytes:
 
 @contextmanager
 def opened_file(name: str) -> Iterator[BinaryIO]:
-    """A file for reading; `-` is standard input. Absent files are wrong usage."""
+    """Open a file for reading; `-` is standard input.
+
+    Raises:
+        click.UsageError: the file cannot be opened.
+    """
     if name == STDIN:
         yield sys.stdin.buffer
         return

@@ -1,4 +1,4 @@
-"""`odf-node conformance`: does a node keep to the transfer protocols?"""
+"""`odf-node conformance`: check whether a node follows the transfer protocols."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ def conformance(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Check the node at URL, or with --read-only the public dataset there, as its clients would.
+    """Check the node at URL with the requests of a client; with --read-only, check the public
+    dataset at URL.
 
-    Publishes small datasets named conformance-… in the token's account. Ends with exit code 1
-    when a check fails.
+    Publishes small datasets named conformance-… in the token's account, but none with --read-only.
+    Ends with exit code 1 when a check fails.
     """
     node = node_of(url, read_only=read_only, patience_s=patience)
     node.token, node.other, node.expired = token, other_token, expired_token

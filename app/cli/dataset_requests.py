@@ -1,4 +1,4 @@
-"""Small requests about one dataset, and what commands say of their answers."""
+"""Small requests about one dataset, and the output of commands for their responses."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Line = Callable[[Found], str]
 def ask(
     url: str, token: str | None, method: str, path: str, body: Any = None, **query: str
 ) -> Found:
-    """A request below the dataset at `url`, JSON both ways."""
+    """Send a request to a path below the dataset at `url`. Body and response are JSON."""
     with open_http() as http:
         return NodeApi(dataset_base(url), token, http=http).ask(method, path, body, **query)
 
 
 def say(found: Found, line: Line, *, as_json: bool) -> None:
-    """One thing: its document, or its line."""
+    """Print one result, as a JSON document or as the line that `line` returns."""
     if as_json:
         print_json(found)
     else:
@@ -33,7 +33,7 @@ def say(found: Found, line: Line, *, as_json: bool) -> None:
 
 
 def say_each(found: Found, name: str, line: Line, *, as_json: bool) -> None:
-    """A list of things by the name of the list: its document, or a line for each."""
+    """Print the result as a JSON document, or a line for each item of its list `name`."""
     if as_json:
         print_json(found)
         return
@@ -42,6 +42,6 @@ def say_each(found: Found, name: str, line: Line, *, as_json: bool) -> None:
 
 
 def say_removed(name: str, *, as_json: bool) -> None:
-    """A person is told nothing."""
+    """Print the name that was removed as JSON; print nothing otherwise."""
     if as_json:
         print_json({"removed": name})

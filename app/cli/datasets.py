@@ -1,4 +1,4 @@
-"""`odf-node dataset`: create, look at, change and delete datasets of a node."""
+"""`odf-node dataset`: create, list, show, change and delete datasets of a node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _node_option(*, required: bool) -> Callable[[F], F]:
 
 
 def _named(function: F) -> F:
-    """The dataset: by URL, or by --node and its name; and what goes with every request."""
+    """Add the argument for a dataset (its URL, or its name with --node), `--token` and `--json`."""
     for decorate in (
         json_option,
         token_option,
@@ -48,7 +48,7 @@ def _base(url: str, node: str | None) -> str:
 
 @click.group()
 def dataset() -> None:
-    """Datasets of a node."""
+    """Create, list, show, change and delete datasets of a node."""
 
 
 dataset.add_command(init)
@@ -81,12 +81,12 @@ def create(
 ) -> None:
     """Create the datasets that DatasetSnapshot MANIFESTs describe (YAML or JSON; `-` is stdin).
 
-    Several may be given, in any order, also as documents of one file: inputs are created first.
-    If the node refuses one, those created before it are deleted again. The query of a derivative
-    is looked at by the node first.
+    You may give several manifests in any order, also as documents of one file. The command creates
+    inputs first. If the node refuses a dataset, the command deletes those it created before. The
+    node checks the query of a derivative before it creates the dataset.
 
     A dry run tries all of them: roots on the rows of --sample, derivatives on the first rows of
-    their inputs. It prints the columns and some rows, or what is wrong.
+    their inputs. It prints the columns and some rows, or the error.
     """
     if not dry_run and (sample or sample_of):
         raise click.UsageError("--sample and --sample-of are for --dry-run")
@@ -142,7 +142,7 @@ def create(
 @token_option
 @json_option
 def list_(node: str, verbose: bool, token: str | None, as_json: bool, **wanted: str | None) -> None:
-    """List the datasets of a node that this account may see: rows, size, age of the last block."""
+    """List the datasets that your account may see: rows, size, age of the last block."""
     with open_http() as http:
         api = NodeApi(node_base(node), token, http=http)
         found = list(api.datasets(details=True, **wanted))
@@ -155,7 +155,7 @@ def list_(node: str, verbose: bool, token: str | None, as_json: bool, **wanted: 
 
 
 def print_findings(answer: dict[str, Any]) -> None:
-    """What there is to be said of the queries of a definition that was taken."""
+    """Print the warnings about the queries of a definition that the node accepted."""
     sources = answer.get("sources") or {}
     of_sources = {f"the query of source {name}": found for name, found in sources.items()}
     for what, found in {"the transform": answer.get("transform"), **of_sources}.items():
@@ -182,9 +182,9 @@ def _listed(entry: dict[str, Any], now: datetime, *, verbose: bool) -> list[str]
 @dataset.command()
 @_named
 def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
-    """Show a dataset as it stands: head, sizes, sources, schema.
+    """Show the current state of a dataset: head, sizes, sources, schema.
 
-    Names it by URL, or by --node and its name.
+    Name the dataset by its URL, or by --node and its name.
     """
     base = _base(url, node)
     with open_http() as http, suggesting(base, token, http):
@@ -198,9 +198,9 @@ def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
 @dataset.command()
 @_named
 def dependencies(url: str, node: str | None, token: str | None, as_json: bool) -> None:
-    """Show what a dataset is computed from, and what is computed from it.
+    """Show the inputs of a dataset, and the datasets that are computed from it.
 
-    Names it by URL, or by --node and its name.
+    Name the dataset by its URL, or by --node and its name.
     """
     base = _base(url, node)
     with open_http() as http, suggesting(base, token, http):
@@ -228,9 +228,10 @@ def append(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Append the event a MetadataEvent MANIFEST describes (YAML or JSON; `-` is stdin).
+    """Append the event that a MetadataEvent MANIFEST describes (YAML or JSON; `-` is stdin).
 
-    SetInfo, SetLicense, SetAttachments, SetTransform, sources and the like; not data.
+    The event is SetInfo, SetLicense, SetAttachments, SetTransform, a source and the like. Events
+    with data are not accepted.
     """
     text = read_file(manifest, MAX_TEXT_BYTES)
     with open_http() as http:
@@ -250,7 +251,7 @@ def append(
 @_named
 @click.argument("name", metavar="NEW-NAME")
 def rename(url: str, name: str, node: str | None, token: str | None, as_json: bool) -> None:
-    """Call a dataset otherwise; its id and its blocks stay as they are."""
+    """Rename a dataset; its id and its blocks stay as they are."""
     _change(url, node, token, "name", name, as_json=as_json)
 
 
@@ -260,7 +261,8 @@ def rename(url: str, name: str, node: str | None, token: str | None, as_json: bo
 def visibility(
     url: str, visibility: str, node: str | None, token: str | None, as_json: bool
 ) -> None:
-    """Say who may read a dataset: everybody, or only those with a right to.
+    """Set who may read a dataset: everybody, or only its owner, accounts with a role and
+    administrators.
 
     A single-tenant node gives all its datasets to its one account.
     """
@@ -281,7 +283,7 @@ def delete(
 ) -> None:
     """Delete a dataset from its node; copies elsewhere stay.
 
-    Refused while derivatives of that node read it.
+    The node refuses while one of its derivatives reads the dataset.
     """
     if not yes:
         click.confirm(f"This will delete {url} with all its data. Go on?", abort=True, err=True)

@@ -1,4 +1,4 @@
-"""`odf-node watch`: what changes on a node, as it changes."""
+"""`odf-node watch`: print changes of a node as they happen."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def watch(
 ) -> None:
     """Print each new block of the dataset, or of all datasets of the node, at URL.
 
-    Goes on over broken connections and restarts of the node, and misses nothing meanwhile.
-    `--json` prints one event a line; its `id` is what `--since` takes.
+    The command continues after broken connections and restarts of the node, and misses no block.
+    `--json` prints one event a line; pass its `id` to `--since` to continue after that event.
     """
     seen = 0
     with open_http() as http:
@@ -46,7 +46,7 @@ def watch(
 
 
 def event_text(event: Event) -> str:
-    """The event in a line, and rows in one each."""
+    """Return the event as one line, followed by one line for each row."""
     data = event.data
     name = str(data.get("alias", "the node"))
     match event.kind:
@@ -65,5 +65,5 @@ def event_text(event: Event) -> str:
 
 
 def _named(data: dict[str, Any]) -> dict[str, Any]:
-    """The kind of the block's event beside that of ours."""
+    """Rename the key `event` to `metadataEvent`; `event` is the kind of the stream's event."""
     return {("metadataEvent" if key == "event" else key): value for key, value in data.items()}

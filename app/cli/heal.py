@@ -1,4 +1,4 @@
-"""`odf-node verify --heal`: which places are asked, with which token, and what is said of it."""
+"""`odf-node verify --heal`: choose sources and tokens, heal the folder, and report the files."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ NODES_HEAL = "--heal is for a folder; a node heals what it has by itself"
 
 
 def healed_at(where: str, token: str | None) -> list[dict[str, Any]]:
-    """What was not whole in a folder, and where it came from; see `Remotes.copies`.
+    """Fetch damaged and missing files of a folder from `Remotes.copies`, and report each of them.
 
     Raises:
-        UsageError: no folder, or a token that every host would be given.
+        UsageError: `where` is no folder, or the command line names a token, which would be sent
+            to every host.
         DatasetMissing, FolderBusy, TooMuch
     """
     folder = Location.parse(where).path
@@ -52,7 +53,7 @@ def healed_at(where: str, token: str | None) -> list[dict[str, Any]]:
 
 
 def healed_text(file: dict[str, Any]) -> str:
-    """A line for a person."""
+    """Return a line about a file for a person."""
     if file["healedFrom"] is not None:
         return f"healed: {file['object']} from {file['healedFrom']}"
     why = "; ".join(map(one_line, file["problems"])) or "no place is known to have the dataset"

@@ -1,4 +1,4 @@
-"""What `--help` adds to every command: an example, and whole sentences in lists of commands."""
+"""Additions to `--help`: examples for each command, and whole sentences in lists of commands."""
 
 from __future__ import annotations
 
@@ -199,11 +199,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "encode": ("odf-node inspect weather/blocks/f1620… | odf-node encode - > block",),
     "hash": ("odf-node hash scan.png", "odf-node hash --logical slice.parquet"),
 }
-"""What one would type, by the path of the command."""
+"""Examples of each command, by the path of the command."""
 
 
 def explain(command: click.Command, path: str) -> click.Command:
-    """Give the command, and all below it, their examples; a list cuts no sentence short."""
+    """Add examples to the command and its subcommands, and let lists show whole first sentences."""
     if path in EXAMPLES:
         command.epilog = "\b\n" + "\n  ".join(("Examples:", *EXAMPLES[path]))
     if isinstance(command, click.Group):

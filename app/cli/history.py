@@ -1,4 +1,4 @@
-"""`odf-node compact`, `reset`, `set-watermark`: the history of a dataset on a node."""
+"""`odf-node compact`, `reset`, `set-watermark`: change the history of a dataset on a node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def compact(
 ) -> None:
     """Join small slices of the root dataset at URL into larger ones.
 
-    The dataset gets a new history: copies of it elsewhere have diverged, and derivatives of it
+    The dataset gets a new history. Its copies elsewhere then diverge from it, and its derivatives
     have to be computed anew.
     """
     if not dry_run and not yes:
@@ -83,7 +83,7 @@ def reset(
 ) -> None:
     """Move the head of the dataset at URL back to BLOCK, by default to its Seed.
 
-    Whatever came behind it is gone from the dataset; garbage collection removes it in time.
+    The dataset loses all later blocks and their data; garbage collection removes the files later.
     """
     for given in (block, old_head):
         if given is not None:
@@ -106,7 +106,7 @@ def reset(
 def set_watermark(
     url: str, watermark: str, dry_run: bool, token: str | None, as_json: bool
 ) -> None:
-    """Say that the root dataset at URL gets no more events before TIME.
+    """Declare that the root dataset at URL gets no more events before TIME.
 
     TIME is a date, 2026-11-23 (its midnight in UTC), or a date-time, 2026-11-23T10:00:00Z.
     """
@@ -125,7 +125,7 @@ def _show(receipt: dict[str, Any], *, as_json: bool) -> None:
 
 
 def receipt_text(receipt: dict[str, Any]) -> str:
-    """The receipt for a person."""
+    """Return the receipt as text for a person."""
     outcome = str(receipt.get("outcome"))
     if outcome != "updated":
         return f"{outcome}\nhead {receipt.get('head')}"

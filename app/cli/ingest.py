@@ -64,9 +64,9 @@ def ingest(
 ) -> None:
     """Post the records of FILE (`-` is standard input) to the dataset at URL.
 
-    Prints the receipt: how many rows were read, added and known already, and the new block.
-    When the connection breaks, FILE is sent again under the same name, so that no row is
-    added twice.
+    Prints the receipt: how many rows were read, added and already known, and the new head.
+    When the connection breaks, the command sends FILE again under the same key, so that no row
+    is added twice.
     """
     if event_time is not None:
         event_time = str(Instant.parse(event_time))
@@ -86,7 +86,8 @@ def ingest(
 def post_file(
     api: NodeApi, file: str, step: Step | None, *, key: str | None = None, **asked: Any
 ) -> dict[str, Any]:
-    """The receipt of a file (`-` is standard input), sent again while the connection breaks."""
+    """Post a file (`-` is standard input) and return the receipt. Retry when the connection breaks,
+    except for standard input."""
     key = key or str(uuid.uuid4())
     attempts = 1 if file == STDIN else ATTEMPTS
     for attempt in range(1, attempts + 1):
@@ -103,7 +104,7 @@ def post_file(
 
 
 def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[bytes]:
-    """The chunks, told as they are sent."""
+    """Yield the chunks, and report to `step` how many bytes were sent."""
     sent = 0
     for chunk in chunks:
         yield chunk
@@ -112,7 +113,10 @@ def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[
 
 
 def job_progress(step: Step | None) -> Seen | None:
-    """Tells how far each phase of a job is, when somebody looks; until then that it waits."""
+    """Return a function that reports the progress of a job to `step`, or None without `step`.
+
+    It reports the phase of the job, or its status before the first phase.
+    """
     if step is None:
         return None
 
@@ -126,15 +130,17 @@ def job_progress(step: Step | None) -> Seen | None:
 
 
 def media_type_of(file: str) -> str | None:
-    """By extension; none for standard input: then the source's own format counts.
+    """Return the media type of a file by its extension.
+
+    For standard input return None; the node then uses the format of the source.
 
     Raises:
-        click.UsageError: an extension that says nothing.
+        click.UsageError: the extension is unknown.
     """
     if file == STDIN:
         return None
     path = PurePath(file)
-    packed = path.suffix.lower() in PACKED and path.stem  # nodes unpack what they read
+    packed = path.suffix.lower() in PACKED and path.stem  # nodes unpack the files they read
     suffix = PurePath(packed or path).suffix.lower()
     if suffix not in FILE_TYPES:
         known = " ".join(FILE_TYPES)
@@ -145,7 +151,11 @@ def media_type_of(file: str) -> str | None:
 
 
 def dataset_base(url: str) -> str:
-    """The HTTP base of the URL of a dataset or node, with or without `odf+`."""
+    """Return the HTTP base of the URL of a dataset or node. The URL may begin with `odf+`.
+
+    Raises:
+        UnsupportedUrl: the address is not a URL of a node.
+    """
     location = Location.parse(url)
     if not location.base:
         raise UnsupportedUrl(f"this takes an address of a node, http(s)://…, not {url!r}", url=url)
@@ -153,7 +163,7 @@ def dataset_base(url: str) -> str:
 
 
 def receipt_text(receipt: dict[str, Any]) -> str:
-    """The receipt in two lines for a person, and a line for each warning."""
+    """Return the receipt as two lines for a person, with one more line for each warning."""
     if not receipt:
         return "done (this node gives no receipt)"
     counted = (("added", "rowsAdded"), ("already known", "rowsKnown"))

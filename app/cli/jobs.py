@@ -1,4 +1,4 @@
-"""`odf-node job`: the work on a dataset, listed, shown, cancelled."""
+"""`odf-node job`: list, show and cancel the jobs of a dataset."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .sql_background import rows_of_job, write_pieces
 from .tokens import token_option
 
 SHOWN_CHARS = 60
-"""Of the text of a query, in a list."""
+"""Number of characters of a query that a list shows."""
 
 
 @click.group()
 def job() -> None:
-    """Jobs: posts, polls and other work of a node."""
+    """List, show and cancel jobs: posts, polls and other work of a node."""
 
 
 @job.command("list")
@@ -32,7 +32,7 @@ def job() -> None:
 @token_option
 @json_option
 def listed(url: str, status: str | None, limit: int, token: str | None, as_json: bool) -> None:
-    """Jobs of the dataset at URL, newest first; of a node, one's own queries in the background."""
+    """List the jobs of the dataset at URL, newest first; for a node, your background queries."""
     with open_http() as http:
         api = NodeApi(dataset_base(url), token, http=http)
         found = api.ask("GET", "jobs", status=status, limit=str(limit))
@@ -50,7 +50,7 @@ def listed(url: str, status: str | None, limit: int, token: str | None, as_json:
 @token_option
 @json_option
 def show(node: str, name: str, token: str | None, as_json: bool) -> None:  # noqa: ARG001
-    """A job of the node at NODE, with its receipt or problem; always JSON."""
+    """Show a job of the node at NODE with its receipt or problem, always as JSON."""
     with open_http() as http:
         print_json(NodeApi(dataset_base(node), token, http=http).ask("GET", f"jobs/{name}"))
 
@@ -61,7 +61,7 @@ def show(node: str, name: str, token: str | None, as_json: bool) -> None:  # noq
 @token_option
 @json_option
 def rejected(node: str, name: str, token: str | None, as_json: bool) -> None:
-    """Print the rows a batch was ingested without: place, fault and text, one object a line."""
+    """Print the rows that a batch left out: position, fault and text, one object a line."""
     with open_http() as http:
         rows = NodeApi(dataset_base(node), token, http=http).raw(f"jobs/{name}/rejected")
     if as_json:
@@ -77,7 +77,7 @@ def rejected(node: str, name: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def rows(node: str, name: str, output: Path | None, token: str | None, as_json: bool) -> None:
-    """Print the rows of a query that ran as a job, in the format it was asked for.
+    """Print the rows of a query that ran as a job, in the format that the query chose.
 
     `--json` prints the job instead.
     """
@@ -95,7 +95,7 @@ def rows(node: str, name: str, output: Path | None, token: str | None, as_json: 
 @token_option
 @json_option
 def cancel(node: str, name: str, token: str | None, as_json: bool) -> None:
-    """Cancel a job that has not ended: nothing of it is committed."""
+    """Cancel a job that has not ended. The node commits nothing of it."""
     with open_http() as http:
         found = NodeApi(dataset_base(node), token, http=http).ask("DELETE", f"jobs/{name}")
     if as_json:

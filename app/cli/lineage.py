@@ -1,4 +1,4 @@
-"""`odf-node lineage`: what a dataset on a node is made of, and what is made of it."""
+"""`odf-node lineage`: print the inputs of a dataset on a node, and the datasets that use it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lineage(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Print the datasets around the one at URL: inputs above, users below."""
+    """Print the inputs of the dataset at URL, then the datasets that use it."""
     base = dataset_base(url)
     with open_http() as http, suggesting(base, token, http):
         found = NodeApi(base, token, http=http).lineage(
@@ -54,7 +54,7 @@ def lineage(
 
 
 def graph_text(graph: dict[str, Any]) -> str:
-    """Two trees that share their root: inputs, then users."""
+    """Return two trees below the dataset as text: its inputs, then the datasets that use it."""
     names = {one["id"]: one_line(one["alias"] or one["id"]) for one in graph["datasets"]}
     inputs: dict[str, list[str]] = {}
     users: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""`odf-node log`: the chain of a dataset, newest block first."""
+"""`odf-node log`: print the chain of a dataset, newest block first."""
 
 from __future__ import annotations
 

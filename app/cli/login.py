@@ -1,4 +1,4 @@
-"""`odf-node login`, `logout` and `whoami`: this person at a node, by a page in the browser."""
+"""`odf-node login`, `logout` and `whoami`: log in at a node by a page in the browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tokens import token_of_node
 
 
 class NotLoggedIn(Refused):
-    """No token of this person is known for a node, or for none."""
+    """This person has no valid login at the node, or at any node."""
 
 
 @click.command()
@@ -33,8 +33,8 @@ class NotLoggedIn(Refused):
 def login(node: str, opens: bool, as_json: bool) -> None:
     """Log in at NODE, a URL or the name of a repository.
 
-    Prints the address of a page; whoever enters a password there lets this command line in. The
-    token is kept in a file only you can read, and sent to this node only.
+    Prints the address of a page; enter your password there to log in this command line. The token
+    is stored in a file that only you can read, and is sent to this node only.
     """
     base = _base_of(node)
     with open_http() as http:
@@ -62,7 +62,8 @@ def login(node: str, opens: bool, as_json: bool) -> None:
 def logout(node: str | None, everywhere: bool, as_json: bool) -> None:
     """Forget the login at NODE.
 
-    The node is not told: a session ends by itself, or when the password of its account changes.
+    The command does not inform the node: a session ends when it expires, or when the password of
+    its account changes.
     """
     if (node is None) != everywhere:
         raise click.UsageError("name a node, or --all")
@@ -82,9 +83,9 @@ def logout(node: str | None, everywhere: bool, as_json: bool) -> None:
 @token_of_node
 @json_option
 def whoami(node: str | None, token: str | None, as_json: bool) -> None:
-    """Show as whom commands act at NODE, as the node says; without NODE, where you are logged in.
+    """Show the account that commands use at NODE, as NODE reports it; without it, list your logins.
 
-    Ends with exit code 4 when nobody is logged in.
+    Ends with exit code 4 when you are not logged in.
     """
     if node is None:
         _show_logins(as_json=as_json)
@@ -113,7 +114,7 @@ def _show_logins(*, as_json: bool) -> None:
 
 
 def _base_of(node: str) -> str:
-    """The URL of a node, given as such or by the name of a repository."""
+    """Return the URL of a node, given as a URL or as the name of a repository."""
     found = named(node, Repositories())
     if found is None:
         return node_base(node)

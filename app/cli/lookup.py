@@ -1,4 +1,4 @@
-"""`odf-node lookup`: rows of a dataset on a node that have a value."""
+"""`odf-node lookup`: print rows of a dataset on a node whose columns have given values."""
 
 from __future__ import annotations
 

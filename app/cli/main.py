@@ -19,7 +19,10 @@ HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands as `module:attribute` and their help in one line."""
+    """A group of commands that imports a command (`module:attribute`) only when it is needed.
+
+    `lazy` maps the name of a command to its `module:attribute` and its help in one line.
+    """
 
     def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **more: Any) -> None:
         super().__init__(*args, **more)
@@ -43,7 +46,7 @@ class LazyGroup(click.Group):
 
 
 class ReportsErrors(click.Command):
-    """The root of a program: here, and only here, errors become messages and exit codes."""
+    """The root command of a program. It alone turns errors into messages and exit codes."""
 
     def main(
         self,
@@ -68,7 +71,7 @@ class ReportsErrors(click.Command):
 
 
 class MainGroup(ReportsErrors, LazyGroup):
-    """The root of `odf-node`."""
+    """The root command of `odf-node`."""
 
 
 COMMANDS = {
@@ -156,7 +159,7 @@ COMMANDS = {
 def main() -> None:
     """A repository node for Open Data Fabric, and its client.
 
-    A dataset is named by a folder or a URL: odf+http(s)://… uses the smart protocol,
-    http(s)://… the simple one; or by a name of `odf-node repo`, NODE/NAME. The access token is
-    read from --token or ODF_NODE_TOKEN, or is that of `odf-node login`.
+    Name a dataset by its folder, by its URL, or by NODE/NAME, where `odf-node repo` defined NODE.
+    A URL odf+http(s)://… uses the smart protocol, http(s)://… the simple one. The access token
+    comes from --token, from ODF_NODE_TOKEN or from `odf-node login`.
     """

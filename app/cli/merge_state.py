@@ -1,6 +1,7 @@
-"""`odf-node merge-state`: what merges keep beside chains, on the machine of a worker.
+"""`odf-node merge-state`: check, rebuild and drop the merge states on the machine of a worker.
 
-It may be dropped at any time; the next batch makes what it needs from the chain.
+A merge state keeps the part of a dataset's history that merges need. It may be dropped at any
+time; the next batch makes it again from the chain.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .output import DAMAGED, json_option, print_json
 
 @click.group("merge-state")
 def merge_state() -> None:
-    """What merges keep of histories, on the machine of a worker."""
+    """Check, rebuild and drop the states that merges keep of histories, on a worker's machine."""
 
 
 def _options(command: Any) -> Any:
@@ -36,7 +37,7 @@ def _options(command: Any) -> Any:
 
 
 def _found(stores: Any, data: Path, dataset: str | None) -> Iterator[tuple[Any, Any, Path]]:
-    """Alias, dataset and folder of each state, of one dataset or of all."""
+    """Yield alias, dataset and folder of each state, of one dataset or of all."""
     from odf_node.storage.datasets.merge_state.store import MergeStates, states_folder
     from odf_node.storage.stores.objects.layout import parse_folder
     from odf_node.storage.stores.ports.errors import DatasetNotFound
@@ -57,9 +58,9 @@ def _found(stores: Any, data: Path, dataset: str | None) -> Iterator[tuple[Any, 
 @click.option("--deep", is_flag=True, help="Compare with all slices, not only with checksums.")
 @_options
 def check(deep: bool, dataset: str | None, as_json: bool, **where: Any) -> None:
-    """Read states through and hold them against their chains.
+    """Read states completely and compare them with their chains.
 
-    Ends with exit code 6 when one is wrong; a worker that meets it makes it anew.
+    Ends with exit code 6 when a state is wrong. A worker that finds a wrong state makes it anew.
     """
     from odf_node.storage.datasets.merge_state.check import problem_of
 
@@ -83,7 +84,7 @@ def check(deep: bool, dataset: str | None, as_json: bool, **where: Any) -> None:
 @merge_state.command()
 @_options
 def rebuild(dataset: str | None, as_json: bool, **where: Any) -> None:
-    """Make states anew from their chains, as of the head; those that cannot be are dropped."""
+    """Make states anew from their chains, as of the head; drop states that cannot be made."""
     import shutil
 
     from odf_node.storage.datasets.merge_state.check import rebuild as rebuilt
@@ -112,7 +113,7 @@ def rebuild(dataset: str | None, as_json: bool, **where: Any) -> None:
 @merge_state.command()
 @_options
 def drop(dataset: str | None, as_json: bool, **where: Any) -> None:
-    """Forget the states of a dataset, or all of them."""
+    """Remove the states of a dataset, or of all datasets."""
     import shutil
 
     from .upkeep import opened_stores

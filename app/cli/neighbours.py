@@ -1,4 +1,4 @@
-"""What to say when no dataset is at an address: the names that are nearest to it."""
+"""Suggestions when no dataset is at an address: the names that are nearest to it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..client.node_api import NodeApi, NothingThere
 from ..client.text import one_line
 
 MOST_NAMES = 1_000
-"""Names looked through; a suggestion is worth no more requests."""
+"""Limit of names that a search for suggestions reads, as it is not worth more requests."""
 SHOWN = 3
 
 
 @contextmanager
 def suggesting(base: str, token: str | None, http: httpx.Client) -> Iterator[None]:
-    """Requests to the dataset at `base`. Raises `NothingThere`: with the nearest names."""
+    """Add the nearest names to a `NothingThere` of requests to the dataset at `base`."""
     try:
         yield
     except NothingThere as missing:
@@ -33,15 +33,15 @@ def suggesting(base: str, token: str | None, http: httpx.Client) -> Iterator[Non
 
 
 def _nearest(url: str, token: str | None, http: httpx.Client) -> list[str]:
-    """Aliases of the node that look like the path of the address, the most alike first."""
-    for parts in (1, 2):  # of an alias: name, or account and name
+    """Return the node's aliases that are similar to the path of the address, most similar first."""
+    for parts in (1, 2):  # an alias is a name, or an account and a name
         node, alias = _split(url, parts)
         if not node:
             return []
         try:
             listed = itertools.islice(NodeApi(node, token, http=http).datasets(), MOST_NAMES)
             names = [one_line(str(one.get("alias"))) for one in listed]
-        except NodeError:  # no node there: the path is longer, or nobody answers
+        except NodeError:  # no node here: the alias has two parts, or no server responds
             continue
         return difflib.get_close_matches(alias, names, n=SHOWN)
     return []

@@ -1,4 +1,4 @@
-"""Whether there is a node where a command was told to look: a mistyped folder is no new node."""
+"""Checks that a data folder has a node, so that a mistyped folder does not become a new node."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DATASETS = "datasets"
 
 
 class NoNodeHere(NotFound):
-    """The folder has no database of a node, and none was named."""
+    """The folder has no database of a node, and the settings name no other database."""
 
 
 def expect_node(settings: Settings) -> None:
-    """Raises `NoNodeHere`."""
+    """Raise `NoNodeHere` unless the node has a database."""
     if _has_database(settings):
         return
     there = f"there is no node in {settings.data}; name its folder with --data"
@@ -29,19 +29,26 @@ def expect_node(settings: Settings) -> None:
 
 
 def expect_objects(settings: Settings) -> None:
-    """For what needs no database yet. Raises `NoNodeHere`."""
+    """Raise `NoNodeHere` unless the node has an object store, a folder of datasets or a database.
+
+    For commands that need no database yet.
+    """
     if settings.objects_url is None and not (settings.data / DATASETS).is_dir():
         expect_node(settings)
 
 
 def tell_of_new_node(settings: Settings) -> None:
-    """For what may come before the first start: nobody shall wonder why a token is unknown."""
+    """Print a note if the command makes a new node.
+
+    For commands that may run before the first start: without the note, users of a mistyped folder
+    would wonder why the node does not know their token.
+    """
     if not _has_database(settings):
         click.echo(f"note: there was no node in {settings.data}; this makes one", err=True)
 
 
 def any_folder(_: Settings) -> None:
-    """For what makes a node on purpose."""
+    """Accept any folder. For commands that make a node on purpose."""
 
 
 def _has_database(settings: Settings) -> bool:

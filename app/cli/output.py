@@ -1,4 +1,4 @@
-"""What every command shares: `--json`, printing, and the table error → exit code."""
+"""Helpers of all commands: the option `--json`, printing, and the exit code of each error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_MESSAGE_CHARS = 2000
 PROBLEM_TYPE = "urn:odf-node:problem:"
 DONE, FAILED, USAGE, MISSING, REFUSED, CONFLICT, DAMAGED = 0, 1, 2, 3, 4, 5, 6
 INTERRUPTED = 130
-"""As shells have it for a program that Ctrl-C ended."""
+"""Exit code that shells use for a program that Ctrl-C ended."""
 
 EXIT_CODES: dict[type[NodeError], int] = {
     HashMismatch: DAMAGED,
@@ -42,11 +42,11 @@ EXIT_CODES: dict[type[NodeError], int] = {
     BadInput: FAILED,
     NodeError: FAILED,
 }
-"""The class of an error, or its nearest ancestor, decides."""
+"""Exit code by class of error. A class without an entry has the code of its nearest ancestor."""
 
 
 def exit_code(error: BaseException) -> int:
-    """0 is never given: an error is never success."""
+    """Return the exit code of an error. It is never 0."""
     for kind in type(error).__mro__:
         if kind in EXIT_CODES:
             return EXIT_CODES[kind]
@@ -54,14 +54,15 @@ def exit_code(error: BaseException) -> int:
 
 
 def report_error(error: Exception, *, as_json: bool) -> int:
-    """Say on stderr what happened; the exit code. Anything unforeseen keeps its traceback."""
+    """Print the error on stderr and return the exit code. Raise an unexpected error again, with its
+    traceback."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.Abort):
         interrupted = isinstance(error.__cause__, KeyboardInterrupt)
         click.echo("interrupted" if interrupted else "aborted", err=True)
         return INTERRUPTED if interrupted else FAILED
-    if isinstance(error, BrokenPipeError):  # the reader, `head` say, has all that it wants
+    if isinstance(error, BrokenPipeError):  # the reader, such as `head`, needs no more
         _silence_stdout()
         return DONE
     if not isinstance(error, NodeError | click.ClickException | OSError):
@@ -77,7 +78,7 @@ def report_error(error: Exception, *, as_json: bool) -> int:
 
 
 def problem(error: Exception, code: int) -> dict[str, Any]:
-    """An error as one JSON object, in the manner of RFC 9457; facts stand beside."""
+    """Return an error as one JSON object in the style of RFC 9457; its facts are further fields."""
     facts = error.facts if isinstance(error, NodeError) else {}
     return {
         **facts,
@@ -89,7 +90,7 @@ def problem(error: Exception, code: int) -> dict[str, Any]:
 
 
 def message_of(error: Exception) -> str:
-    """One sentence for a person."""
+    """Return the error as one sentence for a person."""
     if isinstance(error, NodeError):
         return error.message
     if isinstance(error, click.ClickException):
@@ -106,17 +107,17 @@ def _title(error: Exception) -> str:
 
 
 def _silence_stdout() -> None:
-    # the reader is gone; the interpreter must not complain about it again at exit
+    # the reader closed the pipe; otherwise the interpreter would report that again at exit
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def json_option(command: F) -> F:
-    """`--json`: one JSON document on stdout, errors as one on stderr."""
+    """Add `--json`: a result is one JSON document on stdout, an error is one on stderr."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
 def print_json(value: Any) -> None:
-    """One document; keys in the order given."""
+    """Print one JSON document. The keys keep their order."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))

@@ -1,4 +1,4 @@
-"""`odf-node projection`: a dataset of a node as files that other programs read."""
+"""`odf-node projection`: publish a dataset of a node as files that other programs read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .tokens import token_option
 
 @click.group()
 def projection() -> None:
-    """Datasets of a node as tables for other programs.
+    """Publish datasets of a node as tables for other programs.
 
-    With a URL the node does it, and goes on doing it. With the name of a dataset this command
-    does it once, on the machine of the node.
+    If DATASET is a URL, the node publishes it, now and after every change. If DATASET is a name,
+    this command publishes it once and has to run on the machine of the node.
     """
 
 
@@ -133,8 +133,14 @@ def _is_url(where: str) -> bool:
 def _publication(
     dataset: str, body: dict[str, Any], where: dict[str, Any]
 ) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
-    """The dataset, the store, the publication, the record of it, and where the node keeps what it
-    made of the dataset."""
+    """Open what a publication needs, and yield it.
+
+    Yields: the dataset, the store, the publication, the record of the publication, and the node's
+    store of files that it made from the dataset.
+
+    Raises:
+        click.UsageError: the command line names no store.
+    """
     from odf_node.storage.datasets.kartothek.definition import read_definition
     from odf_node.storage.datasets.kartothek.own_index import made_of
     from odf_node.storage.datasets.kartothek.records import KeyedRecords, record_key

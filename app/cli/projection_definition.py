@@ -1,5 +1,7 @@
-"""Options that say how a dataset is published, and the definition that they make: the same for a
-node and for a run on its machine."""
+"""Options that define how a dataset is published.
+
+Commands that run on a node's machine and commands that send requests to it share the options.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _OPTIONS = (
 
 
 def definition_options(command: Any) -> Any:
-    """The command with these options."""
+    """Add these options to the command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -47,7 +49,7 @@ def definition_body(
     state_format: str,
     grace: str,
 ) -> dict[str, Any]:
-    """The definition as the API takes it. An empty `primary_key` matches rows as a whole."""
+    """Return the definition as the API accepts it. An empty `primary_key` matches whole rows."""
     body: dict[str, Any] = {
         "store": store,
         "uuid": uuid,

@@ -1,4 +1,4 @@
-"""`odf-node projection set|show|refresh`: how a node publishes a dataset, by its URL."""
+"""`odf-node projection set|show|refresh`: have a node publish a dataset, given by its URL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def set_(url: str, min_interval: str, token: str | None, as_json: bool, **asked:
 @token_option
 @json_option
 def show(url: str, token: str | None, as_json: bool) -> None:
-    """How the node publishes the dataset at URL, and which block readers see."""
+    """Show how the node publishes the dataset at URL, and which block readers see."""
     _say(ask(url, token, "GET"), as_json=as_json)
 
 
@@ -45,7 +45,7 @@ def show(url: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def refresh(url: str, force: bool, token: str | None, as_json: bool) -> None:
-    """Have the node bring what it publishes of the dataset at URL to the head."""
+    """Have the node update its publication of the dataset at URL to the head."""
     with open_http() as http:
         api = NodeApi(dataset_base(url), token, http=http)
         said = api.act(f"{PATH}/refresh", force=force or None)
@@ -56,7 +56,7 @@ def refresh(url: str, force: bool, token: str | None, as_json: bool) -> None:
 
 
 def ask(url: str, token: str | None, method: str, more: str = "", body: Any = None) -> Any:
-    """What the node at URL says of a publication."""
+    """Send a request about the publication to the node at URL, and return the response."""
     with open_http() as http:
         return NodeApi(dataset_base(url), token, http=http).ask(method, PATH + more, body)
 

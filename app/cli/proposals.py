@@ -1,4 +1,4 @@
-"""What commands that publish files share: looking at a file, choices, showing a proposal."""
+"""Helpers of commands that publish files: read a file, add options, show a proposal."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from ..proposal.sample import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 ARCHIVE_BYTES = 256 << 20
-"""A longer zip archive is not looked into: its table of contents stands at its end."""
+"""Limit of the size of a zip archive, in bytes. Archives are read whole, as their table of contents
+is at the end."""
 SHOWN_CHARS = 40
 _FORMATS = {form.name.lower(): form for form in Format}
 
 
 def choice_options(command: F) -> F:
-    """What a person may decide otherwise than proposed."""
+    """Add the options by which a person changes a proposal."""
     for option in (
         click.option("--look", "mib", type=click.IntRange(1, 64), default=SAMPLE_BYTES >> 20,
                      show_default=True, metavar="MIB", help="How much of FILE is looked at."),
@@ -69,7 +70,11 @@ def looked_at(
     types: tuple[str, ...],
     form: str | None,
 ) -> Proposal:
-    """The proposal for a file. Raises as `sample_of` and `propose`."""
+    """Return the proposal for a file. Raises the same errors as `sample_of` and `propose`.
+
+    Raises:
+        click.UsageError: the options contradict each other.
+    """
     if (no_key and key) or (no_event_time and event_time):
         raise click.UsageError("a column and none of them do not go together")
     choices = Choices(
@@ -87,7 +92,7 @@ def looked_at(
 
 
 def proposal_data(proposal: Proposal) -> dict[str, Any]:
-    """The proposal as JSON: the manifest, and what was seen."""
+    """Return the proposal as JSON-compatible data: the manifest, and facts about the sample."""
     return {
         "name": proposal.name,
         "format": proposal.format.value,
@@ -106,7 +111,7 @@ def proposal_data(proposal: Proposal) -> dict[str, Any]:
 
 
 def proposal_text(proposal: Proposal, file: Path) -> str:
-    """The proposal for a person: columns with the first values, key, event time, remarks."""
+    """Return the proposal as text: columns with the first values, key, event time, remarks."""
     rows = "all rows" if proposal.is_whole else f"the first {proposal.looked_at:,} rows"
     seen = f"{rows} looked at" if proposal.looked_at else "not looked into"
     lines = [f"{file.name}: {proposal.format}, {len(proposal.columns)} columns, {seen}", ""]

@@ -1,4 +1,4 @@
-"""`odf-node publish` and `dataset init`: a dataset of a file, as proposed or as a person says."""
+"""`odf-node publish` and `dataset init`: propose a dataset for a file, and publish it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, d
 
 
 class QuestionOpen(BadInput):
-    """The sample does not tell something that a person has to decide."""
+    """The sample leaves a question open that a person has to answer."""
 
 
 class FileNotTaken(BadInput):
-    """The node refused the file, so the dataset that was made for it is gone again."""
+    """The node refused the file. The message says whether the new dataset could be deleted."""
 
 
 @click.command()
@@ -56,11 +56,12 @@ def publish(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Publish FILE as a new dataset: look at it, propose columns, key and event time, ask, post.
+    """Publish FILE as a new dataset: propose columns, key and event time, ask, then post.
 
     FILE is csv, tsv, json, ndjson, geojson, parquet or a zipped shapefile, or one of these as .gz,
-    .bz2, .zst or .zip. The proposal is made of the beginning of FILE; the node reads all of it, and
-    refuses a row that does not fit with its line. Then nothing is left behind.
+    .bz2, .zst or .zip. The command reads the beginning of FILE to make the proposal. The node reads
+    the whole FILE. If a row does not fit, the node refuses FILE and names the line of the row, and
+    the command deletes the new dataset.
     """
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json asks nothing: add --yes or --dry-run")
@@ -104,7 +105,7 @@ def init(
 ) -> None:
     """Write the manifest of a dataset for FILE, as `odf-node publish` would make it.
 
-    For `dataset create`. Its comments say what was seen in FILE, and what was left open.
+    Pass the manifest to `dataset create`. Its comments describe FILE and list open questions.
     """
     proposal = looked_at(file, name, **chosen)
     text = to_manifest(proposal, file.name)
@@ -120,7 +121,11 @@ def init(
 
 
 def _posted(api: NodeApi, file: Path, proposal: Proposal, *, quiet: bool) -> dict[str, Any]:
-    """The receipt. A file that is refused leaves no dataset behind. Raises `FileNotTaken`."""
+    """Post the file to the new dataset and return the receipt.
+
+    Raises:
+        FileNotTaken: the node refused the file; the dataset was deleted, if that was possible.
+    """
     try:
         with stepwise(quiet=quiet) as step:
             return post_file(api, str(file), step, media_type=MEDIA_TYPES[proposal.format])
@@ -143,7 +148,7 @@ def _same_keys(receipt: dict[str, Any]) -> int:
 
 
 def _loading(url: str) -> str:
-    """How programs read it."""
+    """Return the text that shows how programs read the dataset, and how to post more rows."""
     plain = one_line(url, 1000)
     return f"""\
 load it:

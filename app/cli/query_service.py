@@ -1,4 +1,4 @@
-"""`odf-query`: queries of a node as a program of their own, on another machine if need be."""
+"""`odf-query`: a process that answers only queries of a node, possibly on another machine."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from .serve import run
 @click.option("--database-url", help="PostgreSQL of the service.")
 @click.option("--objects-url", help="Bucket of the service.")
 def main(**given: Any) -> None:
-    """Answer queries beside a service that has the same database and bucket.
+    """Answer queries beside a service that uses the same database and bucket.
 
-    Settings, accounts, tokens and rights are those of the service; see settings.example.env.
+    Use the settings of the service; accounts, tokens and rights are shared with it. See
+    settings.example.env.
     """
     run(load_settings(workers=0, **given), queries_alone=True)
 

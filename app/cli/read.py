@@ -1,4 +1,4 @@
-"""`odf-node read`: rows of a dataset in a folder or at a URL, as of some time."""
+"""`odf-node read`: print rows of a dataset in a folder or at a URL, as of some time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tokens import token_option
 
 
 class DatasetNotWhole(Damaged):
-    """The chain names what its own place does not have."""
+    """The chain names an object that its folder or node does not have."""
 
 
 @click.command()
@@ -95,7 +95,7 @@ def read(
         limit=limit,
         form=Format.JSON.value if as_json else form,
     )
-    request.asked()  # wrong usage is told before anything is fetched
+    request.asked()  # report wrong usage before anything is fetched
     is_text = request.format() not in (Format.PARQUET, Format.ARROW)
     if output is None and not is_text and sys.stdout.isatty():
         raise click.UsageError(f"{request.form} is no text; name a file with --output")
@@ -113,7 +113,10 @@ def read(
 
 @contextmanager
 def whole_file(output: Path) -> Iterator[IO[bytes]]:
-    """A file that is there once it is whole; what is no plain file is written as it is."""
+    """Open a file for writing, which appears under its name only when it is complete.
+
+    A device or pipe is written directly.
+    """
     if output.exists() and not output.is_file():
         with output.open("wb") as file:
             yield file

@@ -1,4 +1,4 @@
-"""`odf-node refresh`: have a node fetch or compute what is new of a dataset."""
+"""`odf-node refresh`: have a node fetch or compute new rows of a dataset."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def refresh(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Fetch what the source of the dataset at URL has, or compute a derivative; wait for it.
+    """Fetch new data from the source of the dataset at URL, or compute a derivative, and wait.
 
-    Prints the receipt, as ingest does.
+    Prints the receipt, as `ingest` does.
     """
     with open_http() as http, stepwise(quiet=as_json) as step:
         receipt = NodeApi(dataset_base(url), token, http=http).refresh(
@@ -69,8 +69,8 @@ def refresh(
 
 
 def refresh_text(receipt: dict[str, Any]) -> str:
-    """The receipt for a person, and what is worth knowing about the source."""
-    if "objects" in receipt:  # of a mirror
+    """Return the receipt as text for a person, with remarks about the source."""
+    if "objects" in receipt:  # the receipt of a mirror
         brought = ", ".join(f"{receipt[key]} {key}" for key in ("blocks", "objects", "bytes"))
         return f"{receipt['outcome']}: {brought}\nhead {receipt['head']}"
     lines = [receipt_text(receipt)]

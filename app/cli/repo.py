@@ -1,4 +1,4 @@
-"""`odf-node repo`: names for nodes datasets are pulled from and pushed to."""
+"""`odf-node repo`: short names for nodes that exchange datasets with this machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from .output import json_option, print_json
 
 @click.group()
 def repo() -> None:
-    """Repositories: short names for nodes.
+    """Name nodes as repositories.
 
-    Kept, with their tokens, in a file only you can read. A token is sent to its own node only.
+    The names and their tokens are stored in a file that only you can read. A token is sent only to
+    the node that it belongs to.
     """
 
 
@@ -22,9 +23,9 @@ def repo() -> None:
 @click.option("--token", help="Access token for this node.")
 @json_option
 def add(name: str, url: str, token: str | None, as_json: bool) -> None:
-    """Call the node at URL (odf+http(s)://… or http(s)://…) NAME.
+    """Add the repository NAME for the node at URL (odf+http(s)://… or http(s)://…).
 
-    Datasets are pulled by the smart protocol from odf+…, by the simple one otherwise.
+    Pulls from odf+… use the smart protocol, pulls from other URLs the simple one.
     """
     repository = Repositories().add(name, url, token)
     if as_json:
@@ -54,7 +55,7 @@ def list_(as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Forget a repository and its token."""
+    """Remove a repository and its token."""
     Repositories().remove(name)
     if as_json:
         print_json({"removed": name})

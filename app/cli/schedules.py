@@ -1,4 +1,4 @@
-"""`odf-node schedule`: refreshes of a dataset that begin by themselves."""
+"""`odf-node schedule`: have a node refresh a dataset at given times."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FIELDS = (
     "fetchUncacheable",
     "maxVanishPercent",
 )
-"""What a change sends again."""
+"""Fields of a schedule that a request to change it repeats."""
 
 
 @click.group()
 def schedule() -> None:
-    """Schedules of the dataset at URL: polls, pulls of a mirror, transforms."""
+    """Manage the schedules of the dataset at URL: polls, pulls of a mirror, transforms."""
 
 
 @schedule.command("add")
@@ -73,7 +73,7 @@ def add(
 @token_option
 @json_option
 def listed(url: str, token: str | None, as_json: bool) -> None:
-    """Schedules, with the time each comes next."""
+    """List the schedules, each with its next time."""
     found = ask(url, token, "GET", "schedules")
     say_each(found, "schedules", _line, as_json=as_json)
 
@@ -94,7 +94,7 @@ def pause(url: str, name: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def resume(url: str, name: str, token: str | None, as_json: bool) -> None:
-    """Let a paused schedule go on; what it missed is not made up for."""
+    """Resume a paused schedule. It does not catch up on missed times."""
     say(_changed(url, name, token, paused=False), _line, as_json=as_json)
 
 
@@ -104,7 +104,7 @@ def resume(url: str, name: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
-    """Remove a schedule; what it has begun goes on."""
+    """Remove a schedule; refreshes that it has started continue."""
     ask(url, token, "DELETE", f"schedules/{name}")
     say_removed(name, as_json=as_json)
 
@@ -115,13 +115,13 @@ def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def runs(url: str, limit: int, token: str | None, as_json: bool) -> None:
-    """Refreshes of the dataset, newest first, begun by a schedule or by hand."""
+    """List the refreshes of the dataset, newest first, started by a schedule or by hand."""
     found = ask(url, token, "GET", "runs", limit=str(limit))
     say_each(found, "runs", run_line, as_json=as_json)
 
 
 def run_line(job: dict[str, Any]) -> str:
-    """A job in one line: when, what, how it went."""
+    """Return a job as one line: time, id, kind, status and outcome."""
     result, problem = job.get("result") or {}, job.get("problem") or {}
     summary = problem.get("detail") or result.get("outcome") or ""
     if result.get("warnings"):

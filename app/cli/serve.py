@@ -1,4 +1,4 @@
-"""`odf-node serve`: open the stores, put the service on a socket, keep workers alive."""
+"""`odf-node serve`: open the stores, run the service on a socket, keep workers running."""
 
 from __future__ import annotations
 
@@ -41,15 +41,21 @@ class AddressInUse(NodeFault):
 @click.option("--objects-url", help="Object store instead of the data folder.")
 @click.option("--public-url", help="Address clients reach this node at.")
 def serve(**given: Any) -> None:
-    """Run a node until it is told to stop.
+    """Run a node until a signal stops it.
 
-    Everything can also be set by environment variables, see settings.example.env.
+    Environment variables can set all options and more; see settings.example.env.
     """
     run(load_settings(**given))
 
 
 def run(settings: Settings, *, queries_alone: bool = False) -> None:
-    """Serve until a signal arrives; workers end with the service."""
+    """Serve until SIGTERM or SIGINT arrives, then stop the workers and close the stores.
+
+    With `queries_alone`, serve queries only, beside another service.
+
+    Raises:
+        AddressInUse: the server could not listen on the address.
+    """
     from odf_node.storage.runtime.version import app_version
 
     from ..service.applications.queries_alone import build_query_app, check_is_beside
@@ -100,7 +106,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
 
 
 def welcome(settings: Settings, port: int, flight_port: int | None = None) -> str:
-    """What a person can do next."""
+    """Return the text that shows an administrator the next steps."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     url = settings.public_url or f"http://{host}:{port}/"
     single = settings.tenancy is Tenancy.SINGLE
@@ -133,7 +139,7 @@ def welcome(settings: Settings, port: int, flight_port: int | None = None) -> st
 
 
 def welcome_of_queries(settings: Settings, port: int, flight_port: int | None = None) -> str:
-    """Where queries are answered."""
+    """Return the text that shows where the process answers queries."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     lines = [f"ODF Node answers queries at http://{host}:{port}/query"]
     if flight_port is not None:
@@ -142,7 +148,7 @@ def welcome_of_queries(settings: Settings, port: int, flight_port: int | None = 
 
 
 def _command() -> str:
-    """How a person at this terminal calls us: by name, or by path when that is not enough."""
+    """Return the command that runs this program: its name if it is on PATH, else its path."""
     if shutil.which("odf-node"):
         return "odf-node"
     path = Path(sys.executable).parent / "odf-node"

@@ -1,4 +1,4 @@
-"""`odf-node sharing`: what recipients of a node's datasets are given."""
+"""`odf-node sharing`: make profile files for recipients of a node's datasets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROFILE = "delta-sharing/profile"
 
 
 class ProfileExists(Conflict):
-    """A file of that name is there, perhaps with a token that somebody uses."""
+    """A file of that name exists; it may contain a token that somebody uses."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} exists; remove it, or name another file with --out")
@@ -29,7 +29,7 @@ class ProfileExists(Conflict):
 
 @click.group()
 def sharing() -> None:
-    """Files that let others read datasets of a node by Delta Sharing."""
+    """Make files that let others read datasets of a node by Delta Sharing."""
 
 
 @sharing.command()
@@ -55,10 +55,11 @@ def profile(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Make a token of yours that reads, and write it into a profile file, which only you can read.
+    """Create a token of your account that reads, and write it to a profile file, which only you can
+    read.
 
     NODE is a URL or the name of a repository at which you are logged in. `token list` shows the
-    token, `token revoke` ends it.
+    token, `token revoke` revokes it.
     """
     if out.exists():
         raise ProfileExists(out)

@@ -1,4 +1,4 @@
-"""`odf-node sql`: SQL over datasets of a node, or in folders on this machine."""
+"""`odf-node sql`: run SQL over datasets of a node, or over folders on this machine."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def sql(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Ask datasets of a node, or those in folders: QUERY is one SELECT.
+    """Run QUERY, one SELECT, over datasets of a node or over datasets in folders.
 
-    Tables are datasets by their names in double quotes; a folder is a table by its own name.
-    `--json` prints the whole answer with its inputs; of a job, its receipt.
+    A table is the name of a dataset, in double quotes if necessary, or the name of a folder.
+    `--json` prints the whole answer with its inputs; for a job, it prints the receipt.
     """
     if (node is None) == (not folders):
         raise click.UsageError("name a node by --node, or folders")

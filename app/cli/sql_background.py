@@ -1,4 +1,4 @@
-"""`odf-node sql --background`: a query as a job of the node, on Spark, and then its rows."""
+"""`odf-node sql --background`: run a query as a job of the node on Spark, then read its rows."""
 
 from __future__ import annotations
 
@@ -42,9 +42,13 @@ def ask_in_background(
     wait: bool,
     as_json: bool,
 ) -> dict[str, Any] | None:
-    """Submit the query; then its rows as `form`, or for a table (None) as an output of `/query`.
+    """Submit the query, and wait for its rows if `wait`.
 
-    Nothing is given where nothing is left to print. Raises what the node refuses.
+    Write the rows in format `form` to `output` and return None. For a table (`form` is None),
+    return the rows in the format of an output of `/query`. With `as_json` print the receipt, and
+    without `wait` print the address of the job, and return None.
+
+    Raises the node's refusals, and `OneDatasetWanted`.
     """
     lines = form in (None, Format.JSON)
     body: dict[str, Any] = {
@@ -75,8 +79,13 @@ def ask_in_background(
 def _pin(
     base: str, token: str | None, http: httpx.Client, query: str, block: Multihash
 ) -> dict[str, str]:
-    """The one dataset that the text of the query names, as of the block; Spark's SQL is analysed
-    by the worker only. Raises `OneDatasetWanted`."""
+    """Return the one dataset that the text of the query names, as of the block.
+
+    The text is only searched for names, because only the worker can analyse Spark's SQL.
+
+    Raises:
+        OneDatasetWanted: the query names no dataset or several.
+    """
     from ..service.query.inputs import views_by_alias
 
     found = {}
@@ -91,13 +100,13 @@ def _pin(
 
 
 def rows_of_job(api: NodeApi, job: str) -> Iterator[bytes]:
-    """The rows of a query that ran as a job, as they come."""
+    """Yield the rows of a query that ran as a job, in pieces, while they are received."""
     with api.opened(f"jobs/{job}/rows") as (_, stream):
         yield from iter(lambda: stream.read(PIECE_BYTES), b"")
 
 
 def write_pieces(pieces: Iterator[bytes], output: Path | None) -> None:
-    """To a file that is there when it is whole, or to standard output."""
+    """Write the pieces to a file, which appears when it is complete, or to standard output."""
     with nullcontext(sys.stdout.buffer) if output is None else whole_file(output) as out:
         for piece in pieces:
             out.write(piece)

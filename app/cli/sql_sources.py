@@ -1,4 +1,4 @@
-"""Where `odf-node sql` asks: a node over HTTP, or folders through a process of this machine."""
+"""Sources of `odf-node sql`: a node over HTTP, or folders through a process of this machine."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ PIECE_BYTES = 1 << 20
 
 
 class AnswerRefuted(Damaged):
-    """An answer that is not what its proof says."""
+    """The answer does not match its proof."""
 
 
 class OneDatasetWanted(BadInput):
-    """A block is one of one dataset, and the query uses none or several."""
+    """A block was named, which needs exactly one dataset, but the query uses none or several."""
 
 
 class Source(Protocol):
-    """Where a query is answered."""
+    """A node or a set of folders that answers queries."""
 
     def document(
         self, query: str, *, limit: int | None, verify: bool, as_table: bool
     ) -> dict[str, Any]:
-        """The whole answer; for a table with rows as lists, and their schema."""
+        """Return the whole answer. With `as_table` it has a schema, and its rows are lists."""
 
     def rows(self, query: str, form: Format, *, limit: int | None) -> Iterator[bytes]:
-        """Rows alone."""
+        """Yield the rows of the answer in format `form`, in pieces."""
 
 
 def _asked(query: str, limit: int | None, *, verify: bool, as_table: bool) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _asked(query: str, limit: int | None, *, verify: bool, as_table: bool) -> di
 
 
 class NodeQuery:
-    """A node that is asked."""
+    """A node that answers queries over HTTP."""
 
     def __init__(self, node: str, token: str | None, block: Multihash | None) -> None:
         self._base, self._token, self._block = node_base(node), token, block
@@ -62,7 +62,10 @@ class NodeQuery:
     def document(
         self, query: str, *, limit: int | None, verify: bool, as_table: bool
     ) -> dict[str, Any]:
-        """Raises `AnswerRefuted`, `OneDatasetWanted`; what the node refuses."""
+        """Return the whole answer, and check its proof with `verify`.
+
+        Raises `AnswerRefuted`, `OneDatasetWanted`, and the node's refusals.
+        """
         with open_http() as http:
             api = NodeApi(self._base, self._token, http=http)
             asked = _asked(query, limit, verify=verify, as_table=as_table)
@@ -72,11 +75,11 @@ class NodeQuery:
             return answer
 
     def rows(self, query: str, form: Format, *, limit: int | None) -> Iterator[bytes]:
-        """Raises `OneDatasetWanted`; what the node refuses."""
+        """Yield the rows. Raises `OneDatasetWanted`, and the node's refusals."""
         with open_http() as http:
             api = NodeApi(self._base, self._token, http=http)
             body = {"query": query, "limit": limit} | self._pins(api, query)
-            # JSON rows alone are lines on the wire, so that a long answer comes as it is made.
+            # JSON rows are requested as lines, because the node sends these while it computes them.
             wanted = Format.NDJSON if form is Format.JSON else form
             accept = MEDIA_TYPES[wanted].partition(";")[0]
             with api.opened("query", body=body, accept=accept) as (_, stream):
@@ -84,7 +87,10 @@ class NodeQuery:
                 yield from lines_as_list(pieces) if form is Format.JSON else pieces
 
     def _pins(self, api: NodeApi, query: str) -> dict[str, Any]:
-        """The one dataset of the query as of the block, if one was named."""
+        """Return the part of a request that pins the one dataset of the query to the block, if any.
+
+        Raises `OneDatasetWanted`.
+        """
         if self._block is None:
             return {}
         datasets = _sent(api, {"query": query, "include": ["Input"], "limit": 0})["input"][
@@ -107,7 +113,7 @@ def _sent(api: NodeApi, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines_as_list(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines of JSON as one list."""
+    """Join lines of JSON into one JSON list."""
     before, rest = b"[\n", b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
@@ -118,7 +124,7 @@ def lines_as_list(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def check(answer: dict[str, Any], keys: Sequence[dict[str, Any]]) -> None:
-    """Raises `AnswerRefuted`, `MalformedProof`: the answer is not what a key of the node signed."""
+    """Check that a key of the node signed the answer. Raises `AnswerRefuted`, `MalformedProof`."""
     from odf_node.protocol.commitments import Commitment, Proof, hash_of, is_signed
     from odf_node.protocol.typed import convert
 
@@ -138,7 +144,7 @@ def check(answer: dict[str, Any], keys: Sequence[dict[str, Any]]) -> None:
 
 
 class FolderQuery:
-    """Folders, asked through a confined process of this machine."""
+    """Dataset folders that a confined process of this machine queries."""
 
     def __init__(self, folders: Sequence[Path], block: Multihash | None) -> None:
         from odf_node.storage.stores.objects.folder import FolderObjects
@@ -149,7 +155,7 @@ class FolderQuery:
     def document(
         self, query: str, *, limit: int | None, verify: bool, as_table: bool
     ) -> dict[str, Any]:
-        """Raises what a node would refuse; `HashMismatch`: a file is damaged."""
+        """Return the whole answer. Raises a node's refusals; `HashMismatch`: a file is damaged."""
         return asyncio.run(self._document(_asked(query, limit, verify=verify, as_table=as_table)))
 
     async def _document(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +171,7 @@ class FolderQuery:
             return answer
 
     def rows(self, query: str, form: Format, *, limit: int | None) -> Iterator[bytes]:
-        """Raises as `document`."""
+        """Yield the rows. Raises the same errors as `document`."""
         wanted = Format.NDJSON if form is Format.JSON else form
         with asyncio.Runner() as runner:
             pieces = self._rows({"query": query, "limit": limit, "dataFormat": wanted.value})
@@ -187,7 +193,7 @@ class FolderQuery:
 
     @asynccontextmanager
     async def _queries(self) -> AsyncIterator[Any]:
-        """Queries of these folders, with limits as the settings of a node have them."""
+        """Yield a query service over these folders, with the limits of a node's settings."""
         from ..service.query.folders import FolderInputs
         from ..service.query.query import Queries
         from ..service.settings import load_settings

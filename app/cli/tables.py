@@ -22,10 +22,13 @@ class UnreadableTable(BadInput):
 
 
 def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
-    """By the magic bytes: Parquet, Arrow IPC file, else Arrow IPC stream.
+    """Return the logical hash of a table file.
+
+    The magic bytes decide: Parquet, Arrow IPC file, else Arrow IPC stream.
 
     Raises:
-        UnreadableTable: none of them. UnsupportedColumn: a type without logical hash.
+        UnreadableTable: the file has none of these formats.
+        UnsupportedColumn: a column has a type without logical hash.
     """
     try:
         return _logical_hash(stream)

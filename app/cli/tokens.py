@@ -1,10 +1,16 @@
-"""Which node a command means, and which token it is sent.
+"""Resolve the address of a command, and choose the token for it.
 
-A node or dataset may be named by a repository (`odf-node repo`): `work`, `work/name`. Of several
-tokens the first is taken that there is: `--token`; the repository's; `ODF_NODE_TOKEN` for its own
-node, that at `ODF_NODE_URL`, without that those on this machine; that of a login
-(`odf-node login`); `ODF_NODE_TOKEN` for a node that the command line names as such (`--node`, a
-repository). What is kept for an origin goes to that origin only.
+A repository (`odf-node repo`) may name a node or dataset: `work`, `work/name`. A command uses the
+first of these tokens that exists:
+
+1. `--token`
+2. the token of the repository
+3. `ODF_NODE_TOKEN`, if the address is on the node at `ODF_NODE_URL`, or, without that setting, on
+   this machine
+4. the token of a login (`odf-node login`)
+5. `ODF_NODE_TOKEN`, if the command line names the address as a node (`--node`, a repository)
+
+A token that was stored for an origin is sent to that origin only.
 """
 
 from __future__ import annotations
@@ -24,37 +30,39 @@ from ..client.targets import TokenAt, address_at, named
 F = TypeVar("F", bound=Callable[..., Any])
 ON_A_NODE = "url"
 ADDRESSES = (ON_A_NODE, "where")
-"""What commands call the address of their dataset: on a node, or anywhere."""
+"""Parameters for the address of a dataset: `url` is on a node, `where` may be a folder."""
 NODE = "node"
 _KEPT = "odf-node.home"
 
 
 def token_option(command: F) -> F:
-    """`--token`, or the one for the command's address; that may begin with a repository's name."""
+    """Add `--token`. The command gets the token for its address; repository names become URLs."""
     decorated: F = _option(command, is_chosen=True)
     return decorated
 
 
 def token_of_node(command: F) -> F:
-    """As `token_option`, where the address is that of a node."""
+    """Add `--token` like `token_option`, for commands whose address is the address of a node."""
     decorated: F = _option(command, is_chosen=True, is_node=True)
     return decorated
 
 
 def any_token(command: F) -> F:
-    """As `token_option`, for commands that ask `token_at` themselves."""
+    """Add `--token` like `token_option`, for commands that call `token_at` themselves."""
     decorated: F = _option(command, is_chosen=False)
     return decorated
 
 
 def token_at(address: str, token: str | None, *, is_named: bool = False) -> str | None:
-    """The token for an address, by the order above; `is_named`: the command line says it is a
-    node's."""
+    """Return the token for an address, in the order above.
+
+    `is_named` means that the command line names the address as a node.
+    """
     return _chosen(address, token, Repositories(), is_named=is_named)
 
 
 def tokens_of(token: str | None, repositories: Repositories) -> TokenAt:
-    """`token_at` for those that find the address themselves."""
+    """Return a function like `token_at`, for callers that resolve addresses themselves."""
 
     def at(address: str, *, by: Repository | None = None) -> str | None:
         return _chosen(address, token, repositories, by=by, is_named=by is not None)
@@ -83,8 +91,10 @@ def _chosen(
 def _in_full(
     given: dict[str, Any], token: str | None, *, is_node: bool
 ) -> tuple[dict[str, Any], str | None]:
-    """The addresses that were given, names of repositories replaced by where these are; and the
-    token for the first of them."""
+    """Return the arguments with the first address resolved, and the token for that address.
+
+    A name of a repository in the address is replaced by the repository's URL.
+    """
     names = (NODE,) if given.get(NODE) is not None else ADDRESSES
     name = next((one for one in names if given.get(one) is not None), None)
     if name is None:

@@ -1,4 +1,4 @@
-"""`odf-node pull` and `odf-node push`."""
+"""`odf-node pull` and `odf-node push`: copy datasets between folders, nodes and buckets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .watch import progress_bars
 
 
 class NothingToFollow(BadInput):
-    """A pull into a folder that was not pulled before, and no source."""
+    """A pull names no source, and its folder was not pulled before."""
 
 
 _alias_option = click.option(
@@ -81,13 +81,13 @@ def pull(
     """Copy a dataset, or what is new in it, into the folder DIR.
 
     SOURCE is odf+http(s)://… (smart protocol), http(s)://… (simple protocol), s3://…, another
-    folder, or REPOSITORY/[ACCOUNT/]NAME (see `odf-node repo`). It may be left out for a folder
-    that was pulled before. Every block and object is checked against its hash before anything
-    becomes visible; what an interrupted pull has fetched is not fetched again.
+    folder, or REPOSITORY/[ACCOUNT/]NAME (see `odf-node repo`). You may omit it for a folder that
+    was pulled before. The command checks every block and object against its hash before anything
+    becomes visible. A pull does not fetch again the objects of an interrupted pull.
 
-    With --mirror the folder is pulled again and again: what is new is printed, and a source
-    that cannot be reached for a while is waited for. With --mirror and odf+http(s)://… in place
-    of DIR, the node there mirrors SOURCE, now and whenever it is told to refresh.
+    With --mirror the command pulls again and again, and prints each update. If it cannot reach the
+    source, it tries again. With --mirror and odf+http(s)://… in place of DIR, the node there
+    mirrors SOURCE, now and at every refresh.
     """
     if target is None:
         source, target = _followed(source), source
@@ -95,7 +95,7 @@ def pull(
     address = read_address(source, repositories, tokens=tokens_of(token, repositories))
     into = Location.parse(target)
     if mirror and into.transfer is Transfer.SMART:
-        receipt = mirror_at(  # the token of a repository is for that repository, not for a node
+        receipt = mirror_at(  # a repository's token must not be sent to the mirroring node
             into,
             address.location,
             token=token_at(str(into), token),
@@ -124,7 +124,7 @@ def pull(
 
 
 def _followed(folder: str) -> str:
-    """What a folder was pulled from. Raises `NothingToFollow`."""
+    """Return the address that a folder was pulled from. Raise `NothingToFollow` without one."""
     noted = remotes_of(Path(folder)).pull
     if noted is None:
         raise NothingToFollow(
@@ -134,7 +134,10 @@ def _followed(folder: str) -> str:
 
 
 def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
-    """Pull again and again; what was new. Ends with the first failure that is no broken line."""
+    """Pull again and again, and yield the first outcome and each update.
+
+    Retry when the source cannot be reached or is overloaded; raise all other errors.
+    """
     first = True
     with _interruptions() as signals:
         while not signals:
@@ -151,8 +154,11 @@ def _mirrored(once: Callable[[], Outcome], every: float) -> Iterator[Outcome]:
 
 @contextmanager
 def _interruptions() -> Iterator[list[int]]:
-    """Those that came, which are raised too; but Python drops what is raised while it cleans up
-    an object, and what never ends by itself has to notice."""
+    """Yield a list to which each Ctrl-C is added; it also raises KeyboardInterrupt.
+
+    Python drops an exception that is raised while it cleans up an object, so an endless loop has to
+    check the list.
+    """
     signals: list[int] = []
 
     def note(number: int, _: Any) -> None:
@@ -188,8 +194,8 @@ def push(
     """Publish the dataset in the folder DIR, or what is new in it, at TARGET.
 
     TARGET is odf+http(s)://…, s3://…, a folder, REPOSITORY or REPOSITORY/[ACCOUNT/]NAME (see
-    `odf-node repo`); by default where the folder was pushed before, else the only repository.
-    A dataset that is not there yet is created.
+    `odf-node repo`). By default it is the address that the folder was pushed to before, else the
+    only repository. The command creates a dataset that does not exist yet.
     """
     folder = Path(source)
     repositories = Repositories()
@@ -218,7 +224,7 @@ def _dataset_in(folder: Path) -> DatasetId:
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as JSON-compatible data."""
+    """Return the outcome as JSON-compatible data."""
     return {
         "outcome": outcome.outcome,
         "oldHead": str(outcome.old_head) if outcome.old_head else None,

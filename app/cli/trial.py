@@ -1,4 +1,4 @@
-"""`odf-node dataset create --dry-run`: what would be in datasets, tried on a sample of rows."""
+"""`odf-node dataset create --dry-run`: try datasets on a sample of rows, and show the result."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from ..service.pages.cells import cell_text, type_text
 from .blocks import STDIN, opened_file
 
 SAMPLE_BYTES = 1 << 20
-"""So much of a sample is sent, as nodes take it by default."""
+"""Limit of the bytes of a sample that are sent; it is the default limit of nodes."""
 LINES = (".csv", ".tsv", ".ndjson", ".ndgeojson")
-"""Files that may be cut between lines."""
+"""Extensions of files that may be cut between lines."""
 SYSTEM_COLUMNS = ("offset", "op", "system_time")
 
 
 def try_all(
     api: NodeApi, snapshots: Sequence[DatasetSnapshot], sample: str | None, sample_of: str | None
 ) -> list[dict[str, Any]]:
-    """What the node says of each dataset. Raises as the node refuses; names the dataset first."""
+    """Return the node's result for each dataset.
+
+    Raises the node's refusals, with the name of the dataset at the beginning of the message.
+    """
     documents = [json.dumps(manifest("DatasetSnapshot", one)) for one in snapshots]
     given = None
     if sample is not None:
@@ -45,7 +48,7 @@ def try_all(
 
 
 def trial_text(found: Sequence[dict[str, Any]]) -> str:
-    """What would be, for people: columns, then some rows."""
+    """Return the results as text: the columns of each dataset, then some rows."""
     return "\n\n".join("\n".join(_dataset(one)) for one in found)
 
 
@@ -67,7 +70,12 @@ def _dataset(one: dict[str, Any]) -> list[str]:
 
 
 def _beginning(name: str) -> bytes:
-    """The file, or its first lines if it is long. Raises `TooMuch`: it has none."""
+    """Return the content of the file, or its first lines if it is long.
+
+    Raises:
+        TooMuch: the file is long, and cannot be cut between lines.
+        click.UsageError: the sample is standard input.
+    """
     if name == STDIN:
         raise click.UsageError("--sample takes a file: standard input has no name to tell its form")
     with opened_file(name) as stream:

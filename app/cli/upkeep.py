@@ -1,4 +1,4 @@
-"""`odf-node index`, `fsck`, `gc`, `db`: looking after a node's stores, on its machine."""
+"""`odf-node index`, `fsck`, `gc`, `db`: maintain a node's stores, on its machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST_GRACE = timedelta(hours=1)
-"""Longer than any push or ingest takes from its last look at an object to its commit."""
+"""Minimum of `--grace`: longer than a push or ingest takes from its last check of an object to its
+commit."""
 BUCKET_THREADS = 16
 MAX_PROCESSES = 4
 MAX_LINE = 1000
@@ -37,11 +38,11 @@ SHOW_EVERY = 100
 
 
 class GraceTooShort(BadInput):
-    """A grace time that does not cover a commit."""
+    """The grace time is too short to cover a commit."""
 
 
 class UnreadableRate(BadInput):
-    """A rate that is not written as 50M or 800K: bytes a second."""
+    """The rate does not have the form 50M or 800K, in bytes a second."""
 
 
 def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +75,7 @@ def _stores(
 
 @contextmanager
 def opened_stores(where: dict[str, Any]) -> Iterator[tuple[Any, Path]]:
-    """The node's stores, and its data folder."""
+    """Open the node's stores, and yield them with its data folder."""
     from ..service.settings import load_settings
 
     with _stores(where) as stores:
@@ -86,7 +87,7 @@ def opened_stores(where: dict[str, Any]) -> Iterator[tuple[Any, Path]]:
 
 @click.group()
 def index() -> None:
-    """The index of a node: what its database knows of its objects."""
+    """Rebuild or check the index of a node: the facts about its objects in its database."""
 
 
 @index.command()
@@ -98,11 +99,11 @@ def index() -> None:
 )
 @_store_options
 def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> None:
-    """Make the index again from the objects, in a database without datasets.
+    """Rebuild the index from the objects, in a database without datasets.
 
-    Datasets, heads, blocks and inputs come back; accounts, tokens, grants and jobs are only in
-    the database. Ends with exit code 6 when a dataset is not whole, or with --check when
-    something differs.
+    The command restores datasets, heads, blocks and inputs. It cannot restore accounts, tokens,
+    grants and jobs, which only the database has. Ends with exit code 6 when a dataset is not whole,
+    or with --check when something differs.
     """
     with (
         _stores(where, expected=expect_objects) as stores,
@@ -120,14 +121,18 @@ def rebuild(check: bool, readers: int | None, as_json: bool, **where: Any) -> No
 
 @contextmanager
 def _readers(objects: Any, count: int | None) -> Iterator[Executor | None]:
-    """Who reads ahead: a process for each processor but one, or threads that wait for a bucket."""
+    """Yield the executor that reads ahead, or None for a count of 0.
+
+    The default is a process for each processor but one (at most `MAX_PROCESSES`), or
+    `BUCKET_THREADS` threads for a bucket.
+    """
     local = objects.local_paths is not None
     if count is None:
         count = min(MAX_PROCESSES, (os.cpu_count() or 1) - 1) if local else BUCKET_THREADS
     if count == 0:
         yield None
         return
-    fresh = get_context("spawn")  # no connection or lock of this process comes along
+    fresh = get_context("spawn")  # the children inherit no connections or locks of this process
     with ProcessPoolExecutor(count, fresh) if local else ThreadPoolExecutor(count) as pool:
         yield pool
 
@@ -178,11 +183,11 @@ def fsck(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Check that every object of every DATASET (or all) is there and whole.
+    """Check that every object of every DATASET (or all) exists and is whole.
 
-    Finds missing, damaged and orphaned objects, heads that point to nothing, and mirrors that
-    differ from the index. Safe beside a running node. Ends with exit code 6 when something is
-    wrong; orphans are only noted. Whether rows are right is a question for `verify`.
+    Finds missing, damaged and orphaned objects, heads that point to nothing, and files of heads and
+    aliases that differ from the index. You may run it beside a running node. Ends with exit code 6
+    when something is wrong; orphans are only noted. Use `verify` to check rows.
     """
     from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
     from odf_node.storage.datasets.upkeep.scrub import Throttle
@@ -207,7 +212,10 @@ def fsck(
 
 
 def _note(stores: Any, action: str, **facts: Any) -> None:
-    """Write down that it was done; what it found counts even where nothing can be written."""
+    """Record the command in the audit log.
+
+    If the log cannot be written, only warn, because the report of the command is still valid.
+    """
     from odf_node.storage.stores.objects.storage_failures import StorageFull, StorageReadOnly
 
     from .audit_entries import record_command
@@ -247,10 +255,10 @@ def _finding(item: Any) -> str:
 )
 @_store_options
 def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
-    """Remove what no chain names: orphans, old chains, abandoned uploads and first pushes.
+    """Remove objects that no chain names: orphans, old chains, abandoned uploads and first pushes.
 
-    Safe beside a running node. What its heads lead to, or led to within the grace time, stays;
-    so does what a job that waits or runs speaks of.
+    You may run it beside a running node. It keeps all objects that heads reach, or reached within
+    the grace time, and objects that waiting or running jobs name.
     """
     from odf_node.storage.datasets.upkeep.gc import collect_garbage
 
@@ -272,7 +280,10 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
 
 
 def _sweep_merge_states(stores: Any, where: dict[str, Any], *, dry_run: bool) -> int:
-    """States beside chains that are gone, if workers keep theirs in this data folder."""
+    """Remove merge states of datasets that no longer exist, and return their number.
+
+    This finds states only if workers keep them in this data folder.
+    """
     from odf_node.storage.datasets.merge_state.store import MergeStates, states_folder
 
     from ..service.settings import load_settings
@@ -308,23 +319,23 @@ def _gc_lines(report: Any) -> list[str]:
 
 @click.group()
 def db() -> None:
-    """The database of a node."""
+    """Maintain the database of a node."""
 
 
 @db.command()
 @_store_options
 def migrate(as_json: bool, **where: Any) -> None:
-    """Bring the schema up to date, as `serve` does when it starts; several may do so at once."""
+    """Migrate the schema, as `serve` does when it starts. Several processes may migrate at once."""
     with _stores(where, expected=any_folder, migrate=True):
         pass
     print_json({"migrated": True}) if as_json else click.echo("the database is up to date")
 
 
-# --- reading and telling --------------------------------------------------------------------
+# --- parsing and printing -------------------------------------------------------------------
 
 
 def parse_rate(text: str) -> int:
-    """`50M`: bytes a second. Raises `UnreadableRate`."""
+    """Parse a rate such as `50M` as bytes a second. Raise `UnreadableRate`."""
     unit = text[-1:].upper()
     number = text[:-1] if unit in BYTES else text
     if not (number.isascii() and number.isdigit() and len(number) <= 12 and int(number)):
@@ -341,7 +352,7 @@ def _print(lines: Sequence[str]) -> None:
 
 @contextmanager
 def _progress(as_json: bool) -> Iterator[Callable[[str, str], None]]:
-    """One line on stderr that changes, while a person looks; silence otherwise."""
+    """Yield a function that updates a line on stderr, or does nothing if stderr is no terminal."""
     if as_json or not sys.stderr.isatty():
         yield lambda _amount, _dataset: None
         return

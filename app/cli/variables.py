@@ -1,4 +1,7 @@
-"""`odf-node variable`: what templates of sources read; secrets go in and never come out."""
+"""`odf-node variable`: variables and secrets that templates of sources read.
+
+A node never returns the value of a secret.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from .tokens import token_option
 
 @click.group()
 def variable() -> None:
-    """Variables and secrets of the dataset at URL; with --account those of one's own account.
+    """Manage variables and secrets of the dataset at URL, or with --account of your account.
 
-    Then URL is that of the node.
+    With --account, URL is the URL of the node.
     """
 
 
@@ -58,7 +61,7 @@ def set_(
 @token_option
 @json_option
 def listed(url: str, *, account: bool, token: str | None, as_json: bool) -> None:
-    """Names, and the values of what is no secret."""
+    """List the names, and the values of variables that are not secret."""
     found = ask(url, token, "GET", _path(account))
     say_each(found, "variables", _line, as_json=as_json)
 
@@ -82,7 +85,8 @@ def remove(url: str, name: str, *, account: bool, token: str | None, as_json: bo
 def rotate(as_json: bool, **given: Any) -> None:
     """Seal all secrets of a node with the first of ODF_STORE_SECRETS_KEYS.
 
-    For its administrator, with the settings of the node. Afterwards the older keys may go.
+    The administrator runs it with the settings of the node. Afterwards the older keys may be
+    removed.
     """
     from ..service.settings import load_settings
     from ..service.variables.variables import reseal

@@ -1,4 +1,4 @@
-"""`odf-node verify`: is a dataset what it claims to be?"""
+"""`odf-node verify`: check the blocks, files and rows of a dataset."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def verify(
 
     With --heal, the command first fetches damaged and missing files of DIR, by hash, from the
     addresses in DIR/.remotes.json: where DIR was pushed to, the last one first, then where it was
-    pulled from. It connects to whatever that file names, so read it before you heal a folder that
-    a stranger packed.
+    pulled from. The command connects to every address in that file, so read the file before you
+    heal a folder that a stranger packed.
 
     Ends with exit code 6 when something is wrong; each problem names block, file and reason.
-    Nothing is executed unless asked for with --replay, which a node does, for datasets it has.
+    Only --replay executes transforms: the node executes them, for datasets that it has.
     """
     healed = healed_at(where, token) if heal and not replay else []
     token = token_at(where, token)
@@ -120,7 +120,7 @@ def _interval(after: str | None, upto: str | None) -> Interval:
 def _replayed(
     where: str, token: str | None, asked: dict[str, Any], *, as_json: bool, verbose: bool
 ) -> bool:
-    """Whether all is well, as a node says that looked."""
+    """Have the node verify the dataset, print its report, and return whether all is well."""
     with open_http() as http, stepwise(quiet=as_json) as step:
         answer = NodeApi(dataset_base(where), token, http=http).act(
             "verify", seen=job_progress(step), **asked

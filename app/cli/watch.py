@@ -1,4 +1,4 @@
-"""Progress bars on stderr while a person looks; silence when nobody does."""
+"""Progress bars on stderr, if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 class _Shown:
-    """Bars: blocks by count, objects by bytes, and one that moves while the other side commits.
-    They are safe to move from any thread."""
+    """Bars for blocks (by count), for objects (by bytes), and for the time of the remote commit.
+
+    Any thread may move the bars.
+    """
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -55,7 +57,7 @@ class _Shown:
 
 @contextmanager
 def stepwise(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar for each step of what is done, by name; None when nobody looks."""
+    """Yield a function that shows a bar for each named step, or None if no person watches."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -72,7 +74,7 @@ def stepwise(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]
 
 
 def _end_the_endless(bars: Bars, steps: dict[str, TaskID]) -> None:
-    """Steps of unknown length are over when another begins; what counted nothing goes."""
+    """Complete bars of unknown length when a new step begins; remove those that counted nothing."""
     names = {task: name for name, task in steps.items()}
     for shown in bars.tasks:
         if shown.total is None and shown.completed:
@@ -84,7 +86,7 @@ def _end_the_endless(bars: Bars, steps: dict[str, TaskID]) -> None:
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[Progress]:
-    """A progress for one command; bars only when stderr is a terminal."""
+    """Yield the progress of one command. It shows bars only if stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield UNWATCHED
         return

@@ -1,4 +1,4 @@
-"""`odf-node webhook`: addresses that the node tells of new blocks."""
+"""`odf-node webhook`: addresses that the node notifies of new blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tokens import token_option
 
 @click.group()
 def webhook() -> None:
-    """Your webhooks at the dataset at URL: signed requests that tell of new blocks."""
+    """Manage your webhooks at the dataset at URL: signed requests that report new blocks."""
 
 
 @webhook.command("add")
@@ -25,7 +25,7 @@ def webhook() -> None:
 @token_option
 @json_option
 def add(url: str, address: str, *, since: str | None, token: str | None, as_json: bool) -> None:
-    """Have ADDRESS told; the secret that signs is shown once."""
+    """Have the node notify ADDRESS. The secret that signs the requests is shown only once."""
     made = ask(url, token, "POST", "webhooks", {"url": address, "since": since})
     _say_secret(made, as_json=as_json)
 
@@ -35,7 +35,7 @@ def add(url: str, address: str, *, since: str | None, token: str | None, as_json
 @token_option
 @json_option
 def listed(url: str, token: str | None, as_json: bool) -> None:
-    """Webhooks, and how each stands."""
+    """List the webhooks with their states."""
     found = ask(url, token, "GET", "webhooks")
     say_each(found, "webhooks", _line, as_json=as_json)
 
@@ -46,7 +46,7 @@ def listed(url: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def show(url: str, name: str, token: str | None, as_json: bool) -> None:
-    """A webhook and its newest attempts."""
+    """Show a webhook and its newest attempts."""
     found = ask(url, token, "GET", f"webhooks/{name}")
     say(found, _line, as_json=as_json)
     if not as_json:
@@ -60,7 +60,7 @@ def show(url: str, name: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def ping(url: str, name: str, token: str | None, as_json: bool) -> None:
-    """Send a delivery that tells nothing, and say what came of it."""
+    """Send an empty delivery, and print the outcome."""
     attempt = ask(url, token, "POST", f"webhooks/{name}/ping")
     say(attempt, _attempt_line, as_json=as_json)
 
@@ -74,7 +74,7 @@ def ping(url: str, name: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def replay(url: str, name: str, *, since: str | None, token: str | None, as_json: bool) -> None:
-    """Deliver again what is behind a block, or go on with a webhook that was paused."""
+    """Deliver the blocks after a given one again, or resume a paused webhook."""
     query = {} if since is None else {"since": since}
     say(ask(url, token, "POST", f"webhooks/{name}/replay", **query), _line, as_json=as_json)
 
@@ -85,7 +85,7 @@ def replay(url: str, name: str, *, since: str | None, token: str | None, as_json
 @token_option
 @json_option
 def rotate(url: str, name: str, token: str | None, as_json: bool) -> None:
-    """Sign by a new secret, which is shown once; the old one signs as well for a while."""
+    """Sign with a new secret, which is shown only once. For a while the old secret signs, too."""
     made = ask(url, token, "POST", f"webhooks/{name}/secret")
     _say_secret(made, as_json=as_json)
 
@@ -96,13 +96,13 @@ def rotate(url: str, name: str, token: str | None, as_json: bool) -> None:
 @token_option
 @json_option
 def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
-    """Deliver nothing more."""
+    """Remove a webhook; the node delivers nothing more to it."""
     ask(url, token, "DELETE", f"webhooks/{name}")
     say_removed(name, as_json=as_json)
 
 
 def _say_secret(made: dict[str, Any], *, as_json: bool) -> None:
-    """A webhook with its secret, which is not shown again."""
+    """Print a webhook and its secret, which the node does not show again."""
     say(made, _line, as_json=as_json)
     if not as_json:
         click.echo(f"secret  {made['secret']}")
