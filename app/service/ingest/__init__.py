@@ -1,1 +1,1 @@
-"""Posted data on its way to a worker."""
+"""Push ingest: receive posted data, and queue it for a worker."""

@@ -1,4 +1,4 @@
-"""What a request to ingest asks for beside its body, and how it asks: query and headers."""
+"""The parameters of an ingest request, read from its query and headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from ..http.request_keys import parse_key
 
 FORM = "multipart/form-data"
 UNTOLD = frozenset({"application/x-www-form-urlencoded", "application/octet-stream"})
-"""What clients say that were not told what they send: the source's own format counts."""
+"""Content types that clients send by default. They say nothing about the format, so the format of
+the source applies."""
 _HEADERS = frozenset(
     (
         b"content-type",
@@ -32,7 +33,7 @@ _HEADERS = frozenset(
 
 
 class NothingSetAside(BadInput):
-    """A limit of bad rows that are set aside, where none are."""
+    """The request limits the rows to set aside, but does not set bad rows aside."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -43,7 +44,7 @@ class NothingSetAside(BadInput):
 
 
 class IngestQuery(BaseModel):
-    """The parameters of the address."""
+    """The query parameters."""
 
     model_config = ConfigDict(frozen=True)
     source_name: str | None = Field(None, alias="sourceName", max_length=1000)
@@ -57,7 +58,7 @@ class IngestQuery(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
-    """What a publisher asks for, beside the body."""
+    """The parameters of an ingest request, without its body."""
 
     source_name: str | None = None
     media_type: str | None = None
@@ -69,10 +70,10 @@ class IngestRequest:
     max_bad_rows: int | None = None
     key: str | None = None
     creates_source: bool = False
-    """A dataset without any push source gets one."""
+    """Whether a dataset without any push source gets one."""
 
     def canonical(self) -> IngestRequest:
-        """Times and media type in the form they are compared by.
+        """Return the request with event time and media type in canonical form.
 
         Raises:
             UnsupportedMediaType, InvalidEventTime, NothingSetAside.
@@ -88,7 +89,8 @@ class IngestRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request, and how its body is sent. `length` in bytes, as far as it was told."""
+    """An ingest request, and how its body is sent. `length` is the Content-Length in bytes, if
+    the client sent one."""
 
     request: IngestRequest
     upload_token: str | None
@@ -103,7 +105,7 @@ class Asked:
 
 
 def asked_of(scope: Scope) -> Asked:
-    """What the request asks for.
+    """Read the request from the ASGI scope.
 
     Raises:
         UnknownParameter, InvalidRequest, MalformedRequestKey.
@@ -135,7 +137,8 @@ def asked_of(scope: Scope) -> Asked:
 
 
 def _media_type(given: str | None) -> str | None:
-    """Without parameters, in lower case: a documented extension of the reference."""
+    """Return the media type without parameters, in lower case, None if it says nothing about the
+    format. The reference does not normalize it; this extension is documented."""
     if given is None or not given.strip():
         return None
     plain = given.partition(";")[0].strip().lower()

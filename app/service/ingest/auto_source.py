@@ -1,4 +1,4 @@
-"""A push source that is made for the first file of a dataset, by the format of the file."""
+"""The push source that the node creates for the first file of a dataset, by the file's format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ APPEND_ATTEMPTS = 5
 
 
 def takes_first_source(state: ChainState) -> bool:
-    """Whether the dataset could be pushed to, had it a source."""
+    """Return whether a first push source may be added: the dataset is a root without sources."""
     is_root = state.kind is not DatasetKind.Derivative
     return is_root and state.polling_source is None and not state.push_sources
 
@@ -27,12 +27,13 @@ def takes_first_source(state: ChainState) -> bool:
 def add_auto_source(
     datasets: Datasets, clock: Clock, entry: DatasetEntry, media_type: str | None
 ) -> str:
-    """Name of a new push source that reads the format and appends everything.
+    """Add a push source that reads the format and appends all rows; return its name.
 
-    When somebody else was faster, theirs is used.
+    If another request added the source first, that one is used.
 
     Raises:
-        UnsupportedMediaType, ChainRuleBroken, RefConflict: others kept winning.
+        UnsupportedMediaType, ChainRuleBroken.
+        RefConflict: other writers moved the head at every attempt.
     """
     read = MEDIA_TYPES.get(media_type or "")
     if read is None:

@@ -1,4 +1,4 @@
-"""Bodies that are posted: short ones that are here, others that arrive while they are read."""
+"""Posted bodies: short ones that are in memory, others that arrive while they are read."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..http.spool import Spooled, spooled
 
 
 class Content:
-    """A body to be read once. What it is may show only while it is read."""
+    """A body that can be read once. Its media type may become known only while it is read."""
 
     def __init__(self, chunks: Iterable[bytes], media_type: str | None) -> None:
         self._chunks, self.media_type = chunks, media_type
 
     def arrived(self, data: Path) -> AbstractContextManager[Spooled]:
-        """The whole of it; a long one lies in the data folder meanwhile."""
+        """Receive the whole body; a long one is kept in the data folder meanwhile."""
         return spooled(data, self._chunks)
 
 
 class Whole(Content):
-    """A body that is short, and here."""
+    """A short body that is already in memory."""
 
     def __init__(self, body: bytes, media_type: str | None) -> None:
         super().__init__((body,), media_type)
@@ -39,7 +39,7 @@ class Whole(Content):
 
 
 class FileOfForm(Content):
-    """The file of a form. Its headers, or its name, say what it is."""
+    """The file of a form. Its part headers, or its file name, give the media type."""
 
     def __init__(self, form: UploadForm, chunks: Iterable[bytes], limit: int) -> None:
         super().__init__(self._read(form, chunks, limit), None)

@@ -1,7 +1,7 @@
-"""POST …/ingest: take a body, hand it to a worker, wait for the receipt.
+"""POST …/ingest: receive a body, queue it for a worker, wait for the receipt.
 
-Plain ASGI, in front of the framework, which takes longer to find the route and to read its
-parameters than a post takes to be queued.
+The endpoint is plain ASGI in front of the framework, because the framework needs more time for
+routing and parameters than it takes to queue a post.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ REPLAYED = "idempotent-replayed"
 
 
 class IngestEndpoint:
-    """ASGI application. Posts with short bodies that come together are queued together."""
+    """ASGI application. Posts with short bodies that arrive concurrently are queued together."""
 
     def __init__(
         self, posts: Posts, uploads: FileUploads, waiting: Waiting, settings: Settings, state: State
     ) -> None:
-        """`state` has the turns of `bodies` that are read, and the `watchers` of uploads."""
+        """`state.bodies` has the turns for reading bodies, `state.watchers` the tasks that clear
+        away uploads."""
         self._posts, self._uploads, self._waiting = posts, uploads, waiting
         self._settings, self._state = settings, state
         self._coalescer = Coalescer(posts.take)
         self._short = min(INLINE_BYTES, settings.max_body_bytes)
 
     def routes(self, prefix: str) -> list[Route]:
-        """The row of the table of addresses."""
+        """Return the routes for the table of addresses."""
         return [Route(f"{prefix}/ingest", self, ("POST",))]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +63,7 @@ class IngestEndpoint:
         await answer(scope, receive, send)
 
     async def _posted(self, request: Request, asked: Asked) -> Posted:
-        """The job. A short body waits for no thread that reads one."""
+        """Queue the job. A short body is read in the event loop, and needs no thread."""
         actor: Actor = request.scope["state"]["actor"]
         path = path_of(request.scope)
         dataset = address(self._settings.tenancy, path.account, path.dataset)
@@ -84,12 +85,13 @@ class IngestEndpoint:
         return plain and asked.length is not None and asked.length <= self._short
 
     def _sent(self, asked: Asked) -> int:
-        """Bytes that may be sent."""
+        """Return the limit of bytes that the client may send."""
         limit = self._settings.max_body_bytes
         return limit + OVERHEAD_BYTES if asked.is_form else limit
 
     def _arriving(self, asked: Asked, body: Body) -> Content:
-        """Raises `UnsupportedEncoding`, `NotTheUploadForm`."""
+        """Return the content of a body that still arrives. Raises `UnsupportedEncoding`,
+        `NotTheUploadForm`."""
         ratio, limit = self._settings.max_unpacked_ratio, self._sent(asked)
         chunks = decoded(body.chunks(), asked.encoding, limit=limit, ratio=ratio)
         if asked.is_form:
@@ -98,14 +100,15 @@ class IngestEndpoint:
         return Content(chunks, asked.media_type)
 
     async def _in_turn(self, request: Request, post: Post) -> Posted:
-        """The job of a post that is read by a thread of its own."""
+        """Queue the job of a post whose body is read in a separate thread."""
         bodies: Turns = self._state.bodies
         return await bodies.run(caller_of(request.scope), partial(self._posts.take_one, post))
 
     async def _answer(self, posted: Posted, base: Callable[[], str], prefer: str) -> Response:
-        """The receipt of a batch that has a job, or where to look for it, below `base`."""
+        """Wait for the job and return its receipt, or, when patience ends, 202 with the URL of
+        the job below `base`."""
         ended = await self._ended(posted, patience_of(prefer, self._waiting.most_s))
-        if ended is None and posted.upload is not None:  # nobody waits any more, but it has to go
+        if ended is None and posted.upload is not None:  # the upload must be deleted all the same
             watcher = asyncio.create_task(self._ended(posted, None))
             watchers: set[asyncio.Task[Job | None]] = self._state.watchers
             watchers.add(watcher)
@@ -116,7 +119,8 @@ class IngestEndpoint:
         return answer
 
     async def _ended(self, posted: Posted, patience: float | None) -> Job | None:
-        """The job, once it has ended and its upload is cleared away; None: that takes too long."""
+        """Return the job after it has ended and its upload is cleared away, or None when patience
+        ends first."""
         ended = await self._waiting.watch.ended(posted.job, patience)
         if ended is not None and posted.upload is not None:
             await run_in_threadpool(self._posts.uploads.done_with, posted.upload)

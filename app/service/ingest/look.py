@@ -1,4 +1,5 @@
-"""One look into the index for all posts that came together: where they go, and who may post."""
+"""One lookup in the index for posts that are taken together: find datasets, authorize actors, check
+sources."""
 
 from __future__ import annotations
 
@@ -21,18 +22,18 @@ from .sources import check_source
 P = ParamSpec("P")
 T = TypeVar("T")
 KEPT_S = 1.0
-"""To look at a source is to read the chain, which moves with every post. A publisher who disables a
-source may see posts being taken for so long."""
+"""Seconds for which the result of a check of a source is kept, because each check reads the chain,
+which changes with every post. After a source is disabled, posts may be accepted for that long."""
 MAX_SOURCES = 4096
 Place = tuple[DatasetEntry, NodeError | None]
-"""Where a post goes, and why no source there takes it."""
+"""The dataset of a post, and the error if no source of it accepts the post."""
 
 
 class Places:
-    """Finds where posts go, and remembers for a second which sources take them.
+    """Finds the datasets of posts, and caches for a second which sources accept posts.
 
-    It remembers no refusal, so nobody is refused by what is old. A worker refuses a post to a
-    source that went meanwhile.
+    It does not cache refusals, so a post is never refused because of outdated facts. A worker
+    refuses a post to a source that was removed meanwhile.
     """
 
     def __init__(self, reads: AnonymousReads, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +41,8 @@ class Places:
         self._takes: dict[tuple[DatasetId, str | None], float] = {}
 
     def find(self, reader: Reader, posts: Sequence[Post]) -> list[Place | Exception]:
-        """The place of each post; or `DatasetHidden`, `IsRemote` and what `authorize` raises."""
+        """Return for each post its dataset, or the error: `DatasetHidden`, `IsRemote` or an error
+        of `authorize`."""
         entries = reader.registry.find_named({post.dataset for post in posts})
         mirrors = reader.mirrors.among({entry.id for entry in entries.values()})
         trouble = cache(partial(self._trouble, reader))
@@ -50,7 +52,7 @@ class Places:
             if entry is not None:
                 post.work.run(add_facts, dataset=str(entry.id))
             entry = authorize(post.actor, entry, Action.WRITE, self._reads)
-            if entry is None:  # only a creating push may have none
+            if entry is None:  # `authorize` returns None with `creates` only
                 raise DatasetHidden(post.actor.reason)
             if entry.id in mirrors:
                 raise IsRemote
@@ -59,7 +61,7 @@ class Places:
         return [tried(place, post) for post in posts]
 
     def _trouble(self, reader: Reader, dataset: DatasetId, source: str | None) -> NodeError | None:
-        """Why the dataset has no such source."""
+        """Return the error if the dataset has no such source, else None."""
         if self._now() < self._takes.get((dataset, source), 0.0):
             return None
         try:
@@ -73,7 +75,7 @@ class Places:
 
 
 def tried(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | Exception:
-    """What came of it, as a value."""
+    """Call `work`, and return its result or its exception."""
     try:
         return work(*given, **named)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A post: a batch that somebody wants in a dataset, and what has become of it."""
+"""A post: a batch that a client wants to add to a dataset, and its job."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from .content import Content
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    """A body for the dataset of an address."""
+    """A body for a dataset, with its actor and parameters."""
 
     actor: Actor
     dataset: DatasetAlias
     request: IngestRequest
     open: Callable[[], Content] = field(repr=False)
-    """Gives the body, once it is known that it may be posted."""
+    """Returns the body. It is called after the actor is authorized."""
     work: Context = field(default_factory=copy_context, repr=False)
-    """What it is part of: its trace, and what becomes known of it."""
+    """The context of the request: its trace, and the facts that are collected for the log."""
 
     @property
     def account(self) -> AccountId:
-        """Who posts; nobody's is empty."""
+        """The account that posts, or an empty text for an anonymous actor."""
         return self.actor.account.id if self.actor.account is not None else AccountId("")
 
     def asked(self, content: Content) -> IngestRequest:
-        """The request, as far as it shows by now. Raises as `IngestRequest.canonical`."""
+        """Return the request with the media type that the content has so far, in canonical form.
+        Raises the same errors as `IngestRequest.canonical`."""
         return replace(self.request, media_type=content.media_type).canonical()
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A batch that has a job. `upload` is to be cleared away once that has ended."""
+    """A batch with a job. `upload`, if any, must be deleted after the job has ended. `repeated`
+    says that an earlier request with the same key submitted the job."""
 
     job: JobId
     upload: ObjectKey | None = None

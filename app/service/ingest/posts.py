@@ -1,7 +1,8 @@
-"""Push ingest: check what can be checked at once, keep the body, leave the rest to a worker.
+"""Push ingest: check a post as far as possible without its rows, store its body, submit its job.
 
-There is one way for n ≥ 1 posts. Short bodies come together: they share a look into the index and
-a transaction. A long one is a call of its own, as it is read in between.
+One code path handles n ≥ 1 posts. Posts with short bodies are taken together, and share a lookup in
+the index and a transaction. A long body is read between these two steps, so its post is taken
+alone.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from .post import Post, Posted
 from .uploads import Uploads
 
 INLINE_BYTES = 64 * 1024
-"""Bodies up to this travel in their job: an object of their own costs more."""
+"""Limit in bytes up to which a body is stored in its job, because an object would cost more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class _Draft:
 
 @dataclass(frozen=True)
 class Posts:
-    """Takes posts. Bodies that arrive are spooled in the folder `data`."""
+    """Takes posts. Long bodies are kept in the folder `data` while they arrive."""
 
     stores: Stores
     places: Places
@@ -65,11 +66,11 @@ class Posts:
         """Queue a batch behind others of the same dataset; a repeated request gets its first job.
 
         Raises:
-            DatasetHidden, IsRemote, and what `authorize` raises.
+            DatasetHidden, IsRemote, and the errors of `authorize`.
             UnsupportedMediaType, InvalidEventTime, NothingSetAside, SourceNotUsable.
-            QueueFull, NodeBusy: too much is waiting already.
-            RequestKeyReused: the key was used for something else.
-            What opening and reading the content raises.
+            QueueFull, NodeBusy: too many jobs are waiting already.
+            RequestKeyReused: the key was used for another request.
+            The errors of opening and reading the content.
         """
         (posted,) = self.take([post])
         if isinstance(posted, Exception):
@@ -77,7 +78,7 @@ class Posts:
         return posted
 
     def take(self, posts: Sequence[Post]) -> list[Posted | Exception]:
-        """As `take_one` of each; what one raises is its answer."""
+        """Do the same as `take_one` for each post. Return its result or its exception."""
         with self.stores.reading() as reader:
             places = self.places.find(reader, posts)
         drafts = [
@@ -94,7 +95,8 @@ class Posts:
         content = post.open()
         self.pressure.admit(entry.id, post.account)
         asked = post.asked(content)
-        # A repeat is answered whatever has become of the source; who has no key cannot be one.
+        # A repeat gets its first job even if the source is gone, so a post with a key is checked
+        # for repetition first.
         source = None if asked.key else self._source(entry, asked, trouble)
         with content.arrived(self.data) as body:
             asked = post.asked(content)
@@ -110,7 +112,8 @@ class Posts:
     def _source(
         self, entry: DatasetEntry, asked: IngestRequest, trouble: NodeError | None
     ) -> str | None:
-        """The name of the source that is meant, if one has to be said. Raises the trouble."""
+        """Return the name of the source, None for the only one. Create a first source if the
+        request allows it, else raise `trouble`."""
         if trouble is None:
             return asked.source_name
         first = asked.creates_source and asked.source_name is None
@@ -124,7 +127,7 @@ class Posts:
         if asked.key is None:
             return None
         told = {**asdict(asked), "body": str(body)}
-        if asked.on_bad_rows == "fail":  # told as it was before there was anything else
+        if asked.on_bad_rows == "fail":  # keeps the hash of requests from before this parameter
             del told["on_bad_rows"], told["max_bad_rows"]
         until = Instant(self.clock().ns + self.key_ttl_s * NANOS)
         return request_key(entry, post.account, asked.key, told, until=until)
@@ -161,7 +164,7 @@ class Posts:
 
 
 def _spec(post: Post, entry: DatasetEntry, payload: IngestPayload, small: bytes | None) -> JobSpec:
-    """The job of a batch; a small body travels in it."""
+    """Return the job of a batch. A small body is stored in it."""
     return JobSpec(
         ingest_job.KIND,
         entry.id,

@@ -1,4 +1,4 @@
-"""The address of posts, as the framework declares it; `IngestEndpoint` answers there."""
+"""The declaration of the ingest route for the framework; `IngestEndpoint` serves it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .asked import IngestQuery
 
 
 def add_ingest(router: APIRouter, prefix: str) -> None:
-    """Declare ingest below the dataset addresses."""
+    """Declare the ingest route below the dataset addresses."""
     router.post(prefix + "/ingest", summary="Post records to a push source", tags=["ingest"])(
         ingest
     )
@@ -24,5 +24,5 @@ async def ingest(
     idempotency_key: Annotated[str | None, Header(alias="idempotency-key")] = None,  # noqa: ARG001
     prefer: Annotated[str, Header()] = "",  # noqa: ARG001
 ) -> Response:
-    """The receipt once the batch is in, 202 with the job if that takes too long."""
+    """Return the receipt once the batch is committed, 202 with the job if that takes too long."""
     return await in_front()

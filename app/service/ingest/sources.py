@@ -1,4 +1,4 @@
-"""Which push source of a dataset takes a batch."""
+"""Selection of the push source of a dataset that accepts a batch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from odf_node.protocol.metadata.events import DatasetKind
 
 
 class SourceNotUsable(BadInput):
-    """The dataset has no push source that this request could mean."""
+    """The dataset has no push source for this request."""
 
 
 def check_source(state: ChainState, name: str | None) -> None:
-    """Exactly one push source must be meant. Texts as the reference has them.
+    """Check that the name selects exactly one push source. The messages are those of the
+    reference.
 
     Raises:
         SourceNotUsable.

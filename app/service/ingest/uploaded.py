@@ -1,4 +1,4 @@
-"""A file that was uploaded beforehand as the body of a post, by its upload token."""
+"""A file that was uploaded before, used as the body of a post by its upload token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .content import Content
 
 
 def uploaded_content(uploads: FileUploads, actor: Actor, text: str) -> Content:
-    """The file of a token. Its media type, else the extension of its name, says how to read it.
+    """Return the file of an upload token. Its media type is the declared one, else that of its
+    extension.
 
     Raises:
         InvalidUploadToken, Unauthenticated, UploadNotFound, LengthDiffers.

@@ -1,7 +1,7 @@
-"""Spooled bodies: kept while a job may need them, gone afterwards.
+"""Stored bodies of posts, which are deleted after their jobs have ended.
 
-An upload is named by its content, so two posts of the same bytes share it: it goes when the
-last of them is done. What a service that was killed left behind is swept at the next start.
+The key of an upload is the hash of its content, so two posts of the same bytes share it, and it is
+deleted when both are done. If a service is killed, its uploads are deleted at the next start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SWEEP_PAGE = 500
 
 
 class Uploads:
-    """Which uploads this process needs, and how often."""
+    """Reference counts of the uploads that this process needs."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -30,12 +30,12 @@ class Uploads:
         self._users: Counter[ObjectKey] = Counter()
 
     def need(self, key: ObjectKey) -> None:
-        """From now on the upload stays. To be called before it is put."""
+        """Keep the upload until `done_with`. Call it before the upload is stored."""
         with self._lock:
             self._users[key] += 1
 
     def done_with(self, key: ObjectKey) -> None:
-        """The upload is deleted if nobody else needs it."""
+        """Release the upload. Delete it if no other post needs it."""
         with self._lock:
             self._users[key] -= 1
             if self._users[key] <= 0:
@@ -43,7 +43,8 @@ class Uploads:
                 self._objects.delete(key)
 
     def sweep(self, jobs: JobRecords) -> int:
-        """Delete the uploads of jobs that have ended; returns how many were looked at."""
+        """Delete the uploads of jobs that have ended, unless other jobs need them. Return the
+        number of uploads of ended jobs."""
         ended: set[ObjectKey] = set()
         waited_for: set[ObjectKey] = set()
         for job in _all_jobs(jobs):
@@ -58,7 +59,7 @@ class Uploads:
 
 
 def upload_of(job: Job) -> ObjectKey | None:
-    """The upload an ingest job reads, None for other jobs."""
+    """Return the upload that an ingest job reads, None for other jobs."""
     if job.spec.kind != ingest_job.KIND or job.spec.dataset is None:
         return None
     try:

@@ -1,1 +1,1 @@
-"""How much of the service each caller may have."""
+"""Limits on the load of the service, in sum and by caller."""

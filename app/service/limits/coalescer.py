@@ -1,6 +1,7 @@
-"""Questions to a blocking function, asked together: who comes while it is busy shares a call.
+"""Coalescing of questions to a blocking function: questions that arrive while it is busy share the
+next call.
 
-A thread for each question, and often a transaction, costs more than the answer.
+A thread for each question, and often a transaction, would cost more than the answer.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from starlette.concurrency import run_in_threadpool
 Q = TypeVar("Q")
 A = TypeVar("A")
 AT_ONCE = 2
-"""Calls that run side by side: one that takes long holds up half of the others."""
+"""Number of concurrent calls. With two, one slow call does not block all others."""
 MOST = 64
-"""Questions of a call."""
+"""Limit of questions in one call."""
 
 
 class Coalescer(Generic[Q, A]):
-    """For coroutines of one event loop. `answer_all` gives each its answer or its error."""
+    """Collects questions of coroutines of one event loop. `answer_all` returns the answer or the
+    error for each question."""
 
     def __init__(
         self,
@@ -34,25 +36,26 @@ class Coalescer(Generic[Q, A]):
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
         self._busy = 0
         self._calls: set[asyncio.Task[None]] = set()
-        """Kept from being collected while they run."""
+        """Running tasks. The reference protects them from garbage collection."""
 
     async def ask(self, question: Q) -> A:
-        """The answer, found after it was asked for. Raises what the function gives or raises."""
+        """Return the answer, computed after this call began. Raises the errors that `answer_all`
+        returns or raises."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[A] = loop.create_future()
         self._waiting.append((question, answer))
         if self._busy < self._at_once:
             self._busy += 1
-            # It begins at the next turn of the loop: who asks in this one is taken along. What it
-            # does is for many, and a part of nobody's trace.
+            # The task starts in the next iteration of the event loop, so it includes questions
+            # asked in this one. It works for many requests, so it belongs to no single trace.
             call = loop.create_task(self._work(), context=Context())
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
         return await answer
 
     async def _work(self) -> None:
-        # Between its last look at who waits and its end nobody else has a turn: who asks after
-        # that begins a call of their own.
+        # No other coroutine runs between the last check of `_waiting` and the decrement, so a
+        # later question starts a new task.
         try:
             await self._answer_waiting()
         finally:
@@ -66,7 +69,7 @@ class Coalescer(Generic[Q, A]):
             except Exception as error:
                 found = [error] * len(asked)
             for (_, answer), told in zip(asked, found, strict=True):
-                if answer.done():  # nobody waits any more
+                if answer.done():  # the caller was cancelled
                     continue
                 if isinstance(told, Exception):
                     answer.set_exception(told)

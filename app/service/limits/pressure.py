@@ -1,7 +1,7 @@
-"""Back-pressure: no more work is taken than may wait.
+"""Back-pressure: refuse jobs when too many are waiting.
 
-The queue is counted now and then; in between, what this process adds is counted here. Several
-processes may so exceed a limit a little.
+The queue is counted from time to time; in between, this module counts the jobs that this process
+adds. So several processes together may slightly exceed a limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RETRY_AFTER_S = 2
 
 
 class QueueFull(LimitExceeded):
-    """As much waits for the dataset, or of the account, as may."""
+    """The limit of waiting jobs of the dataset or the account is reached."""
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class QueueFull(LimitExceeded):
 
 
 class NodeBusy(LimitExceeded):
-    """As much waits on the node as may."""
+    """The limit of waiting jobs of the node is reached."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class NodeBusy(LimitExceeded):
 
 
 class Pressure:
-    """How much waits, against how much may."""
+    """The number of waiting jobs, and its limits."""
 
     def __init__(self, jobs: JobRecords, *, dataset: int, account: int, node: int) -> None:
         self._jobs, self._dataset, self._account, self._node = jobs, dataset, account, node
@@ -54,10 +54,11 @@ class Pressure:
         self._added = 0
 
     def admit(self, dataset: DatasetId | None, account: AccountId | None) -> None:
-        """One more job is to wait; of no dataset, if it is None. Raises `QueueFull`, `NodeBusy`."""
+        """Count one more job, of the dataset and the account that are given. Raises `QueueFull`,
+        `NodeBusy`."""
         with self._lock:
             if time.monotonic() >= self._until or self._refusal(dataset, account) is not None:
-                self._known = self._jobs.backlog()  # nobody is refused by an old count
+                self._known = self._jobs.backlog()  # an outdated count must not refuse a job
                 self._added = 0
                 self._until = time.monotonic() + FRESH_S
             refusal = self._refusal(dataset, account)
@@ -73,7 +74,7 @@ class Pressure:
     def _refusal(
         self, dataset: DatasetId | None, account: AccountId | None
     ) -> LimitExceeded | None:
-        """Why no more is taken, as far as is known."""
+        """Return the error if a limit is reached by the known counts, else None."""
         known = self._known
         if known.total + self._added >= self._node:
             return NodeBusy(self._node)

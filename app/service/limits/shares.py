@@ -1,8 +1,8 @@
-"""What there is so much of, shared out: a number in sum, and a number for each caller.
+"""Limited resources shared among callers: a limit in sum, and a limit for each caller.
 
-A caller is an account, or the address of a request without one (of IPv6 the network, of which one
-person has 2^64 addresses). One caller can take its share and no more, so that the others find
-something left; two ways to wait for it are `Slots`, which refuse, and `Turns`, which wait.
+A caller is an account, or the client address of a request without one (for IPv6 the /64 network,
+because one person has all its 2^64 addresses). The limit for each caller leaves something for the
+others. When a limit is reached, `Slots` refuse the caller, and `Turns` make it wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RETRY_AFTER_S = 5
 
 
 class ShareTaken(LimitExceeded):
-    """One caller has as much of something as one may."""
+    """One caller has reached its share."""
 
     def __init__(self, what: str, limit: int, setting: str) -> None:
         message = f"{limit} {what} of yours are under way already; try again later"
@@ -35,7 +35,7 @@ class ShareTaken(LimitExceeded):
 
 
 class AllTaken(LimitExceeded):
-    """All callers together have as much of something as there is."""
+    """All callers together have reached the limit in sum."""
 
     def __init__(self, what: str, limit: int, setting: str) -> None:
         message = f"{limit} {what} are under way on this node already; try again later"
@@ -43,7 +43,7 @@ class AllTaken(LimitExceeded):
 
 
 def caller_of(scope: MutableMapping[str, Any]) -> str:
-    """Whose share a request takes: that of its account, else of its address."""
+    """Return the caller whose share a request uses: its account, else its client address."""
     actor: Actor | None = scope.get("state", {}).get("actor")
     if actor is not None and actor.account is not None:
         return f"account {actor.account.id}"
@@ -64,10 +64,11 @@ def _network(host: str) -> str:
 
 
 class Slots:
-    """So many at once of something that lasts: who finds none is told to come again."""
+    """A limited number of concurrent long-lived uses. When none is free, the caller is refused."""
 
     def __init__(self, what: str, *, most: int, each: int, settings: tuple[str, str]) -> None:
-        """`settings` are those of the two numbers."""
+        """`most` is the limit in sum, `each` the limit for one caller; `settings` are the names of
+        the settings of both."""
         self._what, self._most, self._each, self._settings = what, most, each, settings
         self._held: Counter[str] = Counter()
         self._sum = 0
@@ -75,7 +76,7 @@ class Slots:
 
     @contextmanager
     def taken(self, caller: str) -> Iterator[None]:
-        """One of them, while the block lasts. Raises `ShareTaken`, `AllTaken`."""
+        """Take a slot for the duration of the `with` block. Raises `ShareTaken`, `AllTaken`."""
         self.take(caller)
         try:
             yield
@@ -83,7 +84,7 @@ class Slots:
             self.give_back(caller)
 
     def take(self, caller: str) -> None:
-        """One of them, to be given back. Raises `ShareTaken`, `AllTaken`."""
+        """Take a slot, to be given back by `give_back`. Raises `ShareTaken`, `AllTaken`."""
         with self._lock:
             if self._held[caller] >= self._each:
                 raise ShareTaken(self._what, self._each, self._settings[1])
@@ -101,7 +102,7 @@ class Slots:
 
 
 class Turn:
-    """A turn that was taken, to be given back once, by whatever task."""
+    """A turn that was taken. Any task may give it back; only the first time counts."""
 
     def __init__(self, turns: Turns, caller: str) -> None:
         self._turns, self._caller = turns, caller
@@ -114,23 +115,26 @@ class Turn:
 
 
 class Turns:
-    """So many at once of something that ends by itself: who finds none waits for a turn.
+    """A limited number of concurrent short uses. When none is free, the caller waits for a turn.
 
-    A caller waits for its own share first, so that its queue stands in nobody's way.
+    A caller waits for its share first, and then for the limit in sum, so that its waiting requests
+    do not delay other callers.
     """
 
     def __init__(
         self, what: str, *, most: int, each: int, settings: tuple[str, str] = ("", "")
     ) -> None:
-        """`settings` are those of the two numbers."""
+        """`most` is the limit in sum, `each` the limit for one caller; `settings` are the names of
+        the settings of both."""
         self._what, self._most, self._each, self._settings = what, most, each, settings
         self._all, self._threads = CapacityLimiter(most), CapacityLimiter(most)
         self._shares: dict[str, CapacityLimiter] = {}
         self._users: Counter[str] = Counter()
-        """How many use a share, or wait for it."""
+        """Number of requests of each caller that use its share or wait for it."""
 
     async def take(self, caller: str, patience_s: float | None = None) -> Turn:
-        """A turn, once there is one. Raises `ShareTaken`, `AllTaken` when patience ends first."""
+        """Wait for a turn and return it. Raises `ShareTaken`, `AllTaken` when patience ends
+        first."""
         share = self._shares.setdefault(caller, CapacityLimiter(self._each))
         self._users[caller] += 1
         turn, has_share = Turn(self, caller), False
@@ -151,7 +155,8 @@ class Turns:
         return turn
 
     async def run(self, caller: str, work: Callable[[], T]) -> T:
-        """What the work gives or raises, done by a thread in a turn of the caller."""
+        """Run the work in a thread during a turn of the caller. Return its result or raise its
+        error."""
         turn = await self.take(caller)
         try:
             return await to_thread.run_sync(work, limiter=self._threads)
@@ -159,7 +164,7 @@ class Turns:
             turn.give_back()
 
     def forget(self, caller: str, turn: Turn) -> None:
-        """The turn was given back."""
+        """Make the turn available again. `Turn.give_back` calls it."""
         self._all.release_on_behalf_of(turn)
         self._shares[caller].release_on_behalf_of(turn)
         self._leave(caller)
