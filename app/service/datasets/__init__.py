@@ -1,1 +1,1 @@
-"""Datasets: created, described, shared, renamed, removed."""
+"""Datasets: create, describe, share, rename and delete them."""

@@ -1,4 +1,4 @@
-"""Who may do what with a dataset: its roles and its visibility, as maintainers set them."""
+"""Access to a dataset: its roles and its visibility, which maintainers set."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ..auth.roles import RoleMemory
 
 
 class UnknownVisibility(BadInput):
-    """A visibility other than public and private."""
+    """The visibility is neither public nor private."""
 
 
 class UnknownRole(BadInput):
-    """A role other than those of a dataset."""
+    """The role is not a role at datasets."""
 
 
 class OwnerNeedsNoRole(BadInput):
-    """A role for the account that owns the dataset."""
+    """The request gives a role to the account that owns the dataset."""
 
 
 def parse_visibility(text: str) -> Visibility:
-    """Raises `UnknownVisibility`."""
+    """Parse a visibility, in any case. Raises `UnknownVisibility`."""
     try:
         return Visibility(text.capitalize())
     except ValueError:
@@ -40,7 +40,7 @@ def parse_visibility(text: str) -> Visibility:
 
 
 def parse_role(text: str) -> Role:
-    """Raises `UnknownRole`."""
+    """Parse a role, in any case. Raises `UnknownRole`."""
     try:
         return Role(text.capitalize())
     except ValueError:
@@ -50,7 +50,7 @@ def parse_role(text: str) -> Role:
 
 @dataclass(frozen=True)
 class DatasetRoles:
-    """Roles of accounts at datasets, and what this process remembers of them."""
+    """The stored roles of accounts at datasets, and the cache of this process."""
 
     accounts: AccountStore
     roles: RoleStore
@@ -58,7 +58,7 @@ class DatasetRoles:
 
 
 def access_of(roles: DatasetRoles, entry: DatasetEntry) -> dict[str, Any]:
-    """Visibility, owner, and every role that was given, by name of the account."""
+    """Return visibility, owner, and all roles, ordered by the name of the account."""
     given = roles.roles.of_dataset(entry.id)
     shown = [_shown(roles.accounts, account, role) for account, role in given.items()]
     return {
@@ -71,7 +71,7 @@ def access_of(roles: DatasetRoles, entry: DatasetEntry) -> dict[str, Any]:
 def role_of(
     roles: DatasetRoles, access: DatasetAccess, actor: Actor, entry: DatasetEntry, name: str
 ) -> dict[str, Any]:
-    """The role of one account: one's own, or anybody's for those who give them.
+    """Return the role of one account. An actor may read its own role; maintainers may read all.
 
     Raises:
         ActionForbidden, AccountUnknown.
@@ -84,7 +84,7 @@ def role_of(
 
 
 def give_role(roles: DatasetRoles, entry: DatasetEntry, name: str, role: Role) -> dict[str, Any]:
-    """From now on the account has this role, whatever it had before.
+    """Give the account this role, in place of any earlier one.
 
     Raises:
         AccountUnknown, OwnerNeedsNoRole.
@@ -98,7 +98,7 @@ def give_role(roles: DatasetRoles, entry: DatasetEntry, name: str, role: Role) -
 
 
 def take_role(roles: DatasetRoles, entry: DatasetEntry, name: str) -> None:
-    """From now on the account has no role. Raises `AccountUnknown`."""
+    """Remove the role of the account. Raises `AccountUnknown`."""
     account = find_account(roles.accounts, name)
     roles.roles.remove(entry.id, account.id)
     roles.remembered.forget(account.id)
@@ -107,7 +107,7 @@ def take_role(roles: DatasetRoles, entry: DatasetEntry, name: str) -> None:
 def change_visibility(
     stores: Stores, entries: EntryMemory, entry: DatasetEntry, visibility: Visibility
 ) -> DatasetEntry:
-    """From now on everybody may read the dataset, or only those with a right to."""
+    """Make the dataset readable for everybody, or only for actors with a right to it."""
     stores.set_visibility(entry.id, visibility)
     entries.forget(entry.alias)
     return replace(entry, visibility=visibility)
@@ -116,7 +116,7 @@ def change_visibility(
 def _shown(accounts: Identities, account: AccountId, role: Role) -> dict[str, Any]:
     try:
         return _entry(accounts.account(account), role)
-    except AccountNotFound:  # went in between
+    except AccountNotFound:  # deleted in between
         return {"accountName": "", "accountId": account, "role": role.value}
 
 

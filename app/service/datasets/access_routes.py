@@ -1,4 +1,4 @@
-"""Access to a dataset: visibility and roles, for its maintainers; and what it is called."""
+"""Routes for maintainers of a dataset: its visibility, its roles, and its name."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ RolesDep = Annotated[DatasetRoles, Depends(wired(DatasetRoles))]
 
 
 def access(roles: RolesDep, entry: MaintainedDep) -> Response:
-    """Visibility, owner, and the roles that were given."""
+    """Return visibility, owner, and all roles."""
     return JsonAnswer(usecase.access_of(roles, entry))
 
 
 def role(
     name: str, roles: RolesDep, access: AccessDep, actor: ActorDep, entry: ReadableDep
 ) -> Response:
-    """One's own role, or for maintainers anybody's; null if there is none."""
+    """Return the caller's own role, or, for maintainers, that of any account; null for none."""
     return JsonAnswer(usecase.role_of(roles, access, actor, entry, name))
 
 
 async def give(name: str, request: Request, roles: RolesDep, entry: MaintainedDep) -> Response:
-    """`{"role": "Reader" | "Editor" | "Maintainer"}`; replaces the role there was."""
+    """The body is `{"role": "Reader" | "Editor" | "Maintainer"}`. It replaces an earlier role."""
     asked = parse_role(await _text(request, "role"))
     return JsonAnswer(await run_in_threadpool(usecase.give_role, roles, entry, name, asked))
 
@@ -58,7 +58,7 @@ def take(name: str, roles: RolesDep, entry: MaintainedDep) -> Response:
 async def visibility(
     request: Request, stores: StoresDep, access: AccessDep, entry: MaintainedDep
 ) -> Response:
-    """`{"visibility": "Public" | "Private"}`"""
+    """The body is `{"visibility": "Public" | "Private"}`."""
     asked = parse_visibility(await _text(request, "visibility"))
     changed = await run_in_threadpool(
         usecase.change_visibility, stores, access.entries, entry, asked
@@ -73,14 +73,14 @@ async def name(
     entry: MaintainedDep,
     base: BaseDep,
 ) -> Response:
-    """`{"name": "…"}`; the account it is in stays."""
+    """The body is `{"name": "…"}`. The dataset stays in its account."""
     asked = await _text(request, "name")
     renamed = await run_in_threadpool(rename_dataset, stores, access.entries, entry, asked)
     return JsonAnswer(summary(access, renamed, base))
 
 
 def add_access_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the above below the dataset addresses; names of handlers must not clash."""
+    """Serve these routes below the dataset addresses. Names of handlers must not clash."""
     tags: list[str | Enum] = ["access"]
     one = prefix + "/access/{name}"
     routes.get(prefix + "/access", summary="Who has access to the dataset", tags=tags)(access)

@@ -1,4 +1,4 @@
-"""Creating datasets from manifests, appending authored events, describing them."""
+"""Create datasets from manifests, append authored events, describe datasets."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ from ..verify.validation import unverified_of, validation_of
 from .summaries import summary
 
 Resolve = Callable[[DatasetRef], DatasetId | None]
-"""How inputs are found; None: there is none."""
+"""A function that returns the id of an input, None if there is no such dataset."""
 APPEND_ATTEMPTS = 5
-"""How often an authored event is put on top of a head that somebody else moved."""
+"""Limit of attempts to append an authored event while other writers move the head."""
 
 
 class OneSnapshotExpected(BadInput):
-    """A request that creates datasets names none or several."""
+    """The manifest of a request to create a dataset describes none or several."""
 
 
 class EventNotAuthored(BadInput):
-    """An event that only the node itself, or a push, may append."""
+    """The event may be appended only by the node itself or by a push."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A dataset that could be created: its events, `Seed` first, blocks made of them."""
+    """A dataset that is ready to be created: its events, `Seed` first, and their blocks."""
 
     entry: DatasetEntry
     events: tuple[MetadataEvent, ...]
@@ -74,7 +74,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Authoring:
-    """What datasets and their authored events are made with."""
+    """The dependencies of functions that create datasets and append events."""
 
     stores: Stores
     access: DatasetAccess
@@ -86,13 +86,13 @@ class Authoring:
 def prepare_dataset(
     authoring: Authoring, actor: Actor, manifest: bytes, visibility: Visibility
 ) -> Prepared:
-    """The dataset a `DatasetSnapshot` manifest describes; nothing is written.
+    """Prepare the dataset that a `DatasetSnapshot` manifest describes, without writing anything.
 
     Raises:
         Unauthenticated, Unauthorized, MalformedManifest, OneSnapshotExpected, InvalidSnapshot,
         NameTooLong, ReservedName, MissingInputs, ChainRuleBroken.
     """
-    if actor.account is None:  # before anything is read for a stranger
+    if actor.account is None:  # refuse before any work is done for an anonymous actor
         raise Unauthenticated
     snapshots = load_snapshots(manifest)
     if len(snapshots) != 1:
@@ -108,9 +108,10 @@ def prepare_snapshot(
     visibility: Visibility,
     resolve: Resolve,
 ) -> Prepared:
-    """The dataset a snapshot describes, its inputs found by `resolve`; nothing is written.
+    """Prepare the dataset that a snapshot describes, without writing anything. `resolve` finds its
+    inputs.
 
-    Raises as `prepare_dataset`.
+    Raises the same errors as `prepare_dataset`.
     """
     if actor.account is None:
         raise Unauthenticated
@@ -133,7 +134,7 @@ def prepare_snapshot(
 
 
 def create_prepared(stores: Stores, prepared: Prepared) -> tuple[DatasetEntry, Multihash]:
-    """Create it: its entry and head. Raises `AliasTaken`."""
+    """Create the dataset; return its entry and head. Raises `AliasTaken`."""
     stores.create_dataset(prepared.entry, prepared.blocks)
     note_author(stores, prepared.entry, InForce(), InForce.of(prepared.state), prepared.author)
     remember_declared(stores.registry, prepared.entry.id, prepared.state)
@@ -143,14 +144,14 @@ def create_prepared(stores: Stores, prepared: Prepared) -> tuple[DatasetEntry, M
 def create_dataset(
     authoring: Authoring, actor: Actor, manifest: bytes, visibility: Visibility
 ) -> tuple[DatasetEntry, Multihash]:
-    """Prepare and create. Raises as both."""
+    """Prepare and create a dataset. Raises the errors of both functions."""
     return create_prepared(
         authoring.stores, prepare_dataset(authoring, actor, manifest, visibility)
     )
 
 
 def visible_inputs(access: DatasetAccess, actor: Actor) -> Resolve:
-    """How inputs are found: what the actor may not read does not exist for them."""
+    """Return a function that finds inputs among the datasets that the actor may read."""
 
     def resolve(ref: DatasetRef) -> DatasetId | None:
         if ref.alias is not None:
@@ -162,7 +163,7 @@ def visible_inputs(access: DatasetAccess, actor: Actor) -> Resolve:
 
 
 def event_to_append(access: DatasetAccess, actor: Actor, manifest: bytes) -> MetadataEvent:
-    """The authored event of a manifest, as a chain holds it.
+    """Parse the authored event in a manifest, in the form that a chain stores.
 
     Raises:
         MalformedManifest, EventNotAuthored, MissingInputs.
@@ -184,13 +185,13 @@ def append_event(
     expected: Multihash | None = None,
     dry_run: bool = False,
 ) -> ChainState:
-    """Append one authored event, to the head that is expected if one is; the state with it.
+    """Append one authored event and return the new state. The head must be `expected`, if given.
 
-    A dry run holds it to all rules, and appends nothing.
+    A dry run checks all rules, and appends nothing.
 
     Raises:
         ChainRuleBroken, DependencyCycle, DefinitionReadsHidden, AccountSecretsRefused.
-        RefConflict: the head is another one than expected, or others kept winning.
+        RefConflict: the head is not `expected`, or other writers moved it at every attempt.
     """
     if isinstance(event, SetTransform):
         named = (item.dataset_ref.id for item in event.inputs)
@@ -226,7 +227,7 @@ def _not_before(now: Instant, state: ChainState) -> Instant:
 def description(
     stores: Stores, access: DatasetAccess, entry: DatasetEntry, base: str
 ) -> dict[str, Any]:
-    """A dataset as it stands: its summary and what its chain says."""
+    """Return a dataset as JSON: its summary, and the facts of its chain as of the head."""
     state = stores.dataset(DatasetRef(id=entry.id)).state()
     schema = state.data_schema
     return {

@@ -1,9 +1,9 @@
-"""Queries of transforms and sources are looked at by a worker before they are committed: do they
-run, what do they give.
+"""Checks of the queries of transforms and sources before they are committed: a worker tries whether
+they run, and which columns they return.
 
-A query that is wrong is refused with its reason and, if the engine told it, its position. Where
-no worker answers in time, or nobody knows the columns yet, the query is taken unseen; should it
-be wrong, the derivative is paused by its first run, and the first batch of a source is refused.
+A wrong query is refused with the reason and, if the engine reports it, the position. If no worker
+answers in time, or the columns are not known yet, the query is accepted unchecked. If it is then
+wrong, the first run pauses the derivative, or the first batch of the source is refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNSEEN = "no worker looked at the query in time"
 
 
 class TransformRefused(BadInput):
-    """What a worker found wrong with a query; carries its answer, to be passed on."""
+    """A worker found an error in a query. `failed` is its outcome, for the response."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message, **{"error": failed.error, **failed.facts})
@@ -52,7 +52,8 @@ class TransformRefused(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What is known of a query before it is committed. `receipt` is None if it is unseen."""
+    """The result of a check of a query. `receipt` is None if no worker checked it, for the
+    `reason`."""
 
     receipt: CheckReceipt | None = None
     reason: str | None = None
@@ -65,7 +66,8 @@ class Looked:
 
 @dataclass(frozen=True)
 class Checking:
-    """What has workers look at queries, and how long it waits for them."""
+    """The dependencies of checks by workers. `patience_s` is how long to wait for a worker, in
+    seconds."""
 
     datasets: Datasets
     jobs: JobSubmissions
@@ -76,11 +78,11 @@ class Checking:
 async def looked_at(
     checking: Checking, events: Sequence[MetadataEvent], state: ChainState | None = None
 ) -> dict[str, Any]:
-    """What is known of the queries among the events, as it is shown: `transform`, and `sources`
-    by name. `state` is that of the dataset which gets the events, if it exists.
+    """Check the queries among the events; return the results as JSON: `transform`, and `sources`
+    by name. `state` is the state of the dataset that gets the events, if it exists.
 
     Raises:
-        TransformRefused: one of them is wrong.
+        TransformRefused: one of the queries is wrong.
     """
     vocab = next((event for event in reversed(events) if isinstance(event, SetVocab)), None)
     if vocab is None and state is not None:
@@ -103,7 +105,7 @@ def check_job(
     vocab: SetVocab | None,
     state: ChainState | None = None,
 ) -> JobSpec | None:
-    """The job that looks at a transform; None where an input tells no columns to look at it by."""
+    """Return the job that checks a transform, None if the columns of an input are unknown."""
     for one in _ids(transform):
         found = datasets.dataset(DatasetRef(id=one)).state()
         sources = (found.polling_source, *found.push_sources.values())
@@ -125,7 +127,7 @@ def check_job(
 def source_job(
     source: SetPollingSource | AddPushSource, vocab: SetVocab | None, state: ChainState | None
 ) -> JobSpec | None:
-    """The job that looks at the query of a source; None where that declares no columns."""
+    """Return the job that checks the query of a source, None if the source declares no columns."""
     if not _declares(source):
         return None
     schema = None if state is None else state.data_schema
@@ -143,10 +145,10 @@ def _declares(source: SetPollingSource | AddPushSource | None) -> bool:
 
 
 async def look(checking: Checking, spec: JobSpec | None) -> Looked:
-    """Have a worker look at a query.
+    """Let a worker check a query, and wait for the result.
 
     Raises:
-        TransformRefused: it is wrong.
+        TransformRefused: the query is wrong.
     """
     if spec is None:
         return Looked(reason="nothing tells the columns it reads yet")

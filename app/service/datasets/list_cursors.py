@@ -1,4 +1,4 @@
-"""Where pages of a list of datasets continue, as text that clients hand back."""
+"""Cursors of lists of datasets: texts that clients send to get the next page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEHIND_VALUE = "~"
 
 
 class MalformedCursor(BadInput):
-    """An `after` that no page of this list gave as its `next`."""
+    """The parameter `after` is not a `next` of a page of this list."""
 
     def __init__(self) -> None:
         super().__init__("after is none that a page of this list gave as next; leave it out")
@@ -31,14 +31,14 @@ def _value(overview: Overview | None, entry: DatasetEntry, by: SortBy) -> int | 
 
 
 def cursor_behind(last: Listed, by: SortBy) -> str:
-    """The cursor of the page behind this dataset."""
+    """Return the cursor of the page that begins after this dataset."""
     value = _value(last.overview, last.entry, by)
     alias = last.entry.alias.folded
     return alias if value is None else f"{value}{_BEHIND_VALUE}{alias}"
 
 
 def read_cursor(after: str, by: SortBy) -> After:
-    """Raises `MalformedCursor`."""
+    """Parse a cursor. Raises `MalformedCursor`."""
     if by is SortBy.NAME:
         return After(after)
     text, _, alias = after.partition(_BEHIND_VALUE)

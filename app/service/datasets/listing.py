@@ -1,4 +1,4 @@
-"""Lists of the datasets that an actor may read: searched, filtered, ordered, page by page."""
+"""Lists of the datasets that an actor may read, with search, filters, order and pages."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from .list_cursors import cursor_behind, read_cursor
 
 MAX_SEARCH_CHARS = 200
 MAX_SEARCH_WORDS = 10
-"""Each is looked up by itself."""
+"""Limit of words in a search, because each word needs its own lookup."""
 _IN_NO_WORD = " "
 """A word that no dataset has."""
 _Word = TypeVar("_Word", bound=str)
 
 
 class SearchTooLong(BadInput):
-    """A search of more signs or words than the node looks for."""
+    """A search has too many characters or words."""
 
 
 class UnknownKind(BadInput):
-    """A kind of dataset other than root and derivative."""
+    """The kind of dataset is neither root nor derivative."""
 
 
 class UnknownOrder(BadInput):
-    """Something that lists are not ordered by, or a direction other than asc and desc."""
+    """Lists cannot be sorted by this property, or the direction is neither asc nor desc."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a list is asked for, as clients write it; empty: it does not matter."""
+    """The parameters of a list as clients write them. An empty one has no effect."""
 
     search: str | None = None
     kind: str | None = None
@@ -58,14 +58,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the index is asked."""
+    """A query to the index."""
 
     wanted: Wanted
     order: Order
 
 
 def question(access: DatasetAccess, actor: Actor, asked: Asked) -> Question:
-    """What an actor asks for, checked.
+    """Check the parameters of a list, and return the query to the index.
 
     Raises:
         SearchTooLong, UnknownKind, UnknownVisibility, UnknownOrder.
@@ -92,7 +92,8 @@ def question(access: DatasetAccess, actor: Actor, asked: Asked) -> Question:
 def page_of(
     access: DatasetAccess, asked: Question, *, after: str | None, limit: int
 ) -> tuple[Sequence[Listed], str | None]:
-    """A page, and where the next one begins (None at the end). Raises `MalformedCursor`."""
+    """Return a page, and the cursor of the next one (None at the end). Raises
+    `MalformedCursor`."""
     order = asked.order
     behind = None if after is None else read_cursor(after, order.by)
     found = access.overviews.page(asked.wanted, order, after=behind, limit=limit + 1)
@@ -103,14 +104,16 @@ def page_of(
 def list_datasets(
     access: DatasetAccess, actor: Actor, *, account: str | None, after: str | None, limit: int
 ) -> tuple[list[DatasetEntry], str | None]:
-    """Datasets that the actor may read, by alias; where the next page begins, None at the end."""
+    """Return a page of datasets that the actor may read, ordered by alias, and the cursor of the
+    next page (None at the end)."""
     asked = question(access, actor, Asked(account=account))
     page, more = page_of(access, asked, after=after, limit=limit)
     return [listed.entry for listed in page], more
 
 
 def _words(search: str) -> tuple[str, ...]:
-    """Signs alone are in no word, so nothing is found by them."""
+    """Return the words of a search. A search of punctuation only gets a word that no dataset has,
+    so that it finds nothing."""
     if len(search) > MAX_SEARCH_CHARS:
         raise SearchTooLong(
             f"a search has {MAX_SEARCH_CHARS} characters at most, this one {len(search)}"

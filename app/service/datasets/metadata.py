@@ -1,4 +1,4 @@
-"""The aspects of a dataset's metadata that can be asked for by name.
+"""The aspects of a dataset's metadata that clients can request by name.
 
 Each is the last event of its kind; an aspect that was never set is absent.
 Source: reference node, `GET …/metadata`.
@@ -18,7 +18,7 @@ from .schema_formats import SchemaFormat, written
 
 
 class UnknownAspect(BadInput):
-    """An aspect of another name."""
+    """There is no aspect with this name."""
 
 
 class Aspect(StrEnum):
@@ -32,7 +32,7 @@ class Aspect(StrEnum):
 
 
 def parse_aspects(text: str) -> tuple[Aspect, ...]:
-    """Names separated by commas, in any case. Raises `UnknownAspect`."""
+    """Parse names separated by commas, in any case. Raises `UnknownAspect`."""
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in list(Aspect)]
     if unknown:
@@ -42,7 +42,7 @@ def parse_aspects(text: str) -> tuple[Aspect, ...]:
 
 
 def describe(state: ChainState, aspects: Iterable[Aspect], form: SchemaFormat) -> dict[str, Any]:
-    """The aspects as JSON, by name."""
+    """Return the aspects as JSON, by name."""
     output: dict[str, Any] = {}
     for aspect in sorted(aspects):
         output.update(_ASPECTS[aspect](state, form))

@@ -1,4 +1,4 @@
-"""A dataset as a whole, as its owner has it: its name, and its end."""
+"""Rename and delete datasets."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _log = logging.getLogger("odf.node")
 
 
 class StillRead(Conflict):
-    """A dataset that is to go is the input of others."""
+    """The dataset to delete is an input of other datasets."""
 
 
 class StillPublished(Conflict):
-    """Files of a dataset that is to go are in a folder or bucket of others."""
+    """Files of the dataset to delete are published in a folder or bucket outside the node."""
 
     def __init__(self, store: str) -> None:
         super().__init__(
@@ -38,10 +38,10 @@ class StillPublished(Conflict):
 def rename_dataset(
     stores: Stores, entries: EntryMemory, entry: DatasetEntry, name: str
 ) -> DatasetEntry:
-    """From now on it is called so; its id, its blocks and who reads it stay as they are.
+    """Rename the dataset. Its id, its blocks and its derivatives do not change.
 
     Raises:
-        MalformedName: no name of a dataset. ReservedName, AliasTaken.
+        MalformedName: the text is not a valid name. ReservedName, AliasTaken.
     """
     alias = DatasetAlias(Name(name), entry.alias.account)
     if alias.name != entry.alias.name:
@@ -60,14 +60,14 @@ def delete_dataset(
     *,
     expected: Multihash | None = None,
 ) -> None:
-    """The dataset goes from this node: blocks, data, checkpoints, jobs, roles, its name.
+    """Delete the dataset from this node: blocks, data, checkpoints, jobs, roles, its name.
 
-    Copies elsewhere stay, and can be pushed here again.
+    Copies on other nodes remain, and can be pushed here again.
 
     Raises:
-        ActionForbidden: neither its owner nor an admin.
-        StillRead: derivatives of this node read it; they have to go first.
-        StillPublished: files outside of the node would be nobody's.
+        ActionForbidden: the actor is neither its owner nor an administrator.
+        StillRead: derivatives of this node read it; they have to be deleted first.
+        StillPublished: its files outside the node would be left without an owner.
         RefConflict: its head is not `expected`, if that is given.
     """
     if not owns(actor, entry.alias) and not (actor.account and actor.account.is_admin):
@@ -87,7 +87,7 @@ def delete_dataset(
 
 
 def warn_of_reserved_names(registry: DatasetEntries) -> None:
-    """Of datasets of the single owner from before their names were the node's."""
+    """Log a warning for each dataset of the single owner whose name was reserved later."""
     named = [DatasetAlias(Name(word), Name(SINGLE_OWNER)) for word in sorted(RESERVED)]
     for entry in registry.find_named(named).values():
         _log.warning(

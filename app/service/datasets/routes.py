@@ -1,4 +1,5 @@
-"""Datasets: create from a manifest, list, describe, append authored events, read the tail."""
+"""Routes of datasets: create from a manifest, list, describe, append authored events, read the
+tail."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def _follow(
     asked: MirrorAsked,
     visibility: Visibility,
 ) -> tuple[DatasetEntry, JobId]:
-    from ..mirrors.mirror_creation import create_mirror  # the client takes long to import
+    from ..mirrors.mirror_creation import create_mirror  # importing its client takes long
 
     return create_mirror(mirrors, access, actor, asked, visibility)
 
@@ -90,9 +91,9 @@ async def create(
     visibility: str = "private",
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
-    """The body is a manifest in YAML or JSON; that of a mirror is answered with a job as well.
+    """The body is a manifest in YAML or JSON. For a mirror, the response also has a job.
 
-    Queries of transforms and sources are looked at by a worker first; a dry run ends there.
+    A worker checks queries of transforms and sources first; a dry run ends after that.
     """
     asked = parse_visibility(visibility)
     manifest = await small_body(request, settings.max_manifest_bytes)
@@ -118,9 +119,9 @@ async def create(
 
 @router.post("/datasets/trial", summary="Try manifests on a sample; nothing is created")
 async def trial(request: Request, trials: TrialsDep, actor: ActorDep) -> Response:
-    """`{"manifests": "…", "sample": {"fileName": "rows.csv", "content": "…"}}`; the sample may be
-    left out. Derivatives are tried on the first rows of their inputs."""
-    if actor.account is None:  # before anything is read for a stranger
+    """The body is `{"manifests": "…", "sample": {"fileName": "rows.csv", "content": "…"}}`. The
+    sample is optional. Derivatives are tried on the first rows of their inputs."""
+    if actor.account is None:  # refuse before any work is done for an anonymous actor
         raise Unauthenticated
     raw = await small_body(request, trials.body_bytes)
     try:
@@ -182,7 +183,7 @@ def info(
     entry: ReadableDep,
     base: BaseDep,
 ) -> Response:
-    """What the dataset is: identity, head, sizes, schema, sources, watermark."""
+    """Return the facts of the dataset: identity, head, sizes, schema, sources, watermark."""
     shown = usecase.description(stores, access, entry, base)
     state = stores.dataset(DatasetRef(id=entry.id)).state()
     content = {**shown, "derivation": derivation(derivatives, actor, entry, state)}
@@ -196,7 +197,7 @@ def delete(
     entry: MaintainedDep,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
 ) -> Response:
-    """ReadRefused while derivatives of this node read it. Copies elsewhere stay."""
+    """Refused while derivatives of this node read the dataset. Copies on other nodes remain."""
     expected = None if expected_head is None else Multihash.parse(expected_head)
     delete_dataset(stores, access, actor, entry, expected=expected)
     return Response(status_code=204)
@@ -214,7 +215,7 @@ async def append(
 ) -> Response:
     """The body is one MetadataEvent manifest in YAML or JSON.
 
-    A query is looked at by a worker first; a dry run says what would be, and appends nothing.
+    A worker checks a query first. A dry run returns the result of all checks, and appends nothing.
     """
     expected = None if expected_head is None else Multihash.parse(expected_head)
     manifest = await small_body(request, settings.max_manifest_bytes)
@@ -238,7 +239,7 @@ def metadata(
     include: str = Aspect.SEED.value,
     schema_format: Annotated[str, Query(alias="schemaFormat")] = SchemaFormat.ARROW_JSON.value,
 ) -> Response:
-    """Aspects of the metadata: attachments, info, license, refs, schema, seed, vocab."""
+    """Return aspects of the metadata: attachments, info, license, refs, schema, seed, vocab."""
     aspects, form = parse_aspects(include), parse_format(schema_format, SchemaFormat)
     state = stores.dataset(DatasetRef(id=entry.id)).state()
     return JsonAnswer({"output": describe(state, aspects, form)})
@@ -254,7 +255,7 @@ async def tail(
     data_format: Annotated[str, Query(alias="dataFormat")] = DataFormat.AOS.value,
     schema_format: Annotated[str | None, Query(alias="schemaFormat")] = None,
 ) -> Response:
-    """The last records in offset order; `skip` counts from the end."""
+    """Return the last records in offset order. `skip` counts from the end."""
     shape = parse_format(data_format, DataFormat)
     form = None if schema_format is None else parse_format(schema_format, SchemaFormat)
     plan = partial(tail_task, tails, entry, skip=skip, limit=limit, shape=shape)
@@ -274,7 +275,7 @@ async def tail(
 
 
 def add_dataset_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the above below the dataset addresses."""
+    """Serve these routes below the dataset addresses."""
     tags: list[str | Enum] = ["datasets"]
     routes.get(prefix, summary="The dataset as it stands", tags=tags)(info)
     routes.delete(prefix, summary="Delete the dataset", status_code=204, tags=tags)(delete)

@@ -1,4 +1,4 @@
-"""One schema, written in the five formats clients ask for.
+"""Schemas, written in the five formats that clients can request.
 
     ArrowJson    as the Rust implementation of Arrow serializes a schema
     OdfJson      the ODF schema; OdfYaml the same as text
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _UNITS = {"s": "Second", "ms": "Millisecond", "us": "Microsecond", "ns": "Nanosecond"}
 _PARQUET_UNITS = {"ms": "MILLIS", "us": "MICROS", "ns": "NANOS"}
-"""Parquet has no seconds: they are plain numbers there."""
+"""Parquet has no unit for seconds, so times in seconds get no logical type."""
 
 
 class UnknownFormat(BadInput):
-    """A format parameter of another name."""
+    """There is no format with this name."""
 
 
 class SchemaFormat(StrEnum):
-    """Formats of a schema; values are the canonical names, echoed in answers."""
+    """Formats of a schema. Values are the canonical names, which responses contain."""
 
     ARROW_JSON = "ArrowJson"
     ODF_JSON = "OdfJson"
@@ -40,7 +40,8 @@ class SchemaFormat(StrEnum):
 
 
 def parse_format(text: str, formats: type[StrEnum]) -> Any:
-    """A member by canonical, lower-case or kebab-case name. Raises `UnknownFormat`."""
+    """Return the member with this name, in canonical form, lower case or kebab case. Raises
+    `UnknownFormat`."""
     wanted = text.replace("-", "").lower()
     for member in formats:
         if member.value.lower() == wanted:
@@ -50,7 +51,7 @@ def parse_format(text: str, formats: type[StrEnum]) -> Any:
 
 
 def written(schema: DataSchema, form: SchemaFormat) -> Any:
-    """The schema as a JSON value (text for `OdfYaml` and `Parquet`)."""
+    """Return the schema as a JSON value (a text for `OdfYaml` and `Parquet`)."""
     return _WRITERS[form](schema)
 
 
@@ -65,7 +66,7 @@ def _arrow_json(schema: DataSchema) -> dict[str, Any]:
 
 
 def arrow_field(field: pa.Field) -> dict[str, Any]:
-    """One field as Arrow's Rust implementation writes it."""
+    """Return one field in the form of Arrow's Rust implementation."""
     return {
         "name": field.name,
         "data_type": _arrow_type(field.type),
@@ -149,7 +150,7 @@ def _parquet_json(schema: DataSchema) -> dict[str, Any]:
 
 
 def _parquet_field(field: pa.Field) -> dict[str, Any]:
-    """One column: its repetition, and its physical and logical type or its members."""
+    """Return one column: its repetition, and its physical and logical type or its members."""
     from pyarrow import types
 
     shown: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Datasets as lists show them."""
+"""Summaries of datasets, for lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..auth.dataset_access import DatasetAccess
 
 
 def summary(access: DatasetAccess, entry: DatasetEntry, base: str) -> dict[str, Any]:
-    """A dataset in a list."""
+    """Return the entry of a dataset in a list."""
     alias = access.shown_alias(entry)
     return {
         "id": str(entry.id),
@@ -28,7 +28,7 @@ def summary(access: DatasetAccess, entry: DatasetEntry, base: str) -> dict[str, 
 def detailed_summary(
     stores: Stores, access: DatasetAccess, listed: Listed, base: str
 ) -> dict[str, Any]:
-    """A dataset in a list, with what its chain says as of its head."""
+    """Return the entry of a dataset in a list, with facts of its chain as of the head."""
     said = overview_now(stores, listed)
     return {
         **summary(access, listed.entry, base),

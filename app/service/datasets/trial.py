@@ -1,4 +1,5 @@
-"""Manifests tried on a sample before anything is made: rules here, rows and SQL by a worker."""
+"""Trials of manifests on a sample, which create nothing: the rules are checked here, and a worker
+reads rows and runs SQL."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from .definition import TransformRefused
 
 
 class SampleTooLarge(LimitExceeded):
-    """A sample that is longer than samples may be."""
+    """A sample has too many bytes."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -44,32 +45,34 @@ class SampleTooLarge(LimitExceeded):
 
 
 class TooManyTried(LimitExceeded):
-    """More manifests than one trial takes."""
+    """The request has more manifests than a trial accepts."""
 
 
 class SampleForNone(BadInput):
-    """A sample, and no root among the manifests, or several, that it could be for."""
+    """The sample cannot be assigned to one root: no root among the manifests fits, or several do.
+    Or its content is not Base64."""
 
 
 class TrialNotRun(Unavailable):
-    """No worker had time for a trial."""
+    """No worker finished the trial in time, or it was cancelled."""
 
 
 class Sample(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Some rows of a root, as they would be posted."""
+    """Some rows of a root, in the form in which they would be posted."""
 
     content: str
-    """In Base64."""
+    """The bytes in Base64."""
     file_name: str = ""
-    """Its ending tells the format, unless `media_type` does; else the format of the source."""
+    """The name whose extension gives the format, unless `media_type` does. Without either, the
+    format of the source applies."""
     media_type: str | None = None
     dataset: str | None = None
-    """The name in its manifest; needed with several roots."""
+    """The name of the root in its manifest. Required if there are several roots."""
     source_name: str | None = None
 
 
 class TrialAsked(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The body of a request: manifests as one text, and a sample."""
+    """The body of a request: manifests in one text, and an optional sample."""
 
     manifests: str
     sample: Sample | None = None
@@ -77,7 +80,8 @@ class TrialAsked(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 @dataclass(frozen=True)
 class Trials:
-    """What trials are prepared with, how large they may be, and how long they are waited for."""
+    """The dependencies and limits of trials. `patience_s` is how long to wait for a worker, in
+    seconds."""
 
     authoring: Authoring
     pressure: Pressure
@@ -92,18 +96,18 @@ class Trials:
 
     @property
     def body_bytes(self) -> int:
-        """Longest body of a request; text in JSON may be twice as long, a sample in Base64 is a
-        third longer."""
+        """Limit of bytes in the body of a request. A text may be twice as long in JSON, and a
+        sample is a third longer in Base64."""
         return 2 * self.manifest_bytes + self.sample_bytes * 4 // 3 + 4096
 
 
 async def tried(trials: Trials, actor: Actor, asked: TrialAsked) -> dict[str, Any]:
-    """What would be in each dataset, inputs first.
+    """Run a trial, and return the content that each dataset would have, inputs first.
 
     Raises:
-        TransformRefused: a worker found something wrong.
+        TransformRefused: a worker found an error.
         SampleTooLarge, SampleForNone, TooManyTried, TrialNotRun, QueueFull, NodeBusy,
-        CircularInputs, NameGivenTwice, and what `prepare_dataset` raises.
+        CircularInputs, NameGivenTwice, and the errors of `prepare_dataset`.
     """
     made, spec = await run_in_threadpool(_prepared, trials, actor, asked)
     job = await run_in_threadpool(trials.jobs.submit, spec)
@@ -127,7 +131,7 @@ async def tried(trials: Trials, actor: Actor, asked: TrialAsked) -> dict[str, An
 def _prepared(
     trials: Trials, actor: Actor, asked: TrialAsked
 ) -> tuple[Sequence[Prepared], JobSpec]:
-    """All datasets, held to the rules, and the job that tries them."""
+    """Check the rules; return all datasets, and the job that tries them."""
     if actor.account is None:
         raise Unauthenticated
     account = AccountId(actor.account.id)
@@ -166,7 +170,7 @@ def _prepared(
 
 
 def _among(made: Sequence[Prepared], trials: Trials, actor: Actor) -> Resolve:
-    """How inputs are found: among the datasets tried before, else on the node."""
+    """Return a function that finds inputs among the datasets prepared so far, else on the node."""
     access = trials.authoring.access
     on_node = visible_inputs(access, actor)
 
@@ -181,7 +185,7 @@ def _among(made: Sequence[Prepared], trials: Trials, actor: Actor) -> Resolve:
 
 
 def _root(snapshots: Sequence[DatasetSnapshot], sample: Sample) -> DatasetAlias:
-    """The name of the root that a sample is for. Raises `SampleForNone`."""
+    """Return the name of the root that the sample is for. Raises `SampleForNone`."""
     roots = [one.name for one in snapshots if one.kind is DatasetKind.Root]
     names = [str(one) for one in roots]
     if sample.dataset is not None:
@@ -196,7 +200,7 @@ def _root(snapshots: Sequence[DatasetSnapshot], sample: Sample) -> DatasetAlias:
 
 
 def _content(trials: Trials, sample: Sample | None) -> bytes | None:
-    """The bytes of a sample. Raises `SampleTooLarge`, `SampleForNone`."""
+    """Decode the bytes of a sample. Raises `SampleTooLarge`, `SampleForNone`."""
     if sample is None:
         return None
     try:
