@@ -1,1 +1,1 @@
-"""The socket loop that feeds protocol.transfer."""
+"""The server's side of smart transfer: the WebSocket loop around `protocol.transfer`."""

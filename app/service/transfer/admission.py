@@ -1,9 +1,9 @@
-"""Pushed executions that are let in only once they were made again here with the same result.
+"""Accept pushed executions only after a worker of this node has reproduced their result.
 
-A policy of the node (`validate_pushed_derivatives`). The blocks are stored where nobody sees
-them as a part of the dataset; a worker validates them and moves the head. The push waits: to
-the peer this is a commit that takes long. When the wait ends before the work does, the push
-fails and the work goes on, and a later push finds the dataset up to date.
+This is a policy of the node (`validate_pushed_derivatives`). The node stores the blocks, but the
+head does not reach them yet; a worker validates them and moves the head. The push waits
+meanwhile: its peer sees a slow commit. If the wait ends before the work does, the push fails,
+the work continues, and a later push finds the dataset up to date.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from odf_node.storage.stores.ports.values import Failed, Job, JobId, JobSpec, Su
 from ..jobs.job_watch import FINISHED
 
 MAX_REASON_CHARS = 55
-"""A Close frame holds 123 bytes, with the message around it."""
+"""Limit of a reason in characters: a Close frame has room for 123 bytes, the JSON around the
+reason included."""
 
 
 class PushNotValidated(Conflict):
-    """The pushed blocks are not what they claim, or that cannot be told here."""
+    """The pushed blocks are not what they claim, or this node cannot validate them."""
 
 
 class PushBeingValidated(Conflict):
-    """The pushed blocks are kept, and get in when a worker has validated them."""
+    """A worker is still validating the pushed blocks; it will commit them if they are right."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """Whether pushed executions are validated before they count, and by what."""
+    """Says whether the node validates pushed executions before their commit, and with which
+    stores."""
 
     validates: bool
     jobs: JobQueue
@@ -51,7 +53,7 @@ class Admission:
 
 
 def needs_validation(admission: Admission, dataset: Dataset, blocks: Sequence[HashedBlock]) -> bool:
-    """Whether the node wants these blocks made again before they count."""
+    """Return whether the node must reproduce the result of these blocks before their commit."""
     return (
         admission.validates
         and dataset.entry.kind is DatasetKind.Derivative
@@ -67,10 +69,11 @@ def commit_validated(
     expected: Multihash,
     force: bool,
 ) -> None:
-    """Hand the blocks to a worker and wait until it moved the head.
+    """Submit the blocks to a worker and wait until it has moved the head.
 
     Raises:
-        PushNotValidated: it did not, and why. PushBeingValidated: it is still at work.
+        PushNotValidated: the worker did not move the head; the message says why.
+        PushBeingValidated: the worker has not finished yet.
         ObjectMissing, SizeMismatch, DataDoesNotMatchMetadata, …: as in a commit.
     """
     dataset.judge(blocks, None if force else expected, gate=admission.gate)
@@ -97,7 +100,7 @@ def commit_validated(
 
 
 def _reason(failed: Failed) -> str:
-    """Why the blocks were not let in, in a few words; the job has the whole of it."""
+    """Return in a few words why the blocks were refused; the job has the full report."""
     if failed.error == RefConflict.__name__:
         return "the head was moved by somebody else: push again"
     facts = failed.facts

@@ -1,8 +1,8 @@
-"""The socket loop of a smart transfer: text in, phase table, use case, text out.
+"""The socket loop of a smart transfer: decode a message, advance the phase, answer, encode.
 
-Everything that blocks runs in threads. While a push uploads, the client is asked for its
-progress every ten seconds, and never again once it said `Complete`: the next `{}` it sees is
-the confirmation. A commit is finished even if the client has gone.
+Every blocking step runs in a thread. While a push uploads, the server requests the client's
+progress every `upload_progress_s` seconds, but not after the client has sent `Complete`: the
+next `{}` must be the confirmation. A commit runs to its end even if the client has disconnected.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class PeerLeft(Exception):
 
 
 class PeerSilent(NodeError):
-    """Nothing came from the client for too long."""
+    """The client sent no message within the time limit."""
 
 
 class Conversation:
-    """One accepted socket and the exchange that is held on it."""
+    """One accepted socket and the exchange that runs on it."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Conversation:
         self._incoming: asyncio.Task[Any] | None = None
 
     async def hold(self) -> None:
-        """From the first message to the goodbye; never raises."""
+        """Run the exchange from the first message to the close of the socket. Never raises."""
         try:
             failed = await self._exchange_messages()
             await self._part(failed)
@@ -98,7 +98,7 @@ class Conversation:
                 self._incoming.cancel()
 
     async def _exchange_messages(self) -> bool:
-        """Until the phase table ends; whether it ended in an answer that says no."""
+        """Run until the phase table ends. Return whether the last answer was a refusal."""
         failed = False
         while self._state not in ENDS:
             message = await self._next()
@@ -114,14 +114,14 @@ class Conversation:
         return failed
 
     def _answer(self, message: Message) -> tuple[Message | None, Iterator[str]]:
-        """The reply, and its text in pieces."""
+        """Return the reply and its JSON text in pieces."""
         reply = self._exchange.answer(message)
         if isinstance(reply, Batch):
             return reply.message, reply.text()
         return reply, iter(() if reply is None else (encode(reply),))
 
     async def _next(self) -> Message:
-        """The next message of the client, asked for its progress meanwhile if it uploads."""
+        """Return the client's next message. Request its progress meanwhile if it uploads."""
         kind = awaited(self._state, Side.CLIENT)
         deadline = time.monotonic() + self._patience()
         tick = self._settings.upload_progress_s
@@ -139,14 +139,16 @@ class Conversation:
             await self._say(iter((encode(_PROGRESS),)))
 
     def _patience(self) -> float:
-        """Seconds the whole of the next message may take: long where a client uploads meanwhile."""
+        """Return how many seconds the next message may take to arrive; long if the client
+        uploads."""
         if self._state is self._exchange.start:
             return self._settings.transfer_first_s
         is_pull = isinstance(self._state, PullState)
         return self._settings.pull_idle_s if is_pull else self._settings.transfer_idle_s
 
     async def _event(self, patience: float) -> Any | None:
-        """The next event of the socket; None when patience ends first, and nothing is lost."""
+        """Return the next event of the socket, or None after `patience` seconds; no event is
+        lost."""
         if self._incoming is None:
             self._incoming = asyncio.ensure_future(self._receive())
         done, _ = await asyncio.wait({self._incoming}, timeout=max(0.0, patience))
@@ -157,7 +159,7 @@ class Conversation:
         return event
 
     async def _part(self, failed: bool) -> None:
-        """After the last message: the client closes; a refused one is closed at once."""
+        """Wait after the last message for the client to close; close at once after a refusal."""
         if not failed:
             patience = time.monotonic() + self._settings.close_wait_s
             while (left := patience - time.monotonic()) > 0:
@@ -177,7 +179,8 @@ class Conversation:
             _log.debug("peer was gone before it could be told")
 
     async def _say(self, pieces: Iterator[str]) -> None:
-        """One message; `more` is understood by our server alone (`service/processes/server.py`)."""
+        """Send one message in pieces; only `TransferSocket` (`server_socket.py`) understands
+        `more`."""
         piece = next(pieces)
         while True:
             following = await self._in_thread(next, pieces, None)
@@ -192,7 +195,7 @@ class Conversation:
 
 
 def _text(event: Any) -> str:
-    """The text of a message. Raises `PeerLeft`, and `MalformedMessage` for binary ones."""
+    """Return the text of a message. Raises `PeerLeft`, and `MalformedMessage` for a binary one."""
     if event["type"] == "websocket.disconnect":
         raise PeerLeft
     text = event.get("text")

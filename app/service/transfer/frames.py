@@ -1,8 +1,8 @@
-"""What a peer may send before its message is whole: so many bytes, so many frames.
+"""Limits of bytes and frames that a peer may send before its message is complete.
 
-The library bounds the bytes of a message; it keeps each fragment as an object of its own, and
-answers pings without an end. Limits are checked where frames are parsed, so that the frame that
-exceeds one ends the connection before it is kept.
+The library limits the bytes of a message, but it keeps each fragment as a separate object and
+answers any number of pings. We check the limits where the library parses frames, so that the
+first frame above a limit ends the connection before the library keeps it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _DATA = frozenset({Opcode.TEXT, Opcode.BINARY, Opcode.CONT})
 
 
 class FrameLimit(ProtocolError):
-    """More frames than a peer that means well sends."""
+    """The peer sent more frames than a well-behaved peer sends."""
 
 
 class BoundedProtocol(ServerProtocol):
-    """The library's protocol of one connection, with limits of our own.
+    """The library's protocol of one connection, with additional limits.
 
-    The first message of every peer is a request of some hundred bytes; what a peer may send
-    later is known only when the address is (`later`), and goes into effect once that is here.
+    The first message of every peer is a request of some hundred bytes (limit `first`). The limit of
+    later messages (`later`) depends on the address; it takes effect after the first message.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class BoundedProtocol(ServerProtocol):
         self._window_ends = 0.0
 
     def recv_frame(self, frame: Frame) -> None:
-        """Called by the parser with each frame. Raises `FrameLimit`, which ends the connection."""
+        """Count a parsed frame. Raises `FrameLimit`, which ends the connection."""
         if frame.opcode in _DATA:
             self._fragments += 1
             if self._fragments > self._max_frames:
@@ -51,7 +51,7 @@ class BoundedProtocol(ServerProtocol):
         super().recv_frame(frame)
 
     def fail(self, code: int, reason: str = "") -> None:
-        """As it is; too many frames are no fault of the protocol, but against our policy."""
+        """Fail as the library does, but report too many frames as a policy violation."""
         is_ours = code == CloseCode.PROTOCOL_ERROR and self._is_too_many()
         super().fail(CloseCode.POLICY_VIOLATION if is_ours else code, reason)
 

@@ -1,7 +1,8 @@
-"""Before the upgrade: every check a smart transfer makes while it is still plain HTTP.
+"""The checks of a smart transfer before the WebSocket upgrade, while it is still plain HTTP.
 
-Order and bodies are the reference's, because its client shows the body of a refusal:
-address and access first, then version header present, account (push), version, ownership.
+The order of the checks and the bodies of refusals are those of the reference implementation,
+because its client shows the body: address and access, presence of the version header, account
+(push only), version, ownership.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from .pull import PullExchange
 from .push import PushExchange, Pushing
 
 SUBPROTOCOL = "odf/smart-transfer-protocol/v1"
-"""Named by the specification, sent by nobody; echoed if somebody does."""
+"""The subprotocol that the specification names. Known clients do not send it; we echo it if one
+does."""
 PULL, PUSH = "pull", "push"
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 _INTEGER = re.compile(r"[+-]?\d{1,9}", re.ASCII)
@@ -42,11 +44,11 @@ Exchange = PullExchange | PushExchange
 
 
 class VersionMissing(BadInput):
-    """No `x-odf-smtp-version` header, or one that is no integer; answered as text."""
+    """The `x-odf-smtp-version` header is missing or no integer; the response is plain text."""
 
 
 class IncompatibleVersion(BadInput):
-    """A protocol version other than ours."""
+    """The client speaks a protocol version other than ours."""
 
     def __init__(self) -> None:
         super().__init__("Incompatible client version")
@@ -54,7 +56,7 @@ class IncompatibleVersion(BadInput):
 
 @dataclass(frozen=True)
 class Handshake:
-    """What exchanges are begun with, and how their clients reach this node."""
+    """What an exchange needs to begin, and how its client reaches this node."""
 
     stores: Stores
     access: DatasetAccess
@@ -65,7 +67,7 @@ class Handshake:
 
 
 def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -> Exchange:
-    """The exchange, once nothing speaks against it.
+    """Check the request and return the exchange that will run on the socket.
 
     Raises:
         MalformedAddress, DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden,
@@ -98,7 +100,7 @@ def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -
 
 
 def encoding(scope: Scope) -> str:
-    """How batches travel: numbers, unless the client asks for what is a third as long."""
+    """Return the encoding of batches: numbers, or the compact one (a third as long) on request."""
     asked = _header(scope, PAYLOAD_HEADER.encode())
     return COMPACT_ENCODING if asked == COMPACT_ENCODING else BATCH_ENCODING
 
@@ -111,7 +113,8 @@ def _version(scope: Scope) -> int:
 
 
 def _base_url(handshake: Handshake, scope: Scope) -> str:
-    """Origin clients reach this node at, no slash at the end: the setting, else their Host."""
+    """Return the origin of this node without a slash at the end: the setting, else the Host
+    header."""
     if handshake.public_url is not None:
         return handshake.public_url.rstrip("/")
     host = _header(scope, b"host") or ""

@@ -1,4 +1,4 @@
-"""Where clients of a smart transfer fetch and put objects: presigned, or this node itself."""
+"""URLs at which clients of a smart transfer fetch and put objects: presigned, or of this node."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 KINDS = {ObjectType.DataSlice: ObjectKind.DATA, ObjectType.Checkpoint: ObjectKind.CHECKPOINT}
 AT_ONCE = 16
-"""Objects a bucket is asked for at a time."""
+"""Number of objects that are looked up in a bucket in parallel."""
 FOLDERS = {ObjectType.DataSlice: "data", ObjectType.Checkpoint: "checkpoints"}
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Strategies for the objects of one dataset, as one caller may use them."""
+    """Makes the transfer strategies for the objects of one dataset, for one caller."""
 
     objects: ObjectStore
     dataset_url: str
-    """The dataset as the client addresses it, with a slash at the end."""
+    """URL of the dataset as the client addresses it, with a slash at the end."""
     bearer: str | None = field(repr=False)
-    """The caller's own token, handed back for the way through the node."""
+    """The caller's token, which we return to it as a header for URLs of this node."""
     ttl: timedelta
 
     def missing(self, dataset: DatasetId, files: Sequence[ObjectFileReference]) -> list[ObjectKey]:
-        """Those that are not here."""
+        """Return the keys of the files that this node does not have."""
         keys = [_key(dataset, file) for file in files]
         if len(keys) < AT_ONCE:
             found = [self.objects.stat(key) for key in keys]
@@ -50,12 +50,12 @@ class Links:
         return [key for key, info in zip(keys, found, strict=True) if info is None]
 
     def pull(self, dataset: DatasetId, file: ObjectFileReference) -> PullStrategy:
-        """How to fetch it; whether it exists is asked by `missing`."""
+        """Return how to fetch the file. This does not check that it exists; `missing` does."""
         url = self.objects.download_url(_key(dataset, file), ttl=self.ttl)
         return PullStrategy(object_file=file, download_from=self._given(url, file))
 
     def push(self, dataset: DatasetId, file: ObjectFileReference) -> PushStrategy:
-        """How to put it; nothing to do when this dataset has it already, and keeps it."""
+        """Return how to upload the file; the client skips it if the dataset already has it."""
         key = _key(dataset, file)
         if self._is_here(key):
             return PushStrategy(object_file=file, push_strategy="SkipUpload")
@@ -65,14 +65,15 @@ class Links:
         )
 
     def _is_here(self, key: ObjectKey) -> bool:
-        """Also when a push that broke off put it by URL, and nobody has taken it in yet."""
+        """Return whether the object is stored; settle an upload that an aborted push left
+        behind."""
         try:
             return self.objects.settle(key) is not None
         except HashMismatch:
             return False
 
     def _given(self, url: values.TransferUrl | None, file: ObjectFileReference) -> TransferUrl:
-        """The presigned URL, or the node's own: its two headers, in this order."""
+        """Return the presigned URL, or the URL of this node with its two headers in this order."""
         if url is not None:
             headers = tuple(Header(name=name, value=value) for name, value in url.headers)
             return TransferUrl(url=url.url, headers=headers, expires_at=url.expires_at)

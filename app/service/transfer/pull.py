@@ -1,4 +1,4 @@
-"""One smart pull, message by message. The head seen first stays the head until the end."""
+"""One smart pull, message by message. The head at the first request stays the head to the end."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _HOLE = Raw(b'"?"')
 
 
 class Batch:
-    """The answer with all blocks: a large text, which is written while it is sent."""
+    """The response with all blocks: a large text, which is encoded while it is sent."""
 
     def __init__(self, archive: Archive, encoding: str) -> None:
         self._archive, self._encoding = archive, encoding
         self.message = DatasetMetadataPullResponse(blocks=batch_of(archive, _HOLE, encoding))
 
     def text(self) -> Iterator[str]:
-        """The JSON of the message, in pieces of a few megabytes at most."""
+        """Yield the JSON of the message in pieces of a few megabytes at most."""
         before, _, behind = encode(self.message).partition(bytes(_HOLE).decode())
         yield before
         for piece in payload_pieces(self._archive.content, self._encoding):
@@ -63,7 +63,7 @@ class Batch:
 
 
 class PullExchange:
-    """The server's side of a pull: what to answer to each message."""
+    """The server's side of a pull: answers each message of the client."""
 
     start: State = PullState.START
 
@@ -96,25 +96,28 @@ class PullExchange:
         return None
 
     def settle(self) -> None:
-        """A pull has nothing to do between its messages."""
+        """Do nothing: a pull has no work between its messages."""
 
     def failure(self, state: State, error: Exception) -> Reply:  # noqa: ARG002
-        """What the Close frame says of an error: that there was one, and where."""
+        """Return what the Close frame says about an error: that there was one, and in which
+        phase."""
         return DatasetPullResponse(
             result=Internal(phase=PHASES[state], error_message=INTERNAL_ERROR)
         )
 
     def _batch(self) -> Batch:
-        """The blocks that were announced, all of them. Raises `BlockNotFound`."""
+        """Return all announced blocks. Raises `BlockNotFound`."""
         archive = archive_of(chain.from_iterable(self._dataset.raw_pages(self._path)))
-        if archive.num_blocks != len(self._path):  # the dataset was forgotten since
+        if archive.num_blocks != len(self._path):  # the dataset has been deleted since
             raise BlockNotFound(self._path[0])
         self._path = []
         return Batch(archive, self._encoding)
 
     def _refuse_unknown(self, files: Sequence[ObjectFileReference]) -> None:
-        """No URLs for what is not here. What a block names and was lost is no stranger: when
-        its URL leads nowhere, peers say that the source is corrupted, and they are right.
+        """Refuse objects that are neither stored here nor named by a block. An object that a block
+        names but this node has lost gets a URL: it leads to a 404, and the peer rightly reports
+        that
+        the source is corrupted.
 
         Raises:
             ObjectNotFound
@@ -131,7 +134,7 @@ class PullExchange:
                 raise ObjectNotFound(key.kind, key.hash)
 
     def _plan(self, request: DatasetPullRequest) -> DatasetPullResponse:
-        """The interval, pinned; force falls back to the whole chain if histories differ."""
+        """Fix the interval and return its plan; force means the whole chain if histories differ."""
         upto, after = request.stop_at or self._dataset.head(), request.begin_after
         self._upto = upto
         try:
@@ -153,10 +156,10 @@ class PullExchange:
         return DatasetPullResponse(result=DatasetPullSuccess(transfer_plan=plan))
 
     def _totals(self, head: Multihash) -> TransferPlan | None:
-        """The plan of a whole chain, which its state knows without looking at a block."""
+        """Return the plan of a whole chain from its state, without reading a block."""
         try:
             state = self._dataset.state(head)
-        except BadInput:  # a chain that breaks a rule can be pulled all the same
+        except BadInput:  # a client may pull even a chain that breaks a rule
             return None
         return TransferPlan(
             num_blocks=state.num_blocks,

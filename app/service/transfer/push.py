@@ -1,7 +1,7 @@
-"""One smart push, message by message: compare heads, check blocks, create, take, commit.
+"""One smart push, message by message: compare heads, check blocks, create, receive, commit.
 
-New blocks stay in memory until the commit, and are being written meanwhile. What fails goes
-out in a Close frame, as `failure` says; only a head that moved is an ordinary answer.
+New blocks stay in memory until the commit writes them. A failure is reported in a
+Close frame (see `failure`); only a head that has moved is an ordinary response.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ _DEFINITIONS_REFUSED: dict[type[Exception], str] = {
     DefinitionReadsHidden: "it reads datasets not shown to you",
     AccountSecretsRefused: "it uses secrets of the account",
 }
-"""In the few words that a Close frame has room for."""
+"""Reason of a refusal by type of error, short enough for a Close frame."""
 
 
 class PlanBroken(BadInput):
-    """The batch holds another number of blocks than the plan announced."""
+    """The batch does not have the number of blocks that the plan announced."""
 
 
 class FirstBlockIsNoSeed(BadInput):
-    """A push that would create a dataset does not begin with its Seed."""
+    """The first block of a push that creates a dataset is not a Seed."""
 
 
 @dataclass(frozen=True)
 class Pushing:
-    """What pushes are taken by, and how large their batches may be."""
+    """The parts of the node that a push needs, and the limits of its batches."""
 
     stores: Stores
     defining: Defining
@@ -99,7 +99,7 @@ class Pushing:
 
 
 class PushExchange:
-    """The server's side of a push: what to answer to each message."""
+    """The server's side of a push: answers each message of the client."""
 
     start: State = PushState.START
 
@@ -124,7 +124,7 @@ class PushExchange:
         self._expected: Multihash | None = None
         self._unsettled = False
         self._offered: set[Multihash] = set()
-        """Data the client has for us, what rows link to among them."""
+        """Hashes of all data objects that the client has offered, including linked objects."""
 
     def answer(self, message: Message) -> Message | None:
         match message:
@@ -150,10 +150,10 @@ class PushExchange:
         return None
 
     def settle(self) -> None:
-        """Once the batch was accepted: check it against the chain, then make a new dataset.
+        """Check an accepted batch against the chain, or create the new dataset from it.
 
-        The client is waiting for the answer to its objects request by then, which is where
-        peers understand that something is wrong.
+        The exchange does this after it has accepted the batch: at that time the client waits for
+        the response to its objects request, and peers understand an error there.
         """
         if not self._unsettled:
             return
@@ -168,7 +168,7 @@ class PushExchange:
         check_definitions(self._pushing.defining, self._actor, self._entry, *self._definitions())
 
     def failure(self, state: State, error: Exception) -> Reply:
-        """What the Close frame says of an error."""
+        """Return what the Close frame says about an error."""
         match error:
             case SeedBlockOverwriteRestricted():
                 return DatasetPushMetadataResponse(result=messages.SeedBlockOverwriteRestricted())
@@ -193,7 +193,8 @@ class PushExchange:
         return DatasetPushResponse(result=Internal(phase=phase, error_message=INTERNAL_ERROR))
 
     def _compare_heads(self, request: DatasetPushRequest) -> DatasetPushResponse:
-        """The client must have seen the head that is. Mind the names in `InvalidHead`."""
+        """Refuse unless the client has seen the current head. Mind the names in `InvalidHead`: its
+        `actual_head` is the client's head, its `expected_head` is ours."""
         self._entry = self._found()
         head = self._head()
         if request.current_head != head:
@@ -204,8 +205,8 @@ class PushExchange:
         return DatasetPushResponse(result=Accepted())
 
     def _found(self) -> DatasetEntry | None:
-        """What the address leads to by now: that for which rights were checked, or what the
-        caller's own account has got since. Raises `DatasetNotFound`, `IsRemote`."""
+        """Return the dataset that the alias now names: the one whose rights were checked, or a new
+        one of the caller's account. Raises `DatasetNotFound`, `IsRemote`."""
         found = self._stores.registry.find(DatasetRef(alias=self._alias))
         if self._granted is not None and (found is None or found.id != self._granted):
             raise DatasetNotFound(DatasetRef(alias=self._alias))
@@ -222,7 +223,8 @@ class PushExchange:
             return None
 
     def _take(self, batch: MetadataBlocksBatch) -> None:
-        """Unpack; a forced batch that begins with a Seed must begin with the same one."""
+        """Unpack the batch. A forced batch that begins with a Seed must keep the dataset's identity
+        and kind."""
         request = self._asked()
         if batch.num_blocks != request.transfer_plan.num_blocks:
             raise PlanBroken(
@@ -239,12 +241,12 @@ class PushExchange:
                 raise SeedBlockOverwriteRestricted(self._entry.id)
 
     def _forced_base(self) -> ChainState:
-        """The state the new blocks continue."""
+        """Return the state that the new blocks continue."""
         first = self._blocks[0]
         return EMPTY if first.prev is None else self._dataset().state(first.prev)
 
     def _definitions(self) -> tuple[InForce, InForce]:
-        """In force now, and with the new blocks."""
+        """Return the definitions in force now, and those in force after the new blocks."""
         dataset, first = self._dataset(), self._blocks[0]
         base = InForce() if first.prev is None else InForce.of(dataset.state(first.prev))
         return InForce.of(dataset.state()), base.after(self._blocks)
@@ -253,7 +255,7 @@ class PushExchange:
         return self._stores.dataset(DatasetRef(id=self._dataset_id()))
 
     def _create(self, first: HashedBlock) -> None:
-        """The dataset exists from its Seed on; its blocks may follow the rules or not at all."""
+        """Create the dataset with its Seed, after all new blocks have passed the chain rules."""
         if not isinstance(first.event, Seed):
             raise FirstBlockIsNoSeed("a new dataset begins with a Seed block")
         state = fold(self._blocks)
@@ -271,7 +273,8 @@ class PushExchange:
         self._blocks = self._blocks[1:]
 
     def _commit(self) -> None:
-        """Append and move the head: compare-and-swap, or whatever it is under force."""
+        """Append the blocks and move the head: by compare-and-swap, or unconditionally under
+        force."""
         if not self._blocks or self._expected is None:
             return
         dataset = self._dataset()

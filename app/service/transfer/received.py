@@ -1,7 +1,7 @@
-"""Blocks from elsewhere become part of a dataset: through the gate, by whatever way they came.
+"""Commit blocks that another node wrote, after they have passed the gate.
 
-Where rows are too many to be hashed while the sender waits, the dataset is marked before its head
-moves, and a job hashes them afterwards.
+If there are too many rows to hash while the sender waits, we mark the dataset as unverified
+before its head moves, and a job hashes the rows afterwards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odf_node.storage.stores.ports.values import JobSpec
 
 @dataclass(frozen=True)
 class Receiving:
-    """What blocks from elsewhere pass before they count."""
+    """The stores, the gate and the clock that a commit of received blocks needs."""
 
     stores: Stores
     gate: SliceGate
@@ -41,7 +41,7 @@ def commit_received(
     expected: Multihash,
     force: bool,
 ) -> None:
-    """`Dataset.commit` of blocks that somebody else wrote. Raises as that."""
+    """Commit blocks that another node wrote. Raises the same errors as `Dataset.commit`."""
     claims = dataset.claims(blocks, None if force else expected)
     with noted_as_received(receiving.stores.objects, dataset.id, blocks), ExitStack() as marked:
         note = None
@@ -56,7 +56,7 @@ def commit_received(
 def _marked(
     receiving: Receiving, dataset: Dataset, blocks: Sequence[HashedBlock]
 ) -> Iterator[Unverified]:
-    """The dataset is marked before its head moves; not if it does not move."""
+    """Mark the dataset as unverified; restore the earlier mark if the head does not move."""
     objects = receiving.stores.objects
     with receiving.stores.locks.hold(dataset.id):
         before = read_unverified(objects, dataset.id)

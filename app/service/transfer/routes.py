@@ -1,7 +1,7 @@
-"""Addresses of the two transfer protocols, as the framework and its documentation see them.
+"""Addresses of the two transfer protocols, declared for the framework and its API documentation.
 
-Object paths and WebSocket upgrades are served in front of the framework; what is left for a
-handler is to say so to clients that ask in plain HTTP.
+The node serves object paths and WebSocket upgrades in front of the framework. The handlers here
+only refuse clients that request a smart transfer by plain HTTP.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..http.deps import AccessDep, ActorDep, ReadableDep
 
 
 class UpgradeRequired(BadInput):
-    """A smart transfer address asked without a WebSocket upgrade."""
+    """A request to a smart transfer address has no WebSocket upgrade."""
 
     def __init__(self) -> None:
         super().__init__("smart transfer speaks WebSocket: ask with an Upgrade header")
@@ -30,7 +30,7 @@ UPLOADING = {"PUT": "Upload it", "PATCH": "Go on with its upload"}
 
 
 async def in_front() -> Response:
-    """Never reached: `Objects` has answered."""
+    """Never called: `Objects` has already responded."""
     raise NotImplementedError
 
 

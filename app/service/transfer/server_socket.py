@@ -1,8 +1,8 @@
-"""uvicorn's WebSocket as smart transfer needs it, and as nobody can hold the service up with it.
+"""uvicorn's WebSocket with the frames and limits that smart transfer needs.
 
-Long messages leave in frames, because peers take frames below 16 MiB only; a goodbye takes five
-seconds. What arrives is parsed in short slices: between two of them that held many frames the
-event loop has a turn, since a frame of one byte costs as much as a long one.
+Long messages are sent in several frames, because peers accept only frames below 16 MiB. A close
+takes up to `close_wait_s` seconds. Received bytes are parsed in short slices. After a slice with
+many frames the event loop gets a turn, since a frame of one byte costs as much as a long one.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .frames import BoundedProtocol
 from .handshake import SUBPROTOCOL
 
 FRAME_BYTES = 8 * 1024 * 1024
-"""Longest frame sent; the reference peer takes up to 16 MiB."""
+"""Length of the longest frame that we send; the reference peer accepts up to 16 MiB."""
 SLICE_BYTES = 4096
 SLICE_FRAMES = 32
-"""Frames in a slice from which on the event loop has a turn before the next one."""
+"""After a slice with more frames than this the event loop gets a turn."""
 SWITCHING_PROTOCOLS = 101
 DENIED = "websocket.http.response.body"
 PUSH = "/push"
 
 
 class TransferSocket(WebSocketsSansIOProtocol):
-    """One connection. The limits are set by a subclass, from the settings."""
+    """One connection. A subclass sets the limits from the settings."""
 
     close_wait_s = 5.0
     first_message_bytes = 1024 * 1024
@@ -48,9 +48,9 @@ class TransferSocket(WebSocketsSansIOProtocol):
         self.close_timeout = self.close_wait_s
         self._in_parts = False
         self._arrived: deque[memoryview] = deque()
-        """Slices that wait for their turn."""
+        """Received slices that are not parsed yet."""
         self._held = False
-        """Whether reading is paused because of them."""
+        """Whether reading from the transport is paused because of waiting slices."""
 
     def data_received(self, data: bytes) -> None:
         was_idle, view = not self._arrived, memoryview(data)
@@ -58,7 +58,7 @@ class TransferSocket(WebSocketsSansIOProtocol):
         if was_idle:
             self._parse()
         else:
-            self._hold()  # the application went on reading in between
+            self._hold()  # the application has resumed reading in between
 
     def _parse(self) -> None:
         while self._arrived and not self.disconnected:
@@ -81,7 +81,7 @@ class TransferSocket(WebSocketsSansIOProtocol):
         self.transport.pause_reading()
 
     def handle_connect(self, event: Any) -> None:
-        """The subprotocol of the specification is no token by RFC 6455; it is let through."""
+        """Accept the subprotocol of the specification, although it is no token by RFC 6455."""
         if event.path.partition("?")[0].endswith(PUSH):
             self.conn.later = self.push_message_bytes
         offered = event.headers.get_all("Sec-WebSocket-Protocol") == [SUBPROTOCOL]
@@ -92,14 +92,14 @@ class TransferSocket(WebSocketsSansIOProtocol):
             self.scope["subprotocols"] = [SUBPROTOCOL]
 
     async def send(self, message: Any) -> None:
-        """As ASGI has it; a text with `more` is continued by the next one."""
+        """Send an ASGI message; the next message continues a text with `more`."""
         text = message.get("text") if message["type"] == "websocket.send" else None
         more = message.get("more", False)
         short = text is None or (len(text) <= FRAME_BYTES and not more and not self._in_parts)
         if text is None or short or not self._is_open:
             await super().send(message)
             if message["type"] == DENIED and not message.get("more_body", False):
-                # An answer, too; uvicorn would log an application that gave none.
+                # This is a complete response, but uvicorn would log that the application gave none.
                 self.handshake_complete = True
             return
         content = text.encode()

@@ -1,4 +1,4 @@
-"""WebSocket upgrades: refused with a real HTTP answer, or accepted and handed to the exchange."""
+"""WebSocket upgrades of smart transfers: refuse them with an HTTP response, or run the exchange."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from .handshake import (
 )
 
 MAX_THREADS = 16
-"""Steps of all transfers that run at once; a large batch takes some 200 MB while it is read."""
+"""Limit of steps of all transfers that run at once; reading a large batch takes about 200 MB."""
 CALLER_THREADS = 4
-"""Of them for one caller: a step that waits for a disk, or a worker, holds up nobody else."""
+"""Limit of steps that run at once for one caller, so that its slow steps delay no other caller."""
 PLAIN = (Unauthenticated, Unauthorized, IncompatibleVersion)
-"""Refusals whose body is the reference's `{"message": …}` and nothing else."""
+"""Errors whose response body is only `{"message": …}`, as in the reference implementation."""
 
 
 class Transfers:
@@ -57,9 +57,9 @@ class Transfers:
         caller = caller_of(scope)
         try:
             exchange = await self._shake(scope)
-            self.open.take(caller)  # before the upgrade, where HTTP can still say it
+            self.open.take(caller)  # before the upgrade, while we can still refuse by HTTP
         except NodeError as error:
-            # the framework keeps headers and body apart, the server joins them in one write
+            # the framework sends headers and body separately; the server joins them in one write
             await WebSocket(scope, receive, send).send_denial_response(_refusal(error))
             return
         try:
@@ -76,7 +76,7 @@ class Transfers:
             self.open.give_back(caller)
 
     def routes(self) -> list[Route]:
-        """The rows of the table of addresses."""
+        """Return the entries of the routing table."""
         return [Route(f"{DATASET}/{word}", self, (SOCKET,)) for word in (PULL, PUSH)]
 
     async def _shake(self, scope: Scope) -> Exchange:
@@ -91,7 +91,7 @@ def _refusal(error: NodeError) -> Response:
 
 
 def _agreed(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """What was asked for beyond the protocol, and is granted."""
+    """Return the response headers that grant the client's optional extensions."""
     compact = encoding(scope) == COMPACT_ENCODING
     return [(PAYLOAD_HEADER.encode(), COMPACT_ENCODING.encode())] if compact else []
 
