@@ -1,1 +1,1 @@
-"""What a worker does: one package a kind of job."""
+"""The work of a worker: one package for each kind of job."""

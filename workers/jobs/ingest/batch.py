@@ -1,8 +1,8 @@
-"""A Batch: posts that become slices together, from their files to rows that are written.
+"""A Batch: posts that are written to the same slices, from their files to written rows.
 
-All that is to be known of it is in the Batch, so that it may run anywhere: in the worker's process,
-by stages whose partitions are spread over Spark, or, where it is one partition, all of it as one
-task, beside those of other datasets.
+A Batch contains everything needed to run it, so that it may run anywhere: in the worker's process,
+in stages whose partitions are spread over Spark, or, if it is a single partition, entirely in one
+Spark task, beside Batches of other datasets.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from .read_posts import PostRows, read
 from .stages import PostRead
 
 AfterRead = Callable[[int], None]
-"""Is given the number of rows, once all are read."""
+"""Receives the number of rows after all have been read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Posts that were planned on one head; several only of those that share slices (`post.py`)."""
+    """Posts that were planned on one head; more than one only if they share slices (`post.py`)."""
 
     posts: tuple[PostRead, ...]
     splits: tuple[tuple[Split, ...], ...]
-    """Of each post; none of one that has nothing to be read."""
+    """Splits of each post; empty for a post without input."""
     history: HistoryFiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPost:
-    """What was read of a post. The rows of one with a failure are not in the slices."""
+    """Result of reading a post. If it has a failure, its rows are not in the slices."""
 
     rows: int = 0
-    """Those that are good."""
+    """Number of good rows."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
     schema: pa.Schema | None = None
-    """Of the slices; None: the post is empty and tells none."""
+    """Schema of the slices; None if the post is empty, so that no schema is known."""
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRows:
-    """What came of a Batch, or why nothing did."""
+    """Result of a Batch, or the reason why it failed."""
 
     posts: tuple[ReadPost, ...] = ()
     slices: tuple[Written, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Of the merge."""
+    """Warnings of the merge."""
     usage: Usage = field(default_factory=Usage)
     failure: Failure | None = None
 
@@ -71,8 +71,8 @@ class BatchRows:
 
 
 def run_batch(way: Way, batch: Batch, folder: Path, after_read: AfterRead) -> BatchRows:
-    """The slices of a Batch, which lie in the folder unless they are small. A post that cannot be
-    read fails alone.
+    """Write the slices of a Batch, as files in the folder unless they are small. A post that cannot
+    be read fails alone.
 
     Raises:
         NodeError: what is wrong with the rows together.
@@ -93,13 +93,13 @@ def run_batch(way: Way, batch: Batch, folder: Path, after_read: AfterRead) -> Ba
 
 
 def run_as_tasks(batches: Sequence[Batch]) -> Output:
-    """All stages of Batches of one partition each, in the process of a task; slices go with what
-    it tells. What is wrong with a Batch is a fact as well: others go on."""
+    """Run all stages of Batches of one partition each, in the process of a task; each result
+    includes the slices. An error of a Batch is returned as a fact, so that the others continue."""
     for batch in batches:
         with TemporaryDirectory(prefix="batch-") as folder:
             try:
                 found = run_batch(Here(), batch, Path(folder), lambda _: None)
-            except OSError:  # of the machine or the bucket, and not of the Batch
+            except OSError:  # an error of the machine or the bucket, not of the Batch
                 raise
             except Exception as error:
                 found = BatchRows(failure=Failure.of(error))
@@ -108,12 +108,12 @@ def run_as_tasks(batches: Sequence[Batch]) -> Output:
 
 
 def joint_plan(plans: Sequence[IngestPlan]) -> IngestPlan:
-    """The plan of posts that become slices together: the newest submission is the time of all."""
+    """Return the plan of posts that share slices, with the system time of the newest submission."""
     return replace(plans[0], system_time=max(each.system_time for each in plans))
 
 
 def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
-    """What the rows of a batch have in common once they are written."""
+    """Return the properties that the rows of a batch share when they are written."""
     return SlicePlan(
         schema=schema,
         vocab=plan.vocab,

@@ -1,9 +1,9 @@
 """Posts of one claim, to one or more datasets: written as Batches, committed together.
 
-Each post keeps its own receipt, and a bad one fails alone. All datasets are committed by one
-transaction, each with its own slices, blocks and compare-and-swap, and in the same transaction
-the jobs end: what is repeated after a crash has not been committed. Where another writer was
-first, the posts of that dataset are planned again from the new head.
+Each post has a separate receipt, and a bad post fails alone. One transaction commits all datasets,
+each with its own slices, blocks and compare-and-swap, and also ends the jobs: work that is repeated
+after a crash was therefore never committed. If another writer committed to a dataset first, its
+posts are planned again from the new head.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .post import Post
 from .round import Group, Ready, Round
 
 TURN_S = 2.0
-"""Seconds after which posts that are not begun go back to the queue: others have their turn."""
+"""Seconds after which posts that have not begun return to the queue, so that other jobs have their
+turn."""
 
 
 def _dataset_of(post: Post) -> DatasetId:
@@ -40,10 +41,11 @@ def _dataset_of(post: Post) -> DatasetId:
 
 
 class PostRun:
-    """Brings the posts of a claim to their end.
+    """Processes the posts of a claim until they end.
 
-    `failure` gives the outcome of a job with an error, or raises what must end the run. `is_over`
-    tells whether the worker is to end: posts that are not begun are given back then.
+    `failure` returns the outcome of a job with an error, or raises errors that must end the run.
+    `is_over` returns whether the worker is stopping; posts that have not begun then return to the
+    queue.
     """
 
     def __init__(
@@ -60,9 +62,9 @@ class PostRun:
         self._failure, self._give_back, self._is_over = failure, give_back, is_over
 
     def run(self, groups: Sequence[Sequence[Post]]) -> Iterator[JobEnd]:
-        """Groups of posts, one for each dataset; the ends, as they come.
+        """Process groups of posts, one group for each dataset; yield the ends as they happen.
 
-        Raises what is not about one dataset.
+        Raises errors that do not concern a single dataset.
         """
         begun = [Group(_dataset_of(posts[0]), list(posts)) for posts in groups if posts]
         with ExitStack() as spans:
@@ -82,7 +84,7 @@ class PostRun:
                 return
 
     def _round(self, groups: Sequence[Group]) -> Iterator[JobEnd]:
-        """As many posts as are ready in time, by one transaction."""
+        """Commit as many posts as are ready in time, in one transaction."""
         with tempfile.TemporaryDirectory(prefix="ingest-", dir=self._context.scratch) as folder:
             begun, unknown = self._begin(groups, Path(folder))
             for group, reason in unknown:
@@ -99,7 +101,8 @@ class PostRun:
     def _begin(
         self, groups: Sequence[Group], folder: Path
     ) -> tuple[list[Ready], list[tuple[Group, NodeError]]]:
-        """Where the datasets are, by one look at the index; or why that is not known."""
+        """Read the states of the datasets from the index, in one lookup, or the reason why that
+        failed."""
         begun: list[Ready] = []
         unknown: list[tuple[Group, NodeError]] = []
         wanted = [group.dataset for group in groups]
@@ -126,8 +129,8 @@ class PostRun:
             yield end
 
     def _refused(self, ready: Ready, error: NodeError) -> Iterator[JobEnd]:
-        """Nothing of the dataset was committed: its posts are planned again, but for those that
-        have lost their lease, or have lost to other writers too often."""
+        """Handle a dataset of which nothing was committed: its posts are planned again, except
+        posts that lost their lease. After too many lost races, the first post fails."""
         group = ready.group
         if isinstance(error, LeaseLost):
             group.drop(error.job)
@@ -140,11 +143,11 @@ class PostRun:
             yield from self._fail(group, error)
 
     def _fail(self, group: Group, error: NodeError) -> Iterator[JobEnd]:
-        """All posts of the dataset."""
+        """End all posts of the dataset with the error."""
         yield from self._finished(group, [self._failed(post, error) for post in group.waiting])
 
     def _finished(self, group: Group, ends: Sequence[JobEnd]) -> Iterator[JobEnd]:
-        """Ends of jobs that committed nothing."""
+        """End jobs that committed nothing."""
         for end in ends:
             group.drop(end.job)
             try:
@@ -158,6 +161,7 @@ class PostRun:
         return self._end_with(post, error)
 
     def _end_with(self, post: Post, came: Succeeded | Exception) -> JobEnd:
-        """The end of a post with its result, or with an error. Raises what must end the run."""
+        """Return the end of a post with its result or its error. Raises errors that must end the
+        run."""
         outcome = self._failure(post.job, came) if isinstance(came, Exception) else came
         return JobEnd(post.job.id, self._worker, outcome)

@@ -1,4 +1,4 @@
-"""The history that rows of a post are compared with, by the merge state of its dataset."""
+"""The history with which a post's rows are compared, read from the merge state of its dataset."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def history_of(
     scratch: Path,
     way_with: Callable[[int], Way],
 ) -> HistoryFiles | None:
-    """All of the history; None if there is none, or if the strategy does not look at it. Its files
-    are linked into `scratch` unless the way for that many bytes of history is in this process.
+    """Return the whole history; None if there is none, or if the strategy does not read it. The
+    history's files are linked into `scratch`, unless a history of that size is read in this
+    process.
 
     Raises:
         CannotMerge: the key is not in the schema.
@@ -63,7 +64,7 @@ def history_of(
 
 
 def lent(history: HistoryFiles | None, way: Way) -> HistoryFiles | None:
-    """The history as stages elsewhere are given it."""
+    """Return the history in the form that stages in other processes receive."""
     if history is None:
         return None
     files = tuple(map(way.file, map(at_hand, history.files)))

@@ -1,6 +1,6 @@
 """From a frame to rows that can be merged: event time, clashing names, positions.
 
-Top-level times become milliseconds UTC, each row has an event time column, and its position in the
+Top-level times become milliseconds UTC. Each row has an event time column; its position in the
 input makes every later order total.
 """
 
@@ -37,14 +37,14 @@ OUT_OF_RANGE = (
 
 @dataclass(slots=True)
 class Seen:
-    """What is known of the rows that have passed."""
+    """Facts about the rows that have passed."""
 
     rows: int = 0
     nulls: int = 0
     ascending: bool = True
     first: int | None = None
     latest: int | None = None
-    """Event times, in the unit of their column."""
+    """`first` and `latest` event times, in the unit of their column."""
 
     def add(self, rows: int, times: pa.Array) -> None:
         self.rows += rows
@@ -61,10 +61,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Normalized:
-    """Rows with the columns of the batch, an event time, and their position in the frame."""
+    """Rows with the columns of the batch, an event time, and the position in the frame."""
 
     schema: pa.Schema
-    """Without the position."""
+    """Schema without the position."""
     batches: Iterator[pa.RecordBatch]
     seen: Seen
     """Complete when all batches are consumed."""
@@ -80,9 +80,9 @@ def normalized(
     rejected: Rejected | None = None,
     forms: Forms = PLAIN,
 ) -> Normalized:
-    """The frame's rows as they are merged. `known` is the dataset's schema, if it has one, and
-    `forms` how event times are written that nobody declared.
-    Rows with a time that is none go into `rejected`, if that is where the frame put others.
+    """Convert the frame's rows to the form in which they are merged. `known` is the dataset's
+    schema, if it has one; `forms` are the formats of undeclared event times. Rows with an invalid
+    time are added to `rejected`, if the frame also sets bad rows aside there.
 
     Raises:
         BadInputSchema: system columns in the batch, or an event time that is none.
@@ -117,13 +117,14 @@ def normalized(
 
 
 def renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
-    """The names with an underscore before those that the node's own columns have."""
+    """Return the names, with an underscore before each name that the node uses for its own
+    columns."""
     clashes = clashing(vocab, takes_operations=takes_operations)
     return [f"_{name}" if name in clashes else name for name in names]
 
 
 def clashing(vocab: Vocab, *, takes_operations: bool) -> set[str]:
-    """Names of columns that only the node writes."""
+    """Return the names of columns that only the node writes."""
     names = {vocab.offset_column, vocab.system_time_column}
     if not takes_operations:
         names.add(vocab.operation_type_column)
@@ -142,7 +143,7 @@ def _event_time(vocab: Vocab, known: pa.Schema | None) -> pa.DataType:
 
 
 def _typed(field: pa.Field, vocab: Vocab, known: pa.Schema | None) -> pa.Field:
-    """A column inferred from nulls alone takes the type the dataset knows it by."""
+    """Give a column that was inferred from nulls alone the type that the dataset has for it."""
     if not holds_null_type(field.type):
         return field
     if field.name == vocab.event_time_column:
@@ -156,7 +157,7 @@ def _typed(field: pa.Field, vocab: Vocab, known: pa.Schema | None) -> pa.Field:
 def _change(
     field: pa.Field, coerces: bool, known: pa.Schema | None, forms: Forms
 ) -> tuple[pa.Field, Change | None]:
-    """What a column becomes, and how. `coerces`: it is an event time, and nobody declared it."""
+    """Return a column's new field, and its conversion. `coerces` means an undeclared event time."""
     kind = field.type
     if coerces and pa.types.is_integer(kind):
         return field.with_type(MILLIS), _from_seconds
@@ -172,7 +173,7 @@ def _change(
 
 
 def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
-    """Event times as they are stored. Raises `BadRow` for one that is no instant."""
+    """Convert event times to the stored form. Raises `BadRow` for an invalid instant."""
     times = change(given) if change else given
     days = pa.types.is_date(times.type)
     unit, count = ("days", DAY_MS) if days else ("ms", 1)
@@ -194,7 +195,7 @@ def _from_seconds(array: pa.Array) -> pa.Array:
 
 
 def _stored_as(name: str, known: pa.Schema | None) -> pa.DataType | None:
-    """How the dataset keeps its event time: as days, or in milliseconds."""
+    """Return the type in which the dataset stores event times: days, or milliseconds."""
     if known is None or name not in known.names:
         return None
     return pa.date32() if pa.types.is_date(known.field(name).type) else MILLIS
@@ -238,7 +239,7 @@ def _set_aside(batch: pa.RecordBatch, done: int, rejected: Rejected, at: int, ba
 def _numbered(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, event_time: str, seen: Seen
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with an event time and their position; what they are is noted in `seen`."""
+    """Add event times and positions to rows; record facts about the rows in `seen`."""
     whole = schema.append(pa.field(POSITION, pa.int64(), nullable=False))
     at = schema.names.index(event_time)
     for batch in batches:

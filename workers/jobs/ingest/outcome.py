@@ -1,4 +1,4 @@
-"""What a Batch comes to: its events, and the receipts of its posts once they are blocks."""
+"""The result of a Batch: its events, and the receipts of its posts when the blocks exist."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from ...slices.write import Written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extras:
-    """What a caller may add to a batch beside its rows."""
+    """Options of a batch that a caller may set in addition to the rows."""
 
     source_state: SourceState | None = None
-    """Where the source left off after the batch; None is written as none."""
+    """Position of the source after the batch; None is written as none."""
     watermark: Instant | None = None
     """Replaces the watermark computed from the rows."""
     max_vanish_percent: int = 100
-    """Rows of a snapshot that may vanish at once; 100 lets all of them."""
+    """Percentage of a snapshot's rows that may vanish at once; 100 allows all rows to vanish."""
     max_bad_rows: int | None = None
-    """So many rows may be set aside; by default a bad one fails the batch."""
+    """Limit of rows that are set aside; None means that one bad row fails the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostOutcome:
-    """What came of one post of a Batch."""
+    """Result of one post of a Batch."""
 
     rows_read: int
-    """Those that are good."""
+    """Number of good rows."""
     done: Counter[Operation]
-    """Rows of the slices that are of the post, by operation."""
+    """The post's rows in the slices, by operation."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
     ran: RanReceipt | None = None
@@ -58,7 +58,8 @@ def receipts(
     slices: Sequence[Written],
     blocks: Sequence[HashedBlock],
 ) -> list[IngestReceipt]:
-    """To each post of a Batch its own: its rows of the slices follow those of the post before."""
+    """Return the receipt of each post of a Batch. In the slices, its rows follow those of the
+    previous post."""
     found, start = [], plan.next_offset
     for post in posts:
         end = start + post.done.total()
@@ -101,16 +102,16 @@ def _receipt(
 
 
 def _meets(data: DataSlice, offsets: range) -> bool:
-    """Whether rows of these offsets are in the slice."""
+    """Whether the slice contains rows with these offsets."""
     interval = data.offset_interval
     return bool(offsets) and interval.start <= offsets[-1] and offsets[0] <= interval.end
 
 
 def _rows_with_effect(plan: IngestPlan, done: Counter[Operation]) -> int:
-    """Rows of the batch that something came of.
+    """Return the number of rows of the batch that had an effect.
 
-    In a snapshot it is the absence of rows that retracts. A changelog brings both rows of a
-    correction, other batches the new one.
+    In a snapshot, the absence of rows retracts them. A changelog contains both rows of a
+    correction, other batches only the new one.
     """
     brought = {Operation.APPEND, Operation.CORRECT_TO}
     if takes_operations(plan.merge):
@@ -127,10 +128,11 @@ def data_events(
     *,
     links: Sequence[Attributes | None] = (),
 ) -> list[MetadataEvent]:
-    """An `AddData` per slice; without rows one if the watermark or the source state changed.
+    """Return an `AddData` per slice; without rows, one if the watermark or the source state
+    changed.
 
-    The last one says where the source left off now, those before it where it was: whoever
-    stops between them reads the batch again.
+    The last event has the new source state, those before it the old one: a reader that stops
+    between them reads the batch again.
     """
     events: list[MetadataEvent] = []
     offset, watermark = plan.prev_offset, plan.watermark
@@ -166,7 +168,7 @@ def data_events(
 def next_watermark(
     previous: Instant | None, written: Written | None, explicit: Instant | None
 ) -> Instant | None:
-    """The explicit one, else the latest event time so far; it never goes back."""
+    """Return the explicit watermark, else the latest event time so far; it never decreases."""
     latest = explicit if explicit is not None else (written.max_event_time if written else None)
     known = [when for when in (previous, latest) if when is not None]
     return max(known) if known else None

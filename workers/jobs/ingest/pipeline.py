@@ -1,7 +1,7 @@
-"""The stages of an ingest in their order: what the driver knows, plans and adds up.
+"""The stages of an ingest in their order, and what the driver plans and sums between them.
 
-Rows of the posts of a Batch are merged, put in order, and written as one. Where the partitions are
-(`workers/partitions`) changes nothing of what comes out.
+Rows of the posts of a Batch are merged, sorted, and written together. The result does not depend on
+where the partitions (`workers/partitions`) are processed.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from .stages import (
 )
 
 SMALLEST_BYTES = 4 << 20
-"""Fewer are one partition."""
+"""Smaller inputs are one partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """Rows are sorted; `starts` has the number of those before each partition, if their positions
-    are those in their partition."""
+    """Rows are still to be sorted; `starts` has the number of rows before each partition, if
+    positions are counted within partitions."""
 
     order: Order
     starts: tuple[int, ...] = ()
@@ -57,20 +57,21 @@ class Sort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedRows:
-    """Rows in their final order, over partitions; `facts` has their number and cost in each."""
+    """Rows in their final order, over partitions; `facts` has the number and cost of the rows in
+    each."""
 
     partitions: Partitions
     facts: tuple[RowFacts, ...]
     warnings: tuple[str, ...] = ()
     sort: Sort | None = None
-    """What they lack of that order: one slice has them all, and whoever writes it sorts them."""
+    """Sorting that remains: one slice has all rows, and its writer sorts them."""
 
 
 def in_order(
     way: Way, posts: Sequence[PostRead], rows: ReadRows, history: HistoryFiles | None
 ) -> OrderedRows:
-    """The rows merged with the history of their keys, as they will be written. Of posts that share
-    slices each is in its order since it was read.
+    """Merge the rows with the history of their keys, and return them in the order in which they
+    will be written. Posts that share slices were each sorted while they were read.
 
     Raises:
         CannotMerge: rows that must not be written.
@@ -116,7 +117,7 @@ def _merged(
 
 
 def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cut) -> list[Written]:
-    """Slices of the rows, in their order.
+    """Write slices of the rows, in their order.
 
     Raises:
         UnexpectedNulls: nulls in columns the dataset requires.
@@ -156,8 +157,8 @@ def _sorted(
     samples: Sequence[pa.Table],
     starts: Sequence[int],
 ) -> OrderedRows:
-    """All rows in order: by their writer, if one slice has them all, else in ranges that are sorted
-    each by itself."""
+    """Put all rows in order: the writer sorts them if one slice has them all; otherwise each range
+    is sorted separately."""
     size, order = sum(each.size for each in facts), post.order
     if size <= way.partition_bytes and post.cut.count(sum(each.cost for each in facts)) == 1:
         sort = Sort(order, tuple(starts))
@@ -174,7 +175,7 @@ def _sorted(
 
 
 def partition_count(way: Way, size: int) -> int:
-    """Partitions for rows of so many bytes."""
+    """Return the number of partitions for rows of this size in bytes."""
     if way.width == 1 or size < SMALLEST_BYTES:
         return 1
     return max(way.width, -(-size // way.partition_bytes))
@@ -185,7 +186,7 @@ def _is_by_event_time(post: PostRead) -> bool:
 
 
 def _rows_schema(post: PostRead, rows: PostRows) -> pa.Schema:
-    """Of rows that are merged."""
+    """Return the schema of rows to be merged."""
     schema = rows.schema
     if schema is None:
         raise AssertionError("unreachable: a post without a schema has no rows to merge")
@@ -199,5 +200,5 @@ def _rows_schema(post: PostRead, rows: PostRows) -> pa.Schema:
 
 
 def is_passing(plan: IngestPlan, history: HistoryFiles | None) -> bool:
-    """Whether all rows of a post are appended as they are."""
+    """Whether all rows of a post are appended unchanged."""
     return MERGE[type(plan.merge)].passes and history is None

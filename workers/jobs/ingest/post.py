@@ -1,7 +1,7 @@
-"""A post: the rows that one job brings, and how they are read.
+"""A post: the rows of one job, and how to read them.
 
-Small posts that are only appended share slices with others that wait: files, hashes and blocks
-then cost by the batch and not by the post, for writers and for all readers.
+Small posts that are only appended share slices with other waiting posts: the cost of files, hashes
+and blocks is then per batch rather than per post, for writers and for all readers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from ..work.slice_files import local_file
 from .run import PreparedPost, prepare_post, push_extras
 
 SHARED_BYTES = 1 << 20
-"""Unpacked bytes of posts that share slices: they are one partition, and few rows wait for it."""
+"""Limit of the unpacked bytes of posts that share slices: they are one partition, and few rows have
+to wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Post:
-    """A job's posting. Its submission is the time of its blocks, no matter when it runs."""
+    """The post of a job. The time of its blocks is the job's submission, no matter when it runs."""
 
     job: Job
     payload: IngestPayload
@@ -37,8 +38,8 @@ class Post:
 
 
 def shares_slices(post: Post, plan: IngestPlan) -> bool:
-    """Whether a post has nothing to say but its rows, and came as a small one. What it unpacks to
-    may be large (`SHARED_BYTES`)."""
+    """Whether a post only adds rows, and its body is small enough to be stored in the job. The
+    unpacked rows may still be large (`SHARED_BYTES`)."""
     return (
         post.job.spec.body is not None
         and not post.payload.dry_run
@@ -67,5 +68,5 @@ def prepare(
         path = local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
         return prepare_post(dataset, plan, path, own, scratch, extras)
     body = Enclosed(post.job.spec.body)
-    with present(body) as path:  # a file on a disk would cost more than all else about it
+    with present(body) as path:  # a file on a disk would cost more than the rest of the work
         return prepare_post(dataset, plan, path, own, scratch, extras, enclosed=body)

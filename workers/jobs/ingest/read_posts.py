@@ -1,6 +1,7 @@
-"""The first stage of a Batch: its posts are read, each by itself, as partitions side by side.
+"""The first stage of a Batch: read its posts, each separately, as parallel partitions.
 
-A post that cannot be read fails alone: its error is a fact of the stage, and others go on.
+A post that cannot be read fails alone: the stage returns its error as a fact, and the other posts
+continue.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from .stages import PostRead, ReadFacts, read_part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostRows:
-    """What was read of one post; its rows are in the partitions of its Batch."""
+    """Facts about one post that was read; its rows are in the partitions of its Batch."""
 
     facts: tuple[ReadFacts, ...]
-    """Of each of its partitions."""
+    """The facts of each partition of the post."""
     rejected: Rejected | None = None
     failure: Failure | None = None
-    """What is wrong first in the post, which fails it."""
+    """The first error in the post, which fails it."""
 
     @property
     def rows(self) -> int:
@@ -41,12 +42,12 @@ class PostRows:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Rows of the post before each partition."""
+        """Number of rows of the post before each partition."""
         return (0, *accumulate(each.rows for each in self.facts))[:-1]
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Of the slices; None: the post is empty, or fails, and tells none."""
+        """Schema of the slices; None if the post is empty or fails, so that no schema is known."""
         return next((each.schema for each in self.facts if each.schema is not None), None)
 
     @property
@@ -59,7 +60,7 @@ class PostRows:
 
     @property
     def ascends(self) -> bool:
-        """By event time, over all partitions."""
+        """Whether the rows ascend by event time, over all partitions."""
         return _ascends(self.facts)
 
     @property
@@ -73,15 +74,15 @@ class PostRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRows:
-    """Rows of the posts of a Batch, post by post, before they meet others."""
+    """Rows of the posts of a Batch, post by post, before they are merged."""
 
     posts: tuple[PostRows, ...]
     partitions: Partitions
 
 
 def read(way: Way, posts: Sequence[PostRead], splits: Sequence[Sequence[Split]]) -> ReadRows:
-    """The rows of posts, each with the splits of its file. A post that cannot be read is told in
-    its `PostRows`.
+    """Read the rows of posts, each from the splits of its file. If a post cannot be read, its
+    `PostRows` has the error.
 
     Raises:
         TooManyBadRows, UnexpectedNulls: over all splits of a post.
@@ -111,13 +112,13 @@ def _post_rows(post: PostRead, facts: Sequence[ReadFacts]) -> PostRows:
 
 
 def _positioned(keys: pa.Table, before: int) -> pa.Table:
-    """Keys of which the last is the position, in the whole input."""
+    """Make positions, the last column of the keys, count from the beginning of the whole input."""
     at = keys.num_columns - 1
     return keys.set_column(at, keys.field(at), pc.add(keys.column(at), before))
 
 
 def _rejected(most: int | None, facts: Sequence[ReadFacts]) -> Rejected | None:
-    """Those of all splits, by their number in the input."""
+    """Join the rejected rows of all splits, numbered by their position in the input."""
     if most is None:
         return None
     every, before = Rejected(most), 0
@@ -128,7 +129,7 @@ def _rejected(most: int | None, facts: Sequence[ReadFacts]) -> Rejected | None:
 
 
 def _warnings(facts: Sequence[ReadFacts]) -> tuple[str, ...]:
-    """What a publisher should know; of names of fields, once all records are seen."""
+    """Return warnings for the publisher; those about field names need the names of all records."""
     names = [each.names for each in facts if each.names is not None]
     if not names:
         return tuple(dict.fromkeys(text for each in facts for text in each.warnings))
@@ -138,7 +139,7 @@ def _warnings(facts: Sequence[ReadFacts]) -> tuple[str, ...]:
 
 
 def _ascends(facts: Sequence[ReadFacts]) -> bool:
-    """Whether event times ascend over all splits, and all rows or none have one."""
+    """Whether event times ascend over all splits, and either all rows or none have one."""
     latest: int | None = None
     for each in facts:
         if not each.ascends or (

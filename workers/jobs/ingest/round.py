@@ -1,7 +1,9 @@
-"""A round of a claim: as many posts as are ready in time, planned one on the other.
+"""A round of a claim: prepare as many posts as possible in a given time, each planned on the result
+of the previous one.
 
-It goes in steps. Each takes the next Batch of every dataset; those that are tasks of Spark run by
-one job, any other by itself. Nothing is committed here.
+A round consists of steps. Each step takes the next Batch of every dataset. Batches that fit into
+one Spark task run together in one Spark job, any other Batch runs separately. A round commits
+nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ from .ways import run_tasks, way_of_tasks
 
 T = TypeVar("T")
 EndWith = Callable[[Post, Succeeded | Exception], JobEnd]
-"""The end of a post with its result, or with an error; raises what must end all work."""
+"""Makes the end of a post from its result or its error; raises errors that must end all work."""
 
 ROUND_S = 1.0
-"""Seconds after which posts that are ready are committed, though more wait."""
+"""Seconds after which a round ends and its posts are committed, even if more are waiting."""
 
 
 @dataclass(slots=True)
@@ -58,16 +60,16 @@ class Group:
     waiting: list[Post]
     trace: str | None = None
     conflicts: int = 0
-    """How often in a row another writer was first."""
+    """How often in a row another writer committed first."""
 
     def drop(self, job: str) -> None:
-        """The job has ended, or is not ours any more."""
+        """Remove a job that has ended, or whose lease is lost."""
         self.waiting = [post for post in self.waiting if post.job.id != job]
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A Batch that is prepared: its posts, and each as it was planned."""
+    """A prepared Batch: its posts, and the plan of each."""
 
     posts: list[Post] = field(default_factory=list)
     prepared: list[PreparedPost] = field(default_factory=list)
@@ -77,7 +79,7 @@ class Waiting:
         return self.prepared[0].is_task
 
     def takes(self, other: PreparedPost) -> bool:
-        """Whether a post that shares slices may be one of the Batch."""
+        """Whether a post that shares slices may join the Batch."""
         if not self.prepared:
             return True
         size = sum(each.size for each in (*self.prepared, other))
@@ -86,22 +88,22 @@ class Waiting:
 
 @dataclass(slots=True)
 class Ready:
-    """What a round made of the posts of a dataset, from the first that waits on."""
+    """Result of a round for the posts of a dataset, beginning with the first waiting post."""
 
     group: Group
     left: deque[Post]
-    """Those that the round has not come to."""
+    """Posts that the round has not processed yet."""
     folder: Path
-    """Of the round; whoever makes something in it gives it a name of its own."""
+    """Directory of the round; each user creates an entry with a unique name in it."""
     dataset: Dataset
     state: ChainState
-    """With the blocks that are ready."""
+    """State of the chain, the new blocks included."""
     head: Multihash
-    """Which the blocks continue."""
+    """Hash of the block that the new blocks follow."""
     ends: list[JobEnd] = field(default_factory=list)
     blocks: list[HashedBlock] = field(default_factory=list)
     slices: list[tuple[Multihash, bytes]] = field(default_factory=list)
-    """Those that are in memory; the others have been put."""
+    """Slices that are in memory; all others have been uploaded."""
 
     def commit(self) -> Commit:
         return Commit(
@@ -114,7 +116,7 @@ class Ready:
 
 
 class Round:
-    """Brings posts of several datasets as far as their commits (`Ready`)."""
+    """Processes posts of several datasets up to their commits (`Ready`)."""
 
     def __init__(
         self,
@@ -134,7 +136,7 @@ class Round:
         return time.monotonic() - self._began > ROUND_S or self._is_over()
 
     def _step(self) -> bool:
-        """The next Batch of each dataset; whether there was one."""
+        """Process the next Batch of each dataset; return whether any dataset had one."""
         tasks: list[tuple[Ready, Waiting]] = []
         found = False
         for ready in (each for each in self._begun if each.left):
@@ -152,9 +154,10 @@ class Round:
         return found
 
     def _next(self, ready: Ready) -> Waiting:
-        """The next posts of a dataset, planned on what is ready of it; none, if there are none.
+        """Return the next posts of a dataset, planned on its new blocks; an empty Batch if there
+        are none.
 
-        Small posts that are appended become a Batch, any other post is one by itself.
+        Small posts that are appended share a Batch, any other post is a Batch alone.
         """
         batch = Waiting()
         while ready.left:
@@ -166,7 +169,7 @@ class Round:
             if not shares and batch.posts:
                 break
             if ready.blocks and reads_history(plan.merge):
-                ready.left.clear()  # the rows it is compared with have to be committed
+                ready.left.clear()  # commit before comparing with these rows
                 break
             ready.left.popleft()
             scratch = ready.folder / secrets.token_hex(8)
@@ -187,7 +190,7 @@ class Round:
         return self._tried(ready, [post], step)
 
     def _run(self, ready: Ready, batch: Waiting) -> None:
-        """A Batch by itself."""
+        """Run a Batch separately."""
         step = partial(self._rows, batch, ready.folder / secrets.token_hex(8))
         if (rows := self._tried(ready, batch.posts, step)) is not None:
             self._write(ready, batch, rows)
@@ -196,7 +199,9 @@ class Round:
         if batch.is_task:
             return self._rows_of_tasks([batch])[0]
         context = self._context
-        if len(batch.posts) == 1:  # several go on without one that is not ours any more
+        if (
+            len(batch.posts) == 1
+        ):  # a Batch of several posts continues when one of them loses its lease
             context = replace(context, job_progress=batch.posts[0].job_progress)
         return run_posts(batch.prepared, context, folder)
 
@@ -206,8 +211,8 @@ class Round:
         return run_tasks(way, [batch_of(each.prepared) for each in batches])
 
     def _run_tasks(self, tasks: Sequence[tuple[Ready, Waiting]]) -> None:
-        """Batches that are one task of Spark each, by one job; each by itself, if that fails: one
-        of them may end every process that it runs in."""
+        """Run Batches of one Spark task each by one job. If that fails, run each separately: one of
+        them may crash every process that runs it."""
         found: Sequence[BatchRows | None] = [None] * len(tasks)
         if len(tasks) > 1:
             try:
@@ -222,7 +227,7 @@ class Round:
                     self._write(ready, batch, rows)
 
     def _write(self, ready: Ready, batch: Waiting, rows: BatchRows) -> None:
-        """The ends of the posts of a Batch, by what came of them."""
+        """Add the ends of the posts of a Batch, according to its rows."""
         if rows.failure is not None:
             error = rows.failure.error()
             ready.ends += [self._end_with(post, error) for post in batch.posts]
@@ -252,19 +257,20 @@ class Round:
             ]
 
     def _written(self, ready: Ready, batch: Waiting, rows: BatchRows) -> WrittenBatch:
-        """A Batch whose slices are put, unless they are in memory."""
+        """Write a Batch and upload its slices, unless they are in memory."""
         written = write_batch(ready.dataset, ready.state, batch.prepared, rows, self._context)
         if not batch.posts[0].payload.dry_run:
             large = [each for each in written.slices if each.content is None]
             threads = self._context.ingest.upload_threads
             put_slices(ready.dataset, large, self._context.objects, threads)
         for post in batch.posts:
-            with suppress(JobLost):  # the commit will tell
+            with suppress(JobLost):  # the commit reports it
                 post.job_progress.phase("commit")
         return written
 
     def _tried(self, ready: Ready, posts: Sequence[Post], step: Callable[[], T]) -> T | None:
-        """What the step gives; None if it fails, which ends these posts and no others."""
+        """Return the result of the step. If it fails, return None and end these posts, but no
+        others."""
         try:
             return step()
         except JobLost:

@@ -1,7 +1,8 @@
 """The steps of an ingest: read, preprocess, merge, write, commit.
 
-Posts become slices as a Batch, most often of one. Everything visible happens in the commit, which
-moves the head by compare-and-swap. A writer that loses that race plans again from the new head.
+Posts are written to slices as a Batch, which usually has one post. Nothing is visible before the
+commit, which moves the head by compare-and-swap. A writer that loses that race plans again from the
+new head.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from .ways import is_one_task, ran, run_tasks, way_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPost:
-    """A post that is planned on a head, and its file as stages read it."""
+    """A post planned on a head, with its file in the form that stages read."""
 
     plan: IngestPlan
     extras: Extras
@@ -66,7 +67,7 @@ class PreparedPost:
     splits: Splits
     history: HistoryFiles | None
     size: int
-    """Bytes, those of a history included that is read as a whole."""
+    """Size of the input in bytes, including the history if it is read as a whole."""
     way: Way
 
     @property
@@ -76,17 +77,17 @@ class PreparedPost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBatch:
-    """What the posts of a Batch come to; nothing is committed yet."""
+    """Result of a Batch of posts; nothing is committed yet."""
 
     head: Multihash
-    """The posts are planned on it, and the first block continues it."""
+    """Head on which the posts are planned, and which the first block follows."""
     blocks: list[HashedBlock]
     state: ChainState
-    """With the blocks."""
+    """State of the chain, the new blocks included."""
     slices: Sequence[Written]
     outcomes: list[PostOutcome]
     receipts: list[IngestReceipt]
-    """Both one for each post."""
+    """`outcomes` and `receipts` have one entry for each post."""
 
 
 def run_ingest(
@@ -96,11 +97,11 @@ def run_ingest(
     *,
     now: Instant,
 ) -> IngestReceipt:
-    """Ingest one upload at the time `now`; for posts that come as jobs see `claim.py`.
+    """Ingest one upload at the time `now`; for posts submitted as jobs see `claim.py`.
 
     Raises:
-        NodeError: the post, the source or the dataset's state do not allow it.
-        RefConflict: other writers were first too often, or not where the caller expects.
+        NodeError: the post, the source or the dataset's state does not allow it.
+        RefConflict: other writers committed first too often, or the head is not the expected one.
     """
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=context.scratch) as folder:
         scratch = Path(folder)
@@ -124,7 +125,8 @@ def run_ingest(
 
 
 def push_extras(plan: IngestPlan, payload: IngestPayload, max_rejected_rows: int) -> Extras:
-    """What a push adds: it carries over where the source left off, which it knows nothing of."""
+    """Return the options of a push. It carries over the source's state, of which a push knows
+    nothing."""
     limit, most = payload.max_vanish_percent, max_rejected_rows
     if payload.max_bad_rows is not None:
         most = min(most, payload.max_bad_rows)
@@ -145,8 +147,8 @@ def prepare_post(
     table: TableFiles | None = None,
     enclosed: Enclosed | None = None,
 ) -> PreparedPost:
-    """A post as far as the driver brings it: unpacked, preprocessed, cut into splits; of the file
-    at the path, which may be `enclosed`, or of a table's below it.
+    """Prepare a post in the driver: unpack, preprocess, cut into splits. The input is the file at
+    the path, which may be in an archive (`enclosed`), or a table's files below the path.
 
     Raises:
         NodeError: the post, or its strategy, does not allow it.
@@ -156,7 +158,8 @@ def prepare_post(
     file_size = 0 if source is None else source.size
 
     def size_with(history: int) -> int:
-        """A history that is read as a whole has to fit into memory as well."""
+        """Add the history if it is read as a whole, since it then has to fit into memory as
+        well."""
         return file_size + bytes_of_all(plan.merge, history)
 
     def way_with(history: int) -> Way:
@@ -190,7 +193,7 @@ def prepare_post(
 
 
 def batch_of(posts: Sequence[PreparedPost]) -> Batch:
-    """What runs. More than one post only of those that share slices (`post.py`)."""
+    """Return the Batch to run. Only posts that share slices (`post.py`) may be more than one."""
     return Batch(
         posts=tuple(post.read for post in posts),
         splits=tuple(post.splits.splits for post in posts),
@@ -199,7 +202,8 @@ def batch_of(posts: Sequence[PreparedPost]) -> Batch:
 
 
 def run_posts(posts: Sequence[PreparedPost], context: WorkerContext, scratch: Path) -> BatchRows:
-    """The slices of posts that share them, on the way of the first. Raises as `run_batch`."""
+    """Write the slices of posts that share them, using the way of the first. Raises the same errors
+    as `run_batch`."""
     way = posts[0].way
     if posts[0].is_task:
         return run_tasks(way, [batch_of(posts)])[0]
@@ -221,7 +225,8 @@ def write_post(
     context: WorkerContext,
     scratch: Path,
 ) -> WrittenBatch:
-    """A Batch of one post that was prepared on the head of `state`; its slices lie in `scratch`.
+    """Write a Batch of one post that was prepared on the head of `state`; its slices are files in
+    `scratch`.
 
     Raises:
         NodeError: the post, or its strategy, does not allow it.
@@ -241,9 +246,10 @@ def write_batch(
     rows: BatchRows,
     context: WorkerContext,
 ) -> WrittenBatch:
-    """Blocks and receipts of what came of posts without failures, on the head of `state`.
+    """Make blocks and receipts, on the head of `state`, for the posts without failures.
 
-    Rows lie in the slices post by post, so that every receipt has an interval of its own.
+    The slices keep the rows in the order of the posts, so that every receipt has a separate
+    interval.
     """
     plan = joint_plan([post.plan for post in posts])
     read = [each for each in rows.posts if each.failure is None]
@@ -267,7 +273,7 @@ def write_batch(
 def _outcome(
     post: PreparedPost, read: ReadPost, rows: BatchRows, context: WorkerContext
 ) -> PostOutcome:
-    """What came of one post of a Batch. Raises what its strategy does not allow."""
+    """Return the outcome of one post of a Batch. Raises if its strategy does not allow it."""
     check_vanished(post.plan, read.rows, rows.slices, post.extras.max_vanish_percent)
     is_alone = len(rows.posts) == 1
     done = operations(rows.slices) if is_alone else Counter({Operation.APPEND: read.rows})
@@ -287,7 +293,7 @@ def _outcome(
 
 
 def commit(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> None:
-    """Put the slices, then move the head once. Raises `RefConflict`."""
+    """Upload the slices, then move the head once. Raises `RefConflict`."""
     if batch.blocks:
         put_slices(dataset, batch.slices, context.objects, context.ingest.upload_threads)
         dataset.commit(batch.blocks, expected=batch.head)
@@ -296,7 +302,7 @@ def commit(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> Non
 def put_slices(
     dataset: Dataset, slices: Sequence[Written], objects: ObjectStore, threads: int
 ) -> None:
-    """Upload slices side by side; returns when all are there."""
+    """Upload slices in parallel; return when all are uploaded."""
 
     def put(written: Written) -> None:
         if written.data is not None:
@@ -315,7 +321,8 @@ def put_slices(
 def _links(
     dataset: Dataset, plan: IngestPlan, slices: Sequence[Written], objects: ObjectStore
 ) -> list[Attributes | None]:
-    """For each slice what it links to. Raises `InvalidValue`, `DanglingReference`."""
+    """Return for each slice the summary of its links. Raises `InvalidValue`,
+    `DanglingReference`."""
     columns = link_columns(plan.schema)
     if not columns:
         return [None] * len(slices)

@@ -1,4 +1,4 @@
-"""The file of a post as stages read it: unpacked, preprocessed, cut into splits."""
+"""The file of a post, prepared for the stages: unpacked, preprocessed, cut into splits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .unpacked import plain_file
 
 
 class EngineFailed(BadInput):
-    """The engine could not run a query, for reasons of its own."""
+    """The engine could not run a query, for an internal reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
@@ -44,19 +44,19 @@ class EngineFailed(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A file and how it is read. What a query made of the rows is a file of its own; what was to be
-    said of the rows before is known by then."""
+    """A file and how to read it. The result of a preprocessing query is a new file; warnings and
+    rejected rows of the original file are known by then."""
 
     path: Path
     step: ReadStep
     enclosed: Enclosed | None = None
-    """What is at the path, if it is a small body that came with the job."""
+    """Content of the path, if it is a small body stored in the job."""
     known: Known | None = None
     is_prepared: bool = False
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
     table: TableFiles | None = None
-    """Instead of one file at the path, those of a table below it."""
+    """The files of a table below the path, instead of one file at the path."""
 
     @property
     def size(self) -> int:
@@ -72,11 +72,12 @@ def source_of(
     table: TableFiles | None = None,
     enclosed: Enclosed | None = None,
 ) -> Source | None:
-    """The file to read, or the files of a table; at most so many bad rows may be set aside. None if
-    a query has nothing to prepare. `enclosed` is what is at the path, if no disk has it.
+    """Return the file to read, or the files of a table; `most` is the limit of bad rows that are
+    set aside. None if a query has no input. `enclosed` is the content of the path, if it is not on
+    a disk.
 
     Raises:
-        NodeError: the file cannot be unpacked; what a query says of its rows.
+        NodeError: the file cannot be unpacked, or the query reports an error in its rows.
     """
     limits = context.ingest.limits
     if table is None:
@@ -143,14 +144,14 @@ def _seen_by(way: Way, split: Split) -> Split:
 
 
 def is_one_partition(source: Source, found: Splits) -> bool:
-    """Whether one task has all of the rows, and memory for them."""
+    """Whether one task has all of the rows, and the memory for them."""
     return len(found.splits) == 1 and source.size <= SPLIT_BYTES
 
 
 def preprocessed(
     frame: Frame, transform: Transform, engines: Engines, job_progress: JobProgress, scratch: Path
 ) -> Path:
-    """A file of what a query makes of the rows.
+    """Run a query on the rows, and return the file of its result.
 
     Raises:
         InvalidQuery, UnsupportedEngine, EngineFailed.
@@ -167,7 +168,7 @@ def preprocessed(
         ),
         Heard(job_progress),
     )
-    job_progress.check()  # an engine that was stopped says that it took too long
+    job_progress.check()  # a stopped engine reports that it took too long
     if isinstance(response, RawQueryResponseInvalidQuery):
         where = place_of(response.message)
         raise InvalidQuery(f"preprocessing failed: {response.message}", **where)

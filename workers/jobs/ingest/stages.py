@@ -1,8 +1,8 @@
-"""The stages of an ingest: functions of the rows of one partition, wherever that is.
+"""The stages of an ingest: functions of the rows of one partition, in any process.
 
-They are given what the driver knows by now, and tell it facts; they know no job and no Spark.
-Rows carry the position of theirs in the input (`POSITION`): in its partition until the driver
-knows how many rows come before that, in all of the input from then on.
+The driver passes in what it knows; a stage returns facts to it. Stages know neither jobs nor Spark.
+Each row carries its position (`POSITION`): its position in the partition until the driver knows the
+number of rows in earlier partitions, and in the whole input from then on.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from .normalize import normalized
 from .undeclared import arranged
 
 SAMPLES = 64
-"""Rows of a batch whose keys are looked at to cut all rows into ranges."""
+"""Rows of a batch whose keys are sampled in order to cut all rows into ranges."""
 BATCH_ROWS = 65_536
 Starts = Sequence[int]
-"""What comes before each partition: rows, or their cost."""
+"""Total of all earlier partitions, for each partition: of rows, or of their cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostRead:
-    """How the rows of a post are read. `split` is how its file is, `plan` what becomes of it."""
+    """How to read the rows of a post. `split` describes its file, `plan` the further processing."""
 
     plan: IngestPlan
     split: SplitRead
     cut: Cut
     max_bad_rows: int | None = None
     passes: bool = False
-    """Whether every row is appended, whatever others there are."""
+    """Whether every row is appended, regardless of any other rows."""
     sorts: bool = False
-    """Whether a partition has all rows of the post and memory for them, and puts them in order."""
+    """Whether the partition has all rows of the post, and the memory to sort them."""
 
     @property
     def order(self) -> Order:
@@ -78,8 +78,8 @@ class PostRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """Rows of a partition: how many, what they cost in slices, their bytes in memory, and keys of
-    some of them."""
+    """Rows of a partition: their number, their cost in slices, their bytes in memory, and the keys
+    of a sample."""
 
     rows: int = 0
     cost: int = 0
@@ -89,24 +89,25 @@ class RowFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFacts(RowFacts):
-    """What was read of a split; `schema` is the slice's, None if there is nothing to tell it by."""
+    """Facts about a split that was read; `schema` is the slice's, or None if nothing determines
+    it."""
 
     schema: pa.Schema | None = None
     columns: tuple[str, ...] = ()
-    """Those of the batch, which may lack operation codes."""
+    """Columns of the batch, which may lack operation codes."""
     ascends: bool = True
-    """By event time; rows without one stand where the others do not."""
+    """Whether rows ascend by event time; rows without one do not count."""
     nulls: int = 0
     first: int | None = None
     last: int | None = None
-    """Event times, in the unit of their column."""
+    """`first` and `last` event times, in the unit of their column."""
     warnings: tuple[str, ...] = ()
     names: FieldsSeen | None = None
     nulls_found: NullCounts | None = None
-    """Where none may be, of rows that are all written."""
+    """Nulls in required columns, if all rows are written."""
     rejected: tuple[RejectedRow, ...] = ()
     failure: Failure | None = None
-    """What is wrong with the split; its rows are not to be used then."""
+    """The error in the split; its rows must not be used then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +117,17 @@ class MergeFacts(RowFacts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceFacts:
-    """A slice that was written, and nulls where none may be."""
+    """A slice that was written, and the nulls in its required columns."""
 
     written: Written
     nulls: NullCounts
     delivered: Delivered | None
-    """None: the slice is in memory, or was not written for its nulls."""
+    """None if the slice is in memory, or was not written because of its nulls."""
 
 
 @dataclass(slots=True)
 class _Totals:
-    """Facts of rows as they pass."""
+    """Sums facts of rows while they pass."""
 
     cut: Cut
     order: Order | None = None
@@ -149,7 +150,8 @@ class _Totals:
 
 
 class _Required:
-    """Nulls in columns that are required, but for those that are filled once rows are written."""
+    """Counts nulls in required columns, except those columns that are filled when rows are
+    written."""
 
     def __init__(self, schema: pa.Schema, vocab: Vocab, names: Sequence[str]) -> None:
         self._names = [name for name in names if name not in vocab.columns]
@@ -162,23 +164,24 @@ class _Required:
 
 
 def read_part(posts: Sequence[PostRead], part: tuple[int, Split]) -> Output:
-    """Rows of a split of one of the posts. What is wrong with it is a fact: other posts go on."""
+    """Return the rows of a split of one of the posts. An error is returned as a fact, so that other
+    posts continue."""
     number, split = part
     try:
         yield from read_rows(posts[number], split)
-    except OSError:  # of the machine or the bucket, and not of the post
+    except OSError:  # an error of the machine or the bucket, not of the post
         raise
     except Exception as error:
         yield ReadFacts(failure=Failure.of(error))
 
 
 def read_rows(read: PostRead, split: Split) -> Output:
-    """Rows of a split in the types of their slice. Of a post that is sorted here, either all come
-    or none.
+    """Read the rows of a split in the types of their slice. For a post that is sorted here, yield
+    either all rows or none.
 
     Raises:
-        NodeError: a row, or the head of the file, is wrong; where, is told as it is in the file.
-        UnexpectedNulls: of a post that is sorted here, nulls in columns the dataset requires.
+        NodeError: a row, or the head of the file, is wrong; the error has the position in the file.
+        UnexpectedNulls: a post that is sorted here has nulls in columns that the dataset requires.
     """
     plan, most = read.plan, read.max_bad_rows
     rejected = None if most is None else Rejected(most, lines=split.lines)
@@ -227,7 +230,7 @@ def read_rows(read: PostRead, split: Split) -> Output:
 
 
 def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:
-    """Columns in the order of the slice, whatever theirs was in the batch."""
+    """Put the columns in the order and types of the slice, whatever their order in the batch."""
     merging = merging_of(plan.merge, plan.vocab)
     for batch in batches:
         rows = pa.table(batch).select([*_known(schema, batch.schema), POSITION])
@@ -235,7 +238,8 @@ def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:
 
 
 def _timed(batches: Batches, plan: IngestPlan) -> Batches:
-    """Rows without an event time get their post's: rows of other posts may follow in the slice."""
+    """Fill missing event times with the post's time, since rows of other posts may follow in the
+    slice."""
     name = plan.vocab.event_time_column
     for batch in batches:
         at = batch.schema.get_field_index(name)
@@ -248,7 +252,7 @@ def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:
 
 
 def _in_order(every: list[pa.RecordBatch], order: Order) -> Batches:
-    """All rows, sorted unless they are."""
+    """Return all rows, sorted if they are not yet."""
     if every:
         yield from sorted_rows(pa.Table.from_batches(every), order)
 
@@ -260,7 +264,7 @@ def sorted_rows(table: pa.Table, order: Order) -> Batches:
 
 
 def appended(batch: pa.RecordBatch, op: str) -> pa.RecordBatch:
-    """The rows as appends."""
+    """Add operation codes of appends to the rows."""
     codes = pa.array(np.full(batch.num_rows, int(Operation.APPEND), np.int32))
     return pa.RecordBatch.from_arrays([codes, *batch.columns], [op, *batch.schema.names])
 
@@ -270,7 +274,7 @@ def without_position(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def numbered(batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
-    """The rows with positions in the whole input."""
+    """Change the positions to positions in the whole input."""
     at = batch.schema.get_field_index(POSITION)
     positions = batch.column(at).to_numpy(zero_copy_only=False) + before
     return batch.set_column(at, batch.schema.field(at), pa.array(positions, pa.int64()))
@@ -279,7 +283,7 @@ def numbered(batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
 def by_key(
     key: Sequence[str], starts: Starts, ranges: int, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows to the range of their key's hash."""
+    """Assign rows to ranges by the hash of their key."""
     for batch in batches:
         rows = numbered(batch, starts[number])
         yield from _dealt(rows, key_range(hashes_of(pa.table(rows), key), ranges))
@@ -293,7 +297,8 @@ def merge_rows(
     number: int,
     batches: Batches,
 ) -> Output:
-    """Rows of a range of key hashes, of that schema, merged with the history of that range."""
+    """Merge the rows of one range of key hashes, which have the schema, with the history of that
+    range."""
     merging, plan = merging_of(read.plan.merge, read.plan.vocab), read.plan
     every = list(batches)
     rule = MERGE[type(plan.merge)]
@@ -320,14 +325,14 @@ def merge_rows(
 def by_order(
     order: Order, begins: pa.Table, starts: Starts, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows to the range in which they come when all are in order."""
+    """Assign rows to ranges by their final order."""
     for batch in batches:
         rows = numbered(batch, starts[number]) if starts else batch
         yield from _dealt(rows, range_of(pa.table(rows), order, begins))
 
 
 def order_rows(read: PostRead, _: int, batches: Batches) -> Output:
-    """Rows of a range, in order."""
+    """Sort the rows of a range."""
     totals = _Totals(read.cut)
     yield from totals.passed(_in_order(list(batches), read.order))
     yield RowFacts(rows=totals.rows, cost=totals.cost, size=totals.size)
@@ -336,7 +341,7 @@ def order_rows(read: PostRead, _: int, batches: Batches) -> Output:
 def to_one_slice(
     op: str, starts: Starts, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """All rows to one slice, in which they are put in order."""
+    """Assign all rows to one slice, whose writer sorts them."""
     for batch in batches:
         rows = numbered(batch, starts[number]) if starts else batch
         yield 0, rows if op in rows.schema.names else appended(rows, op)
@@ -345,7 +350,7 @@ def to_one_slice(
 def by_slice(
     op: str, cut: Cut, rows: Starts, costs: Starts, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows to their slice, with the number of each among all rows as its position."""
+    """Assign rows to slices; the position of each row becomes its number among all rows."""
     before, cost = rows[number], costs[number]
     is_one = cut.count(costs[-1]) == 1
     for batch in batches:
@@ -365,14 +370,14 @@ def by_slice(
 def write_sorted(
     plan: SlicePlan, outbox: Outbox, in_memory: bool, order: Order, _: int, batches: Batches
 ) -> Output:
-    """The only slice, of rows in any order. Raises as `write_rows`."""
+    """Write the only slice, from rows in any order. Raises the same errors as `write_rows`."""
     yield _written(plan, outbox, in_memory, _in_order(list(batches), order))
 
 
 def write_rows(
     plan: SlicePlan, outbox: Outbox, in_memory: bool, _: int, batches: Batches
 ) -> Output:
-    """A slice.
+    """Write one slice.
 
     Raises:
         UnsupportedColumn: a column type without a logical hash.
@@ -383,7 +388,7 @@ def write_rows(
 
 
 def _written(plan: SlicePlan, outbox: Outbox, in_memory: bool, batches: Batches) -> SliceFacts:
-    """Under a name of its own: a task may run twice at once."""
+    """Write a slice under a unique name: a task may run twice at the same time."""
     path = workplace(outbox) / f"slice-{plan.start}-{secrets.token_hex(8)}.parquet"
     nulls = NullCounts(plan.schema)
     rows = map(without_position, batches)
@@ -396,7 +401,7 @@ def _written(plan: SlicePlan, outbox: Outbox, in_memory: bool, batches: Batches)
 def _dealt(
     batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows by the number of their partition, in their order."""
+    """Split rows by the number of their partition, keeping their order."""
     if not len(numbers):
         return
     if (numbers == numbers[0]).all():

@@ -1,7 +1,7 @@
-"""Batches of sources that declare no schema: once the dataset has one, they are read by it.
+"""Batches of sources without a declared schema: the dataset's schema, once it exists, applies.
 
-The first batch decides columns and types. Those after it may have their columns in another
-order, come in another format, or hold whole numbers only where fractions stand.
+The first batch determines columns and types. Later batches may have their columns in another order,
+another format, or only whole numbers in a column of fractions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .normalize import clashing, renamed
 
 
 def known_of(plan: IngestPlan) -> Known | None:
-    """The dataset's columns, for a batch whose source does not declare them.
+    """Return the dataset's columns, for a batch whose source does not declare them.
 
-    The event time is not among them: whole numbers and texts become times by rules of its own.
+    The event time is not included: separate rules convert whole numbers and texts to times.
     """
     if not _undeclared(plan) or plan.schema is None:
         return None
@@ -45,7 +45,7 @@ def known_of(plan: IngestPlan) -> Known | None:
 
 
 def arranged(frame: Frame, plan: IngestPlan) -> Frame:
-    """The frame with its columns in the order of the dataset; new ones stay at the end."""
+    """Put the frame's columns in the order of the dataset; new ones stay at the end."""
     if not _undeclared(plan) or plan.schema is None:
         return frame
     names = renamed(

@@ -1,9 +1,9 @@
-"""Bodies and files as readers take them: unpacked if they are packed, Parquet if they are Arrow.
+"""Bodies and files in the form that readers accept: unpacked if packed, Parquet if Arrow.
 
-A source may be given `rows.csv.gz`, `.bz2`, `.zst` or `.zip` without saying so: what readers take
-begins otherwise. Of a zip archive only the single file in it is meant; a shapefile is a zip
-archive, which may be in gzip. Arrow streams are written as Parquet first, so that one reader
-decides what becomes of columns that have types.
+A source may receive `rows.csv.gz`, `.bz2`, `.zst` or `.zip` without a declaration, since the
+formats that readers accept begin with other bytes. A zip archive must contain a single file; a
+shapefile is a zip archive, which may be compressed with gzip. Arrow streams are converted to
+Parquet first, so that one reader handles all typed columns.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ STREAMS = (
     (re.compile(rb"BZh[1-9]1AY&"), bunzip2),
     (re.compile(rb"\x28\xb5\x2f\xfd"), unzstd),
 )
-"""First bytes of what is packed as a stream, and what unpacks it."""
+"""First bytes of packed streams, and the function that unpacks each kind."""
 
 
 class MalformedArrow(BadInput):
-    """The bytes are no Arrow stream, a damaged one, or one that is packed inside."""
+    """The bytes are not an Arrow stream, or a damaged one, or one with compressed buffers."""
 
 
 def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits) -> Path:
-    """The file to read by the step: the given one, or what was made of it in the folder `scratch`,
-    which is made if it is not there.
+    """Return the file that the step reads: the given one, or a file created from it in the folder
+    `scratch`, which is created if missing.
 
     Raises:
         MalformedArchive, DecompressionTooLarge, MalformedArrow.
@@ -89,7 +89,8 @@ def _written(chunks: Iterable[bytes], target: Path) -> Path:
 
 
 def _is_arrow(begin: bytes) -> bool:
-    """A stream begins with a mark and the length of its schema."""
+    """Whether the bytes begin a file or a stream; a stream begins with a marker and its schema's
+    length."""
     return begin.startswith((ARROW_FILE, b"\xff\xff\xff\xff"))
 
 
@@ -113,7 +114,7 @@ def _as_parquet(path: Path, target: Path, *, is_file: bool) -> None:
 
 
 def _refuse_compressed(path: Path) -> None:
-    """Buffers that are packed say how large they become, and nothing bounds that."""
+    """Reject compressed buffers: they state their unpacked size, which nothing limits."""
     with pa.memory_map(str(path)) as source:
         messages = pa.ipc.MessageReader.open_stream(source)
         while True:

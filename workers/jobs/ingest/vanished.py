@@ -1,4 +1,4 @@
-"""The guard of snapshots: how much of the state may be absent from a batch."""
+"""The guard of snapshots: limits how much of the state may be absent from a batch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...slices.columns import Operation
 from ...slices.write import Written, operations
 
 FEW_ROWS = 10
-"""So many rows of a snapshot may vanish whatever their share."""
+"""This number of rows of a snapshot may vanish, regardless of their share."""
 
 
 class RowsVanished(BadInput):
-    """A snapshot would retract more rows than its guard allows; likely one that was cut short."""
+    """A snapshot would retract more rows than its guard allows; it was probably cut short."""
 
 
 def check_vanished(

@@ -1,8 +1,8 @@
-"""Where stages run, by the size of their input: in the worker's process, or on Spark.
+"""The choice where stages run, by the size of their input: in the worker's process, or on Spark.
 
-On Spark a Batch that is one partition is run by one task, and those of several datasets by tasks
-of one job: a job takes long to begin, beside what little rows take. Any other Batch has jobs of its
-own.
+On Spark, one task runs a Batch that is a single partition, and the tasks of several datasets'
+Batches form one job, because starting a job takes long compared with processing a few rows. Any
+other Batch has separate jobs.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from .pipeline import partition_count
 
 
 def is_small(context: WorkerContext, size: int) -> bool:
-    """Whether so many bytes are for the worker's process."""
+    """Whether an input of this size in bytes is processed in the worker's process."""
     return size < context.ingest.micro_batch_bytes
 
 
 def way_of(context: WorkerContext, size: int) -> Way:
-    """The way for so many bytes."""
+    """Return the way for an input of this size in bytes."""
     return Here() if is_small(context, size) else on_spark(context)
 
 
 def on_spark(context: WorkerContext) -> Way:
-    """Spark, whose tasks end with the job."""
+    """Return the way on Spark, whose tasks end when the job is cancelled or lost."""
     return _spark(context, Heard(context.job_progress))
 
 
 def way_of_tasks(context: WorkerContext, jobs: Sequence[JobProgress]) -> Way:
-    """The way for Batches of several jobs of the node, until none of them is ours any more."""
+    """Return the way for Batches of several of the node's jobs; it ends when all of these are
+    lost."""
     return _spark(context, HeardOfAll(jobs))
 
 
@@ -51,14 +52,14 @@ def _spark(context: WorkerContext, listener: Listener) -> Way:
 
 
 def is_one_task(way: Way, size: int, found: Splits) -> bool:
-    """Whether a Batch of so many bytes, its history included where all of it is read, is a task of
-    Spark as a whole."""
+    """Whether one Spark task runs the whole Batch. `size` is in bytes, and includes the history if
+    all of it is read."""
     return way.width > 1 and len(found.splits) <= 1 and partition_count(way, size) == 1
 
 
 def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
-    """What comes of Batches that are of one partition each, by one job: a task for each processor,
-    since a task takes long to begin, too.
+    """Run Batches of one partition each by one Spark job, with a task for each processor, because
+    starting a task takes long, too.
 
     Raises:
         StageFailed: one of them, or all, could not be run.
@@ -76,8 +77,8 @@ def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
 def ran(
     context: WorkerContext, usage: Usage, size: int, splits: int, because: str | None = None
 ) -> RanReceipt:
-    """What there is to be told of where stages ran, once they have; `because`: why a large input
-    was one split."""
+    """Return the part of the receipt about where the stages ran; `because` is the reason why a
+    large input was one split."""
     return RanReceipt(
         way=usage.way,
         bytes=size,

@@ -1,1 +1,1 @@
-"""What all jobs work with."""
+"""Shared parts of all kinds of jobs: context, leases, budgets."""

@@ -1,14 +1,16 @@
-"""What a job may take of its worker: time, and memory of the worker's own process.
+"""Limits of a job: its time, and the memory of the worker's own process.
 
-The thread that keeps the leases looks. A job beyond its budget is told so by its progress, and ends
-with an error at its next batch; engines are ended by that as by a cancellation. One that does not
-come to a next batch in time, or takes memory faster, ends with its process: the job is given its
-error first, so that nobody begins it again, and what had not begun goes back to the queue.
+The thread that extends the leases checks the limits. When a job exceeds its budget, its progress
+object raises the error at the job's next batch, and the job ends with that error; engines stop as
+they do on a cancellation. If the job reaches no further batch within a grace period, or takes
+memory faster than that, the worker's process ends. Before that, the worker finishes the job with
+its error, so that no worker begins it again, and puts jobs that it had not begun back into the
+queue.
 
-Memory is what the process has of its own (`RssAnon`): files that are mapped can be dropped, and
-limits of address space (`RLIMIT_AS`, `RLIMIT_DATA`) would count what allocators and the JVM's
-client reserve and never touch. A control group ends a process without a word, so the budget stays
-below its limit. Engines are processes with limits of their own.
+Memory here means the anonymous memory of the process (`RssAnon`): the system can drop mapped files,
+and limits of address space (`RLIMIT_AS`, `RLIMIT_DATA`) would count memory that allocators and the
+JVM's client reserve but never touch. A control group kills a process without an error, so the
+budget stays below the group's limit. Engines are processes with limits of their own.
 """
 
 from __future__ import annotations
@@ -34,25 +36,25 @@ from ...runtime.log import LOGGER, line
 from ...runtime.progress import JobProgress
 
 GRACE_S = 15.0
-"""How long a job beyond its budget may take to come to its next batch."""
+"""Seconds that a job beyond its budget has to reach its next batch."""
 SPILL = 1.25
-"""So much more memory than the budget ends the process at once."""
+"""The process ends at once when it takes more memory than the budget times this factor."""
 GROUP_SHARE = 0.8
-"""Of the limit of the control group, which the engines of the worker share."""
+"""Share of the control group's limit for this process; the worker's engines use the rest."""
 OVER_BUDGET = 75
-"""Exit code of a worker that ended for a job beyond its budget."""
+"""Exit code of a worker that ended because a job exceeded its budget."""
 STUCK_LEASES = 2
-"""A worker none of whose threads got to run for so many leases ends: it has lost its jobs, and
-code that keeps the interpreter to itself cannot be told."""
+"""A worker ends when none of its threads ran for this number of lease durations: it has lost its
+jobs, and code that does not release the interpreter cannot be stopped otherwise."""
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class JobOverBudget(LimitExceeded):
-    """A job took more of its worker than a job may; nothing of it was committed."""
+    """A job took more of its worker's time or memory than allowed; nothing of it was committed."""
 
 
 class JobTooLong(JobOverBudget):
-    """The job took longer than a job may."""
+    """The job took longer than allowed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -64,7 +66,7 @@ class JobTooLong(JobOverBudget):
 
 
 class JobTooLarge(JobOverBudget):
-    """The job took more memory than a job may."""
+    """The job took more memory than allowed."""
 
     def __init__(self, size: int) -> None:
         super().__init__(
@@ -77,7 +79,7 @@ class JobTooLarge(JobOverBudget):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Zero is no bound."""
+    """Limits of time in seconds and of memory in bytes; zero means no limit."""
 
     seconds: float = 0.0
     memory: int = 0
@@ -90,7 +92,8 @@ class Budget:
         return None
 
     def has_room(self) -> bool:
-        """Whether this process has the memory for another job; gives back what is not used."""
+        """Whether this process has the memory for another job. Releases unused memory first if
+        needed."""
         if not self.memory or memory_taken() < self.memory // 2:
             return True
         release_memory()
@@ -99,14 +102,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """How a worker watches its jobs, and itself."""
+    """Limits that a worker enforces on its jobs, and on its own threads."""
 
     budget: Budget = Budget()
     stuck_s: float = 0.0
 
 
 def bounded(seconds: float, memory: int) -> Budget:
-    """The budget, within what the control group of this process may take."""
+    """Return the budget, with its memory reduced to the share of this process's control group."""
     for path in _CGROUPS:
         with suppress(OSError, ValueError):  # no such group, or `max`
             memory = min(memory, int(int(Path(path).read_text()) * GROUP_SHARE))
@@ -114,7 +117,8 @@ def bounded(seconds: float, memory: int) -> Budget:
 
 
 def memory_taken() -> int:
-    """Bytes that only this process has; 0 where the system does not tell."""
+    """Return the bytes of memory that only this process uses; 0 if the system does not report
+    them."""
     with suppress(OSError, ValueError, IndexError):
         for told in Path("/proc/self/status").read_text().splitlines():
             if told.startswith("RssAnon:"):
@@ -123,7 +127,7 @@ def memory_taken() -> int:
 
 
 def release_memory() -> None:
-    """Give back to the system what was freed here."""
+    """Return freed memory to the system."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):  # another C library
@@ -131,12 +135,13 @@ def release_memory() -> None:
 
 
 def end_process() -> None:
-    """At once, without a look at what threads do: they do not listen. Children see it end."""
+    """End the process at once, without waiting for threads, which may be stuck. Child processes
+    notice the end of their parent."""
     os._exit(OVER_BUDGET)
 
 
 class BudgetWatch:
-    """Of the jobs of one claim."""
+    """Enforces the budget on the jobs of one claim."""
 
     def __init__(
         self,
@@ -153,7 +158,7 @@ class BudgetWatch:
         self._armed_at = 0.0
 
     def look(self) -> None:
-        """End what is beyond the budget, or the process."""
+        """Check the running jobs; end those beyond the budget, or the process."""
         self._arm()
         running = self._running()
         if not running:
@@ -174,18 +179,20 @@ class BudgetWatch:
             self._end_all(running, error)
 
     def _arm(self) -> None:
-        """Have the process ended by a thread that needs no interpreter, unless we come again."""
+        """Let a thread that needs no interpreter end the process, unless this method is called
+        again in time."""
         if self._stuck_s and time.monotonic() - self._armed_at > self._stuck_s / 4:
             self._armed_at = time.monotonic()
             faulthandler.dump_traceback_later(self._stuck_s, exit=True)
 
     def end(self) -> None:
-        """The jobs are done."""
+        """Stop watching: the jobs are done."""
         if self._armed_at:
             faulthandler.cancel_dump_traceback_later()
 
     def _running(self) -> list[Job]:
-        """The jobs at work; those that wait for a commit only if no other is."""
+        """Return the jobs at work. Jobs that wait for a commit count only if no other job is at
+        work."""
         begun = [job for job in self._group if self._meters[job.id].began is not None]
         return [job for job in begun if not self._meters[job.id].commits] or begun
 
@@ -196,9 +203,9 @@ class BudgetWatch:
                     self._jobs.finish(job.id, self._worker, Failed.of(error))
                 else:
                     self._jobs.put_back(job.id, self._worker)
-            except LeaseLost:  # it has ended
+            except LeaseLost:  # the job has ended already
                 continue
-            except Exception:  # its lease runs out, and it is begun again
+            except Exception:  # the lease of the job runs out, and a worker begins it again
                 LOGGER.exception(line("a job beyond its budget was not ended", job=job.id))
         LOGGER.error(line("worker ends: a job does not", message=error.message))
         end_process()

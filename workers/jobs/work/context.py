@@ -1,4 +1,5 @@
-"""What the jobs of a worker work with, by concern: a function takes the part that it needs."""
+"""The context of a worker's jobs, split by concern: a function takes only the part that it
+needs."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ from .transform_options import TransformOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engines:
-    """What queries run on."""
+    """The engines that run queries."""
 
     session: Spark
-    """Merges what does not fit into memory, too."""
+    """Session of Spark, which also merges data that does not fit into memory."""
     first: Engine
-    """Spark; the others, if any, preprocess and transform."""
+    """The Spark engine; the `others`, if any, also preprocess and transform."""
     others: tuple[Engine, ...] = ()
 
     @property
@@ -36,46 +37,48 @@ class Engines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """How batches are read, merged and written."""
+    """Options for reading, merging and writing batches."""
 
     states: MergeStates
-    """What merges need of the histories of datasets."""
+    """Store of the merge states, which hold what merges need of datasets' histories."""
     limits: Limits = field(default_factory=Limits)
     max_rejected_rows: int = 1_000
-    """Bad rows of a batch that may be set aside."""
+    """Limit of bad rows in a batch that are set aside instead of failing it."""
     micro_batch_bytes: int = 8 << 20
-    """Fewer are read, merged and written in this process, more by Spark; 0: all of them."""
+    """Inputs smaller than this run in this process, larger ones on Spark; 0: all run in this
+    process."""
     cut: Cut = field(default_factory=Cut)
     upload_threads: int = 2
-    """So many slices are uploaded side by side."""
+    """Number of slices that are uploaded in parallel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollOptions:
-    """How sources are fetched and prepared."""
+    """Options for fetching and preparing sources."""
 
     fetch: FetchRules = field(default_factory=FetchRules)
     preparation: PrepareLimits = field(default_factory=PrepareLimits)
     max_vanish_percent: int = 50
-    """Of the rows of a snapshot, unless the request says so."""
+    """Percentage of a snapshot's rows that may vanish, unless the request sets another."""
     max_fetches: int = 1_000
-    """Of one job."""
+    """Limit of fetches in one job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions:
-    """How much queries of readers may take, and what is kept of them."""
+    """Limits of readers' queries, and of their stored results."""
 
     seconds: float = QUERY_SECONDS
     size: QuerySize = field(default_factory=QuerySize)
     result_bytes: int = 1 << 30
     results: int = 20
-    """Results of one account that are kept; then the oldest goes."""
+    """Number of results stored for one account; a further result replaces the oldest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """Made once per worker, from its settings; each job is given one with its own progress."""
+    """Everything that a job needs of its worker. Created once per worker, from its settings; each
+    job receives a copy with its own progress."""
 
     engines: Engines
     objects: ObjectStore
@@ -85,9 +88,9 @@ class WorkerContext:
     transforms: TransformOptions = field(default_factory=TransformOptions)
     queries: QueryOptions = field(default_factory=QueryOptions)
     verify_task_bytes: int = 4 << 30
-    """Memory that a task may take to verify objects; 0: all there is."""
+    """Bytes of memory that a task may use to verify objects; 0: all available memory."""
     commit_attempts: int = 5
     publish_to: tuple[str, ...] = ()
-    """URLs below which datasets may be published as files."""
+    """URL prefixes below which datasets may be published as files."""
     job_progress: JobProgress = field(default_factory=JobProgress)
-    """Of the job at hand."""
+    """Progress of the current job."""

@@ -1,4 +1,4 @@
-"""Keeping claimed jobs ours: a thread extends their leases, and tells how far they are."""
+"""Leases of claimed jobs: a thread extends them, and reports the progress of the jobs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .budget import BudgetWatch, Watching
 
 BEATS_PER_LEASE = 3
 LOOK_S = 0.1
-"""Seconds between two looks at what the jobs take."""
+"""Seconds between two checks of the budget."""
 UNBOUNDED = Watching()
 TELL_S = 0.5
 """Seconds between two reports of progress."""
 CANCELLED_S = 1.0
-"""Seconds between two looks whether somebody cancelled what runs for longer."""
+"""Seconds between two checks for cancelled jobs."""
 TELL_SMALL_S = 5.0
-"""Seconds after which jobs that carry their input report as well."""
+"""Seconds after which jobs that carry their input in the queue also report progress."""
 
 
 @contextmanager
@@ -37,15 +37,15 @@ def held(
     lease: timedelta,
     watching: Watching = UNBOUNDED,
 ) -> Iterator[dict[str, JobProgress]]:
-    """Extend the leases until the block ends; gives the progress of each job, by its id.
+    """Extend the leases until the block ends. Yields the progress of each job, by the job's id.
 
-    A job that is lost is told so by its progress; it could not commit any more. So is one that is
-    beyond its budget.
+    When a job loses its lease, and so could no longer commit, or exceeds its budget, its progress
+    object stops it.
     """
     meters = {str(job.id): JobProgress() for job in group}
     done = threading.Event()
     watch = BudgetWatch(watching, jobs, list(group), worker, meters)
-    watch.look()  # code that keeps the interpreter to itself may come before the thread does
+    watch.look()  # code that does not release the interpreter could run before the thread does
     keeper = _Keeper(jobs, list(group), worker, lease, meters, watch)
     thread = threading.Thread(target=keeper.run, args=(done,), name="lease", daemon=True)
     thread.start()
@@ -93,13 +93,14 @@ class _Keeper:
                     self._extend(job, news)
 
     def _look_for_cancelled(self) -> None:
-        """A lease is extended every few seconds; who cancels a job waits for its end."""
+        """Look for cancelled jobs more often than leases are extended, so that a user who cancels a
+        job waits only briefly."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + CANCELLED_S
         try:
             ended = self._jobs.get_all([job.id for job in self._group], ended=True)
-        except Exception:  # a busy or restarting database: the next look may get through
+        except Exception:  # a busy or restarting database: the next check may succeed
             LOGGER.exception("jobs not looked at")
             return
         for job in list(self._group):
@@ -109,7 +110,8 @@ class _Keeper:
                 self._meters[job.id].lose()
 
     def _tells(self, job: Job) -> bool:
-        """How far a small job is, is told when it takes unexpectedly long: there may be many."""
+        """Whether the job reports progress. Small jobs may be numerous, so they report only if they
+        take unexpectedly long."""
         return job.spec.body is None or time.monotonic() >= self._began + TELL_SMALL_S
 
     def _extend(self, job: Job, news: dict[str, object] | None) -> None:
@@ -118,8 +120,8 @@ class _Keeper:
             self._told[job.id] = news or self._told.get(job.id)
         except LeaseLost:
             self._group.remove(job)
-            if self._jobs.get(job.id).outcome is None:  # else it has ended well
+            if self._jobs.get(job.id).outcome is None:  # otherwise the job has ended properly
                 LOGGER.warning(line("lease lost", job=job.id))
                 self._meters[job.id].lose()
-        except Exception:  # a busy or restarting database: the next beat may get through
+        except Exception:  # a busy or restarting database: the next attempt may succeed
             LOGGER.exception(line("lease not extended", job=job.id))

@@ -1,4 +1,4 @@
-"""Files of slices that Spark can read."""
+"""Local files of slices that Spark's executors can find too."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ COPY_BYTES = local_files.COPY_BYTES
 
 
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
-    """As `local_file` of `storage/datasets`; executors elsewhere find the object of a copy.
+    """Return the path of a local file, like `local_file` of `storage/datasets`. If it is a copy,
+    record its object, so that executors on other machines can read that.
 
-    Raises: as that.
+    Raises: the same errors.
     """
     path = local_files.local_file(dataset, kind, content, folder)
     if path.parent == folder and kind in KIND_FOLDERS:

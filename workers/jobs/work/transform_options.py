@@ -1,4 +1,4 @@
-"""What an administrator decides about transforms."""
+"""Options of transforms that an administrator sets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class TransformOptions:
 
     limits: IterationLimits = field(default_factory=IterationLimits)
     seconds: float = 30.0
-    """A job begins no further iteration after so long; another job goes on."""
+    """Seconds after which a job begins no further iteration; another job continues."""
     reset_on_diverged: bool = False
     """Compute a derivative anew when an input was rewritten, instead of stopping."""
     cache_bytes: int = 8 << 30
-    """Copies of remote slices that are kept for the next iterations."""
+    """Bytes of copies of remote slices that are kept for the next iterations."""
