@@ -1,4 +1,4 @@
-"""Accounts, their passwords and tokens: made on demand, honoured until revoked or expired."""
+"""Create accounts, set their passwords, and create their tokens."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ALL_SCOPES = frozenset(Scope)
 
 
 class AccountUnknown(NotFound):
-    """No account of that name."""
+    """There is no account with this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no account {name[:100]}", account=name[:100])
 
 
 def find_account(accounts: AccountStore, name: str) -> Account:
-    """Raises `AccountUnknown`."""
+    """Return the account with this name. Raises `AccountUnknown`."""
     found = accounts.find_account(name)
     if found is None:
         raise AccountUnknown(name)
@@ -45,7 +45,7 @@ def find_account(accounts: AccountStore, name: str) -> Account:
 def create_account(
     accounts: AccountStore, name: str, random: Random, *, is_admin: bool = False
 ) -> Account:
-    """A new account with a fresh identity.
+    """Create an account with a new identity.
 
     Raises:
         MalformedName, ReservedName, AccountNameTaken.
@@ -63,7 +63,7 @@ def set_password(
     now: Instant,
     cost: Cost,
 ) -> None:
-    """From now on this password opens the account; its sessions end. Raises `PasswordNotTaken`."""
+    """Set the password of the account, which ends its sessions. Raises `PasswordNotTaken`."""
     text = hash_password(check_new(password), random(SALT_BYTES), cost)
     accounts.set_password(account.id, StoredPassword(text, now))
 
@@ -71,12 +71,12 @@ def set_password(
 def ensure_account(
     accounts: AccountStore, name: str, random: Random, *, is_admin: bool = False
 ) -> Account:
-    """The account of that name, made with a fresh identity if it is new.
+    """Return the account with this name; create it with a new identity if there is none.
 
-    An account that exists gains the administrator's right if asked for, never loses it.
+    With `is_admin`, an existing account becomes an administrator. It never loses that right here.
 
     Raises:
-        MalformedName: a name outside of the grammar. ReservedName: one of the node's own.
+        MalformedName: the name does not follow the grammar. ReservedName: the node reserves it.
     """
     known = accounts.find_account(str(Name(name)))
     if known is None:
@@ -101,7 +101,7 @@ def create_token(
     reach: Reach = Reach.NODE,
     dataset: DatasetId | None = None,
 ) -> AccessToken:
-    """A new token of the account. Its text is in the result and nowhere else."""
+    """Create a token of the account. Only the result contains its text; the store keeps a hash."""
     token = AccessToken.of_random(random(ID_BYTES + SECRET_BYTES))
     accounts.put_token(
         Token(

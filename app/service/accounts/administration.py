@@ -1,4 +1,4 @@
-"""Accounts of the node as administrators look after them."""
+"""Administration of accounts: list and create them, set passwords, revoke tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .own_tokens import token_data
 
 @dataclass(frozen=True)
 class Administration:
-    """What accounts are made and changed with."""
+    """The dependencies of functions that administer accounts."""
 
     accounts: AccountStore
     cost: Cost
@@ -33,7 +33,8 @@ class Administration:
 def list_accounts(
     its: Administration, actor: Actor, *, after: str | None, limit: int
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """By name; where the next page begins. Raises `Unauthenticated`, `Unauthorized`."""
+    """Return a page of accounts, ordered by name, and the cursor of the next page (None at the
+    end). Raises `Unauthenticated`, `Unauthorized`."""
     require_admin(actor)
     found = its.accounts.page(after=after, limit=limit + 1)
     page = found[:limit]
@@ -44,7 +45,8 @@ def list_accounts(
 def one_account(
     its: Administration, actor: Actor, name: str
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """An account and its tokens. Raises as `list_accounts`, and `AccountUnknown`."""
+    """Return an account and its tokens. Raises the errors of `list_accounts`, and
+    `AccountUnknown`."""
     require_admin(actor)
     account = find_account(its.accounts, name)
     return _shown(its, account), [token_data(one) for one in its.accounts.tokens(account.id)]
@@ -53,7 +55,7 @@ def one_account(
 def make_account(
     its: Administration, actor: Actor, name: str, password: str, *, is_admin: bool
 ) -> Account:
-    """A new account; without a password it is used by tokens alone.
+    """Create an account. Without a password, it can be used by tokens only.
 
     Raises:
         Unauthenticated, Unauthorized, MalformedName, ReservedName, AccountNameTaken,
@@ -69,7 +71,7 @@ def make_account(
 
 
 def set_password_of(its: Administration, actor: Actor, name: str, password: str) -> Account:
-    """Another password for an account, whose sessions end.
+    """Set the password of an account, which ends its sessions.
 
     Raises:
         Unauthenticated, Unauthorized, AccountUnknown, PasswordNotTaken.
@@ -82,7 +84,8 @@ def set_password_of(its: Administration, actor: Actor, name: str, password: str)
 
 
 def revoke_token_of(its: Administration, actor: Actor, name: str, token: str) -> None:
-    """At once and for good. Raises as `one_account`, and `TokenNotFound`."""
+    """Revoke a token of an account, permanently. Raises the errors of `one_account`, and
+    `TokenNotFound`."""
     require_admin(actor)
     account = find_account(its.accounts, name)
     found = its.accounts.find_token(token)
@@ -93,7 +96,8 @@ def revoke_token_of(its: Administration, actor: Actor, name: str, token: str) ->
 
 
 def _require_session(actor: Actor) -> None:
-    """A token makes neither accounts nor passwords, so one that leaks ends when it is revoked."""
+    """Require an administrator who logged in. Access tokens cannot create accounts or set
+    passwords, so that a leaked token is harmless once it is revoked."""
     require_admin(actor)
     if not actor.has_session:
         raise Unauthorized("accounts and passwords are made by those who signed in by password")

@@ -1,4 +1,4 @@
-"""Logging in: a password for a session; and for a command line, on a page (RFC 8628)."""
+"""Login: exchange a password for a session, or log in a command line on a web page (RFC 8628)."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ PASSWORD = "password"  # noqa: S105
 MAX_LOGIN_CHARS = 200
 DEVICE_CODE_BYTES = 32
 DEVICE_INTERVAL_S = 5
-"""Seconds a command line is told to wait between two questions."""
+"""Seconds that a command line is asked to wait between two polls."""
 EARLIEST_POLL_S = DEVICE_INTERVAL_S - 1
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 class UnknownLoginMethod(BadInput):
-    """A way to log in that this node does not offer."""
+    """The node does not offer this login method."""
 
     def __init__(self, method: str) -> None:
         super().__init__(f"Unsupported login method '{method[:50]}'", known=[PASSWORD])
 
 
 class MalformedCredentials(BadInput):
-    """Login credentials that are not what the method takes."""
+    """The credentials do not have the form that the login method requires."""
 
 
 class CredentialsRejected(Refused):
-    """No such account, no password set, or another password."""
+    """There is no such account, it has no password, or the password is wrong."""
 
     def __init__(self) -> None:
         super().__init__("Rejected credentials: invalid login or password")
 
 
 class DeviceGrantRefused(BadInput):
-    """Why a command line gets no token (yet): an error code of RFC 8628 as the message."""
+    """A command line gets no token (yet). The message is an error code of RFC 8628."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code, error=code)
 
 
 class TooManyDeviceLogins(LimitExceeded):
-    """More command lines than this node lets wait for their users: from one address, or in sum."""
+    """Too many command lines wait for their users, from one address or in sum."""
 
     def __init__(self, retry_after_s: int) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class TooManyDeviceLogins(LimitExceeded):
 
 
 class PasswordCredentials(msgspec.Struct, frozen=True):
-    """What the method `password` takes."""
+    """The credentials of the login method `password`."""
 
     login: str
     password: str = ""
@@ -71,7 +71,7 @@ class PasswordCredentials(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A session, as its client gets it."""
+    """A session token for a client, with its lifetime in seconds."""
 
     token: str = field(repr=False)
     expires_in_s: int
@@ -79,7 +79,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Passwords:
-    """What opens accounts, and what bounds guessing."""
+    """The dependencies of password checks, with the limit on guessing."""
 
     accounts: AccountStore
     throttle: Throttle | SharedThrottle
@@ -88,7 +88,7 @@ class Passwords:
 
 @dataclass(frozen=True)
 class Sessions:
-    """What sessions are signed by, and how long they last."""
+    """The secret that signs sessions, and their lifetime in seconds."""
 
     secret: bytes = field(repr=False)
     ttl_s: int
@@ -97,7 +97,7 @@ class Sessions:
 
 @dataclass(frozen=True)
 class Devices:
-    """Command lines that wait for their users, and how many may."""
+    """The logins of command lines that wait for their users, and the limits on them."""
 
     logins: DeviceLogins
     accounts: Identities
@@ -113,7 +113,7 @@ class Devices:
 def log_in(
     passwords: Passwords, sessions: Sessions, method: str, credentials_json: str, address: str
 ) -> Grant:
-    """A session for credentials.
+    """Begin a session for credentials.
 
     Raises:
         UnknownLoginMethod, MalformedCredentials, CredentialsRejected, TooManyAttempts.
@@ -131,7 +131,8 @@ def log_in(
 
 
 def check_password(passwords: Passwords, login: str, password: str, address: str) -> Account:
-    """The account that the password opens; an absent one takes as long as a wrong guess.
+    """Return the account if the password is right. The check of an unknown account takes as long
+    as that of a wrong password.
 
     Raises:
         CredentialsRejected, TooManyAttempts.
@@ -151,13 +152,14 @@ def check_password(passwords: Passwords, login: str, password: str, address: str
 
 
 def begin_session(sessions: Sessions, account: Account) -> Grant:
-    """A new session of the account."""
+    """Begin a session of the account."""
     session = Session.begin(account.id, sessions.clock(), sessions.ttl_s)
     return Grant(session.sign(sessions.secret), sessions.ttl_s)
 
 
 def await_device(devices: Devices, address: str) -> str:
-    """The code of a command line that waits for its user. Raises `TooManyDeviceLogins`."""
+    """Begin the login of a command line; return the code under which it waits for its user.
+    Raises `TooManyDeviceLogins`."""
     now, logins = devices.clock(), devices.logins
     wait = devices.throttle.count({(f"device:{address}", ""): devices.most_per_address})
     if wait is not None:
@@ -172,7 +174,7 @@ def await_device(devices: Devices, address: str) -> str:
 
 
 def poll_device(devices: Devices, code: str) -> Grant:
-    """The session of a command line, once its user approved it; given out once.
+    """Return the session of a command line after its user approved it. A code works once.
 
     Raises:
         DeviceGrantRefused: `authorization_pending`, `slow_down`, `access_denied`,
@@ -197,7 +199,7 @@ def poll_device(devices: Devices, code: str) -> Grant:
 
 
 def is_awaited(devices: Devices, code: str) -> bool:
-    """Whether a command line waits under this code for its user to decide."""
+    """Return whether a command line waits with this code for the decision of its user."""
     login = devices.logins.find(_hash(code))
     if login is None or login.expires_at <= devices.clock():
         return False
@@ -205,7 +207,8 @@ def is_awaited(devices: Devices, code: str) -> bool:
 
 
 def decide_device(devices: Devices, code: str, account: Account | None) -> bool:
-    """Let the command line in as this account, or (None) send it away. False: too late."""
+    """Approve the command line for this account, or deny it if `account` is None. Return False if
+    it does not wait any more."""
     if not is_awaited(devices, code):
         return False
     return devices.logins.decide(_hash(code), account.id if account else None)

@@ -1,4 +1,5 @@
-"""The page on which a user lets a command line in: plain HTML, no scripts, nothing foreign."""
+"""The page on which a user approves the login of a command line: plain HTML without scripts or
+external resources."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ $problem
 
 
 class Page(Enum):
-    """What the page says: its title, and the text below unless it is the form."""
+    """The states of the page: its title, and its text (empty for the form)."""
 
     FORM = ("Log in", "")
     APPROVED = ("Done", "The command line is logged in. You can close this page.")
@@ -61,7 +62,7 @@ class Page(Enum):
 
 
 def page(which: Page, code: str, *, problem: str = "", status: int | None = None) -> Response:
-    """The page as an answer; `problem` is shown above the form."""
+    """Return the page as a response. `problem` is shown above the form."""
     title, text = which.value
     body = f"<p>{escape(text)}</p>"
     if which is Page.FORM:

@@ -1,4 +1,4 @@
-"""Logging in: with a password, and for a command line by way of a page in the browser."""
+"""Routes of login: by password, and for a command line by a page in the browser."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ router = APIRouter(tags=["login"])
 
 
 class MalformedLogin(BadInput):
-    """A body that is no login."""
+    """The body is not a login request."""
 
 
 class LoginBody(msgspec.Struct, frozen=True, rename="camel"):
-    """Credentials are a JSON document inside a text."""
+    """The body of a login request. The credentials are a JSON document inside a text."""
 
     login_method: str
     login_credentials_json: str
@@ -43,7 +43,8 @@ class LoginBody(msgspec.Struct, frozen=True, rename="camel"):
 
 @router.post("/platform/login", summary="A session token for credentials")
 async def login(request: Request, passwords: PasswordsDep, sessions: SessionsDep) -> Response:
-    """`{"loginMethod":"password","loginCredentialsJson":"{\\"login\\":…,\\"password\\":…}"}`"""
+    """The body is
+    `{"loginMethod":"password","loginCredentialsJson":"{\\"login\\":…,\\"password\\":…}"}`."""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
         given = decode_json(raw, LoginBody)
@@ -66,7 +67,7 @@ async def login(request: Request, passwords: PasswordsDep, sessions: SessionsDep
 
 @router.post("/platform/token/device/authorization", summary="Begin the login of a device")
 async def authorize_device(request: Request, devices: DevicesDep, base: BaseDep) -> Response:
-    """Device authorization request of RFC 8628, form-encoded."""
+    """Device authorization request of RFC 8628. The body is form-encoded."""
     if not (await small_form(request, MAX_BODY_BYTES)).get("client_id"):
         raise DeviceGrantRefused("invalid_request")
     code = await to_thread.run_sync(usecase.await_device, devices, _address(request))
@@ -83,7 +84,7 @@ async def authorize_device(request: Request, devices: DevicesDep, base: BaseDep)
 
 @router.post("/platform/token/device", summary="The token of a device, once approved")
 async def device_token(request: Request, devices: DevicesDep) -> Response:
-    """Device access token request of RFC 8628; the error code is the `message`."""
+    """Device access token request of RFC 8628. The `message` of an error is its error code."""
     form = await small_form(request, MAX_BODY_BYTES)
     if form.get("grant_type") != usecase.DEVICE_GRANT:
         raise DeviceGrantRefused("unsupported_grant_type")
@@ -100,7 +101,7 @@ async def device_token(request: Request, devices: DevicesDep) -> Response:
 
 @router.get("/assets/runtime-config.json", summary="Where the API of this node is")
 async def runtime_config(base: BaseDep) -> Response:
-    """Read by command lines that were given the address of a web page."""
+    """Return the URL of the API. Command lines read it when a user gave them that of a web page."""
     return JsonAnswer({"apiServerHttpUrl": base.rstrip("/")})
 
 
@@ -140,5 +141,6 @@ def _decided(
 
 
 def _address(request: Request) -> str:
-    """Who guesses: the peer of the connection, whatever headers say."""
+    """Return the address that sends the password: the peer of the connection. Headers have no
+    influence."""
     return request.client.host if request.client else ""

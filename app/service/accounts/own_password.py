@@ -1,4 +1,4 @@
-"""One's own password, changed by whoever knows it: a token alone changes none."""
+"""Change of the caller's own password, which needs the old password: a token is not enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .login import Passwords, Sessions, check_password
 def change_password(
     passwords: Passwords, sessions: Sessions, actor: Actor, old: str, new: str, address: str
 ) -> Account:
-    """Set another password; the sessions of the account end.
+    """Change the password of the actor's account, which ends its sessions.
 
     Raises:
         Unauthenticated, CredentialsRejected, TooManyAttempts, PasswordNotTaken.

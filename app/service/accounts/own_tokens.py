@@ -1,6 +1,6 @@
-"""Access tokens that people make for themselves: only those who logged in make any.
+"""Access tokens that users create for themselves, after a login.
 
-A token makes no token, so one that leaks ends when it is revoked or expires, and grows nothing.
+A token cannot create another token, so a leaked one is harmless once it is revoked or expires.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MAX_LABEL_CHARS = 200
 
 
 class MalformedTokenRequest(BadInput):
-    """What was asked of a new token is none of what a token can be."""
+    """The properties of the requested token are invalid."""
 
 
 class TooManyTokens(LimitExceeded):
-    """The account has as many tokens as it may."""
+    """The account has reached its limit of valid tokens."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -43,8 +43,8 @@ class TooManyTokens(LimitExceeded):
 
 
 class TokenAsked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A new token: what it is for, what it allows (everything, unless said), until when (RFC
-    3339), and for which dataset alone (an id or a name)."""
+    """A request for a token: a label, its scopes (default: all), its expiry (RFC 3339), and the
+    dataset to which it is restricted (an id or a name)."""
 
     label: str = ""
     scopes: tuple[Scope, ...] | None = None
@@ -55,7 +55,7 @@ class TokenAsked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 @dataclass(frozen=True)
 class OwnTokens:
-    """What people make and revoke their own tokens with."""
+    """The dependencies of functions that manage tokens. `most` is the limit for each account."""
 
     accounts: AccountStore
     access: DatasetAccess
@@ -65,12 +65,13 @@ class OwnTokens:
 
 
 def list_tokens(tokens: OwnTokens, actor: Actor) -> list[dict[str, Any]]:
-    """One's own, without their secrets. Raises `Unauthenticated`, `Unauthorized`."""
+    """Return the tokens of the actor's account, without their secrets. Raises `Unauthenticated`,
+    `Unauthorized`."""
     return [token_data(one) for one in tokens.accounts.tokens(_manager(actor).id)]
 
 
 def make_token(tokens: OwnTokens, actor: Actor, asked: TokenAsked) -> dict[str, Any]:
-    """A new token of the caller; `token` is its text, which nobody is told again.
+    """Create a token of the actor's account. Only this result contains its text, `token`.
 
     Raises:
         Unauthenticated, Unauthorized, MalformedTokenRequest, TooManyTokens, DatasetHidden.
@@ -103,7 +104,7 @@ def make_token(tokens: OwnTokens, actor: Actor, asked: TokenAsked) -> dict[str, 
 
 
 def revoke_token(tokens: OwnTokens, actor: Actor, name: str) -> None:
-    """At once and for good. Raises `TokenNotFound`: no token of the caller has this id."""
+    """Revoke a token, permanently. Raises `TokenNotFound` if no token of the actor has this id."""
     account = _manager(actor)
     found = tokens.accounts.find_token(name)
     if found is None or found.account != account.id:
@@ -112,7 +113,7 @@ def revoke_token(tokens: OwnTokens, actor: Actor, name: str) -> None:
 
 
 def token_data(token: Token) -> dict[str, Any]:
-    """A token as JSON, without its secret."""
+    """Return a token as JSON, without its secret."""
     return {
         "id": token.id,
         "label": token.label,
@@ -149,7 +150,7 @@ def _holds(token: Token, now: Instant) -> bool:
 
 
 def _dataset(access: DatasetAccess, actor: Actor, text: str) -> DatasetId:
-    """The id of a dataset that the caller may read."""
+    """Return the id of the dataset, which the actor must be allowed to read."""
     ref = DatasetRef.parse(text)
     if ref.alias is not None:
         ref = DatasetRef(alias=access.new_alias(actor, ref.alias))

@@ -1,4 +1,4 @@
-"""Who is here: node information, the caller's account, dataset ids, token validation."""
+"""Routes of identity: node information, accounts, dataset ids, token validation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ router = APIRouter(tags=["identity"])
 
 
 class DatasetIdUnknown(NotFound):
-    """No dataset of that id, or none that this actor may know of."""
+    """No dataset has this id, or the actor may not know that it exists."""
 
     def __init__(self) -> None:
         super().__init__("Not Found")
 
 
 class TokenRefused(Refused):
-    """The token shown is not valid, or none was shown."""
+    """The token is not valid, or the request has none."""
 
 
 @router.get("/info", summary="Tenancy of the node")
@@ -45,7 +45,7 @@ async def me(actor: ActorDep) -> Response:
 
 @router.get("/accounts/{name}", summary="An account by its name")
 def account_by_name(name: str, stores: StoresDep, actor: ActorDep) -> Response:
-    """For those who have an account themselves."""
+    """Return an account. The caller must have an account."""
     if actor.account is None:
         raise Unauthenticated
     found = find_account(stores.accounts, name)
@@ -81,7 +81,12 @@ def dataset_by_id(
 
 
 def find_by_id(access: DatasetAccess, actor: Actor, text: str) -> DatasetEntry:
-    """Raises `DatasetIdUnknown`: no id, not here, or hidden from this actor; as `authorize`."""
+    """Return the dataset with this id, if the actor may read it.
+
+    Raises:
+        DatasetIdUnknown: the text is no id, or the dataset is not here or hidden from the actor.
+        TokenInvalid, TokenExpired: everybody may read the dataset, but the token is bad.
+    """
     try:
         entry = access.visible(actor, DatasetId.parse(text))
     except BadInput:

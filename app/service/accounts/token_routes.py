@@ -1,4 +1,4 @@
-"""One's own access tokens: list, make and revoke them."""
+"""Routes for the caller's own access tokens: list, create and revoke them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mine(tokens: TokensDep, actor: ActorDep) -> Response:
 
 @router.post("", status_code=201, summary="Make a token for oneself")
 async def make(request: Request, tokens: TokensDep, actor: ActorDep) -> Response:
-    """Takes a session, not a token. The text of the token is in this answer and nowhere else."""
+    """Requires a session, not a token. Only this response contains the text of the token."""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
         asked = decode_json(raw or b"{}", TokenAsked)

@@ -1,1 +1,1 @@
-"""Applications of a node: what all of them are put into, and those beside the whole service."""
+"""Applications of a node: the framework that all share, and the one that serves queries alone."""

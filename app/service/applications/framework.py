@@ -1,4 +1,4 @@
-"""What every application of a node is put into: the framework, errors as answers, who asks."""
+"""The common frame of all applications of a node: FastAPI, error responses, authentication."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MethodNotServed(BadInput):
 
 
 def new_api(node: Node, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
-    """The framework with the parts of a node, and no routes yet."""
+    """Return the FastAPI application with the parts of a node, without routes."""
     api = FastAPI(
         title="ODF Node",
         version=app_version(),
@@ -51,7 +51,7 @@ def new_api(node: Node, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
 
 
 def observed(node: Node, addresses: Addresses, api: FastAPI) -> ASGIApp:
-    """All that is served, asked through one door: found, authenticated, counted and logged."""
+    """Return the ASGI application that routes, authenticates, counts and logs all requests."""
     asking = Authentication(
         node.callers, node.s3_callers, allow_anonymous=node.settings.allow_anonymous
     )

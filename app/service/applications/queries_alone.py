@@ -1,8 +1,8 @@
-"""Queries as a service of their own (`odf-query`), beside one that has the same stores.
+"""The service that serves queries only (`odf-query`), beside a full service on the same stores.
 
-It answers `/query`, `/verify` and Flight SQL by the parts that the whole service has, and what an
-asker needs with them: jobs of queries, keys, health. It polls, sweeps, mirrors and delivers
-nothing, which the service beside it does.
+It serves `/query`, `/verify` and Flight SQL with the code of the full service, and the routes that
+clients need with them: jobs of queries, keys, health. Polling, sweeps, mirrors and deliveries are
+left to the full service.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PARTS = (system, query, jobs)
 
 
 class StoresOfOneMachine(BadInput):
-    """A database or objects that no other machine reaches."""
+    """The database or the object store is local, so that other machines cannot reach it."""
 
 
 def check_is_beside(settings: Settings) -> None:
-    """Raises `StoresOfOneMachine`."""
+    """Raise `StoresOfOneMachine` unless the stores are PostgreSQL and a bucket."""
     missing = [
         name
         for name, value in (
@@ -51,7 +51,7 @@ def check_is_beside(settings: Settings) -> None:
 
 
 def build_query_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
-    """Queries alone, on an opened node. `on_stop` runs when the server ends."""
+    """Return the ASGI application on an opened node. `on_stop` runs when the server ends."""
 
     @asynccontextmanager
     async def lifespan(_api: FastAPI) -> AsyncIterator[None]:

@@ -1,1 +1,1 @@
-"""Reading the audit log."""
+"""Read the audit log."""

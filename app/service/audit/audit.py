@@ -1,4 +1,4 @@
-"""Reading the audit log."""
+"""Read and prune the audit log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY_S = 86_400
 
 
 class UnreadableFilter(BadInput):
-    """A dataset or time that the audit log cannot be searched for."""
+    """A dataset or a time in the filter cannot be parsed."""
 
 
 def read_audit(
@@ -31,10 +31,11 @@ def read_audit(
     before: int | None = None,
     limit: int = 100,
 ) -> Sequence[AuditEntry]:
-    """Entries, newest first, for administrators.
+    """Return entries, newest first. The actor must be an administrator.
 
     Raises:
-        Unauthenticated, Unauthorized: nobody, or no administrator. UnreadableFilter.
+        Unauthenticated: the actor is anonymous. Unauthorized: it is no administrator.
+        UnreadableFilter.
     """
     if actor.account is None:
         raise Unauthenticated
@@ -44,7 +45,7 @@ def read_audit(
 
 
 def filter_of(wanted: Mapping[str, str | None]) -> AuditFilter:
-    """From texts; see `AuditFilter`. Raises `UnreadableFilter`."""
+    """Parse a filter from texts; see `AuditFilter`. Raises `UnreadableFilter`."""
     dataset, since, until = (wanted.get(name) for name in ("dataset", "since", "until"))
     try:
         return AuditFilter(
@@ -59,12 +60,12 @@ def filter_of(wanted: Mapping[str, str | None]) -> AuditFilter:
 
 
 def forget_old_deeds(log: AuditLog, now: Instant, keep_days: int) -> int:
-    """Forget what is older than that; returns how many entries."""
+    """Delete entries older than `keep_days`; return their number."""
     return log.prune(before=Instant(now.ns - keep_days * DAY_S * NANOS))
 
 
 def shown(audit_entry: AuditEntry) -> dict[str, Any]:
-    """As JSON."""
+    """Return an entry as JSON."""
     return {
         "number": audit_entry.number,
         "at": str(audit_entry.at),

@@ -1,4 +1,4 @@
-"""Who did what: the audit log, for administrators."""
+"""Route of the audit log, for administrators: which actor did what."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ async def audit(
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """A page of the audit log; `next` is the `before` of the page behind it."""
+    """Return a page of the audit log. `next` is the `before` of the next page, with older
+    entries."""
     wanted = {"actor": who, "action": action, "dataset": dataset, "since": since, "until": until}
     audit_entries = await run_in_threadpool(
         read_audit, stores.audit, actor, wanted, before=before, limit=limit

@@ -1,1 +1,1 @@
-"""Who may bring definitions of datasets into force."""
+"""Rights to define transforms and polling sources of datasets."""

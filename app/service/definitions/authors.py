@@ -1,9 +1,11 @@
-"""Who defines what a dataset is made by: checked when a definition comes into force, and noted.
+"""Authors of definitions (transforms and polling sources): check and record the author when a
+definition comes into force.
 
-A definition reads in the name of its author (`storage/stores/definitions`), so an editor of one
-dataset, or a token for it, gets nothing of the owner's through it. The author is noted before the
-head moves: should the move fail, the definition is nobody's but theirs. A definition that was in
-force before keeps its author when others push it again; its owner takes it over by doing so.
+A definition runs with the rights of its author (`storage/stores/definitions`), so an editor of one
+dataset, or a token for it, cannot use it to read what only the owner may read. The author is
+recorded before the head moves; if the move fails, the record does no harm. If other actors push a
+definition that is already in force, it keeps its author, but the owner of the dataset becomes the
+author by doing so.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _VARIABLE = re.compile(r"\benv\.([A-Za-z0-9_-]+)")
 
 
 class DefinitionReadsHidden(Refused):
-    """A transform by somebody who may not read its inputs."""
+    """The author of the transform may not read its inputs."""
 
     def __init__(self, inputs: Iterable[DatasetId]) -> None:
         named = [str(one) for one in inputs]
@@ -51,7 +53,8 @@ class DefinitionReadsHidden(Refused):
 
 
 class AccountSecretsRefused(Refused):
-    """A source that uses variables of an account, by somebody else."""
+    """The source uses variables of the owner's account, and its author may not act for the
+    owner."""
 
     def __init__(self, names: Iterable[str]) -> None:
         listed = sorted(names)
@@ -63,7 +66,7 @@ class AccountSecretsRefused(Refused):
 
 
 class InForce(NamedTuple):
-    """The definitions of a dataset as of some block."""
+    """The definitions that are in force at some block of a dataset."""
 
     transform: SetTransform | None = None
     source: SetPollingSource | None = None
@@ -73,7 +76,7 @@ class InForce(NamedTuple):
         return cls(state.transform, state.polling_source)
 
     def after(self, blocks: Iterable[HashedBlock]) -> InForce:
-        """With blocks behind, whatever else they hold."""
+        """Return the definitions after these further blocks."""
         transform, source = self
         for block in blocks:
             match block.event:
@@ -86,7 +89,7 @@ class InForce(NamedTuple):
         return InForce(transform, source)
 
     def new(self, before: InForce) -> Iterator[Definition]:
-        """Those that were not in force before."""
+        """Yield the definitions that were not in force before."""
         for now, then in zip(self, before, strict=True):
             if now is not None and now != then:
                 yield now
@@ -94,7 +97,7 @@ class InForce(NamedTuple):
 
 @dataclass(frozen=True)
 class Defining:
-    """What decides who may define what."""
+    """The dependencies of checks of definitions."""
 
     stores: Stores
     access: DatasetAccess
@@ -103,7 +106,7 @@ class Defining:
 def check_definitions(
     defining: Defining, actor: Actor, entry: DatasetEntry, before: InForce, after: InForce
 ) -> None:
-    """Whether the actor may bring these definitions into force.
+    """Check that the actor may bring these definitions into force.
 
     Raises:
         DefinitionReadsHidden, AccountSecretsRefused.
@@ -126,9 +129,10 @@ def take_definitions(
     *,
     said: Collection[object] = (),
 ) -> None:
-    """Check what comes into force, and note who it is by. Raises as `check_definitions`.
+    """Check the definitions that come into force, and record their author. Raises the same errors
+    as `check_definitions`.
 
-    `said` are the events the actor sends.
+    `said` are the events that the actor sends.
     """
     check_definitions(defining, actor, entry, before, after)
     account = None if actor.account is None else actor.account.id
@@ -146,12 +150,13 @@ def note_author(
     *,
     again: Collection[object] = (),
 ) -> None:
-    """From now on that is the author of what comes into force, or is in force `again`."""
+    """Record the author of the definitions that come into force, and of those in force that are
+    also in `again`."""
     taken = [each for each in after.new(InForce()) if each in again]
     new = [*after.new(before), *taken]
     if not new:
         return
-    if not stores.definitions.of_dataset(entry.id):  # those from before authors were noted
+    if not stores.definitions.of_dataset(entry.id):  # defined before authors were recorded
         for known in before.new(InForce()):
             stores.definitions.put(entry.id, definition_hash(known), owner_of(stores, entry))
     for definition in new:
@@ -159,7 +164,8 @@ def note_author(
 
 
 def _acts_for_owner(actor: Actor, entry: DatasetEntry) -> bool:
-    """Whether all that is the owner's is the actor's: what they name may also come later."""
+    """Return whether the actor has all rights of the owner, also on datasets and variables that
+    do not exist yet."""
     if actor.account is None or actor.reach is Reach.DATASET:
         return False
     return owns(actor, entry.alias) or (actor.account.is_admin and actor.reach is Reach.NODE)
@@ -182,7 +188,7 @@ def _check_variables(stores: Stores, entry: DatasetEntry, source: SetPollingSour
 
 
 def variables_in(source: SetPollingSource) -> set[str]:
-    """Names of the variables that the templates of a source read."""
+    """Return the names of the variables that the templates of a source use."""
     found = set(_named_in(to_data(source)))
     if isinstance(source.fetch, FetchStepContainer):
         found |= {entry.name for entry in source.fetch.env or () if entry.value is None}
