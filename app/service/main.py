@@ -1,8 +1,8 @@
-"""Builds the ASGI application out of its parts; nothing else.
+"""Builds the ASGI application out of its parts.
 
-From the outside in: `Observed` (counts, traces, log, deeds), `Dispatch` (the address, who asks),
-and what serves the address: `Objects` (bytes), `Transfers` (WebSockets), pages for browsers,
-FastAPI (everything else).
+A request passes `Observed` (counters, traces, log, audit), then `Dispatch` (finds the route and
+the caller), then the application at its address: `Objects` (bytes), `Transfers` (WebSockets), pages
+for browsers, or FastAPI (everything else).
 """
 
 from __future__ import annotations
@@ -106,18 +106,18 @@ OWN_PARTS = (
     feeds,
 )
 PEERS_PARTS = (identity, login, sharing, iceberg)
-"""Asked by clients of other makes, too, which may add to the query what they like."""
+"""Foreign clients use these routes, too; they may send unknown query parameters."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
-"""What is served beside the datasets."""
+"""Modules whose routes are not below the address of a dataset."""
 PAGE_OF_THE_API = "/docs"
 MAX_PASSWORDS = 4
-"""Passwords checked at once; each takes memory and a core."""
+"""Limit of passwords that are checked at once; each check takes memory and a core."""
 SWEEP_PAUSE_S = 3600.0
 SWEEPS_A_DAY = 24
 
 
 def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIApp:
-    """The whole service on an opened node. `on_stop` runs when the server ends."""
+    """Return the whole service on an opened node. `on_stop` runs when the server ends."""
     at_hand = AtHand(node.stores, node.access)
 
     def stopped() -> None:
@@ -130,7 +130,7 @@ def build_app(node: Node, *, on_stop: Callable[[], None] | None = None) -> ASGIA
 
 
 def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
-    """All that is served in front of the framework."""
+    """Return the routes that are served in front of the framework."""
     stores, access, settings = node.stores, node.access, node.settings
     prefix = PREFIX[settings.tenancy]
     uploads = Uploads(stores, access, node.begun_uploads, settings)
@@ -152,7 +152,7 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
 
 
 def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastAPI:
-    """The part of the service that goes through the framework."""
+    """Return the part of the service that uses the framework."""
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
@@ -198,7 +198,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 
 
 def _followers(node: Node) -> list[Follower]:
-    """Derivatives that follow their inputs, publications and overviews that follow datasets."""
+    """Return the followers: of derivatives' inputs, of publications, and of overviews."""
     wake_up, poll_s = node.stores.wake_up, node.settings.follow_poll_s
 
     def publications() -> float:
@@ -255,7 +255,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
 
 
 async def _sweep(node: Node) -> None:
-    """Clear away what an earlier run left, and now and then what is old; nothing depends on it."""
+    """Remove leftovers of an earlier run, then old records every hour; nothing depends on it."""
     await _try_to(node.posts.uploads.sweep, node.stores.jobs)
     for number in itertools.count():
         await _try_to(clear_away, node.file_uploads)

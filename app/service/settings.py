@@ -1,8 +1,8 @@
-"""The settings of the service, of all topics, and their only reader of the environment.
+"""All settings of the service, and the only code that reads them from the environment.
 
-Variables are `ODF_NODE_` and the name in capitals; the settings that workers share are in
-`storage/runtime/shared_settings.py`. Unknown variables are refused, so that a misspelt limit is
-noticed.
+A variable is `ODF_NODE_` and the name of the setting in capitals. The settings that workers share
+are in `storage/runtime/shared_settings.py`. Unknown variables are refused, so that a misspelt limit
+is noticed.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ class Settings(
     CallerSettings,
     ListeningSettings,
 ):
-    """The service's settings, frozen once read; the bases are listed from the last page on."""
+    """The settings of the service, frozen after reading; the bases are listed in reverse order."""
 
     PREFIX: ClassVar[str] = "ODF_NODE_"
 
 
 def load_settings(**given: Any) -> Settings:
-    """Settings from the environment; values given (not None) win. Raises as `read_settings`."""
+    """Read the settings from the environment; given values (not None) win. Raises the same errors
+    as
+    `read_settings`."""
     return read_settings(Settings, os.environ, given, more=OF_CLIENT)
 
 
 def warn_of_old_names() -> None:
-    """One warning, once the log is set up."""
+    """Log one warning about old names of variables; call this after the log is set up."""
     old_settings.warn_of_old_names(os.environ)

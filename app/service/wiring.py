@@ -1,4 +1,4 @@
-"""Settings → Node: opened stores, clock, source of randomness. The composition root."""
+"""The composition root: opens a node (stores, clock, source of randomness) from its settings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .settings import Settings
 
 
 class Node(TellingParts):
-    """An opened node: its settings and stores, and the parts that are wired from them.
+    """An opened node: its settings and stores, and the parts that are built from them.
 
-    A part is made when it is asked for, once. Use cases get parts and ports, never the node.
+    A part is made once, on first access. Use cases get parts and ports, never the node.
     """
 
     @property
     def parts(self) -> dict[type, object]:
-        """By class: handlers ask for the ones they need."""
+        """Return all parts by class; route handlers request the ones they need."""
         pages = (vars(page).items() for page in type(self).__mro__)
         wired = [name for page in pages for name, one in page if isinstance(one, cached_property)]
         parts = (self.settings, self.stores, *(getattr(self, name) for name in wired))
@@ -35,7 +35,7 @@ class Node(TellingParts):
 
 
 def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
-    """Open the stores (migrating them) and make sure of the predefined account."""
+    """Open and migrate the stores, and create the predefined account of a single-tenant node."""
     stores = open_stores(
         StoreSettings(
             data=settings.data,

@@ -1,1 +1,1 @@
-"""Blocks, slices, checkpoints and references, read and stored."""
+"""Serve and store the content-addressed objects of datasets, and serve their references."""

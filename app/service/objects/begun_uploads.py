@@ -1,4 +1,4 @@
-"""Objects that arrive in parts, and how many of them may be here in part."""
+"""Uploads of objects in parts, and the limits of uploads that are not complete yet."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RETRY_S = 3600
 
 
 class UploadsInOneGo(BadInput):
-    """Objects are not kept where parts of them can be."""
+    """The object store of this node cannot store objects in part."""
 
 
 class TooManyBegun(LimitExceeded):
-    """As many uploads, or bytes of them, are here in part as may be."""
+    """A limit of incomplete uploads, or of their bytes, is reached."""
 
     def __init__(self, what: str, limit: int, setting: str) -> None:
         message = (
@@ -32,7 +32,7 @@ class TooManyBegun(LimitExceeded):
 
 @dataclass(frozen=True)
 class BegunUploads:
-    """Where uploads go on, and how many may be here in part."""
+    """The store that resumes uploads, and the limits of incomplete uploads."""
 
     objects: ObjectStore
     of_dataset: int
@@ -41,7 +41,7 @@ class BegunUploads:
 
 
 def received(objects: ObjectStore, key: ObjectKey) -> int | None:
-    """Bytes of an upload that broke off; None where uploads do not go on."""
+    """Return how many bytes of an incomplete upload are stored; None if the store cannot resume."""
     partial = objects.partial
     return None if partial is None else partial.received(key)
 
@@ -56,12 +56,13 @@ def append_object(
     size: int,
     total: int,
 ) -> int:
-    """Go on with an upload by `size` bytes; how many are here then.
+    """Append `size` bytes to an upload. Return how many bytes are stored afterwards.
 
-    What may not begin, and comes whole, is taken as by PUT: nothing stays if it breaks off.
+    A whole object is stored as by PUT if a limit does not allow another incomplete upload:
+    nothing stays if its transfer breaks off.
 
     Raises:
-        TooManyBegun: it would be one more that is here in part. It is not begun then.
+        TooManyBegun: the upload would exceed a limit of incomplete uploads; it is not begun.
         UploadsInOneGo, UploadBusy, OffsetMismatch, HashMismatch.
     """
     partial = begun.objects.partial
@@ -88,7 +89,7 @@ def _claim(
     *,
     is_new: bool,
 ) -> None:
-    """Begin an upload, or go on with one. Raises `TooManyBegun`."""
+    """Register an upload that begins or continues. Raises `TooManyBegun`."""
     of_dataset, of_account = begun.of_dataset, begun.of_account
     most_bytes = begun.bytes_of_account
 

@@ -1,4 +1,4 @@
-"""Bytes that are hashed on their way out: the last of them leave only if all of them were right."""
+"""A source that hashes bytes as it sends them, and withholds the last ones if the hash is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .source import Source
 
 
 class BytesDiffer(Damaged):
-    """What was read of an object is not what its name says; its last bytes were kept back."""
+    """The bytes of an object do not have the hash in its name; its last bytes were not sent."""
 
     def __init__(self, key: ObjectKey) -> None:
         super().__init__(
@@ -24,9 +24,9 @@ class BytesDiffer(Damaged):
 
 
 class HashedSource:
-    """All of an object in one go, from its begin to its end.
+    """A whole object, read once from its begin to its end.
 
-    `on_right` is called once everything was read and hashes to the name.
+    `on_right` is called when all bytes are read and their hash is the one in the name.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class HashedSource:
         self._inner, self._key, self._size, self._on_right = inner, key, size, on_right
         self._state = hashlib.sha3_256()
         self.gave = False
-        """Whether anything left already."""
+        """Whether any bytes have been returned."""
 
     async def read(self, at: int, count: int) -> bytes | bytearray:
-        """Raises `BytesDiffer` instead of giving the last piece."""
+        """Return the next piece. Raises `BytesDiffer` instead of returning the last piece."""
         piece = await self._inner.read(at, count)
-        if not piece:  # it ends early: what follows is not there
+        if not piece:  # the object is shorter than its recorded size
             raise BytesDiffer(self._key)
         await to_thread.run_sync(self._state.update, piece)
         if at + len(piece) >= self._size:

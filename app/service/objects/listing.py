@@ -1,7 +1,7 @@
-"""Lists of the slices of a dataset, as S3 tells the objects of a bucket.
+"""Lists of the slices of a dataset, in the format in which S3 lists the objects of a bucket.
 
-They are those of the chain at its head; what lies in the store beside them is not told. Source:
-Amazon S3 API reference, "ListObjectsV2".
+A list has the slices of the chain at its head; it omits other objects in the store. Source: Amazon
+S3 API reference, "ListObjectsV2".
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ..http.addresses import BUCKET, Route, path_of
 from ..read.outlines import Outlines
 
 MOST_KEYS = 1_000
-"""Of one page, as in S3."""
+"""Limit of keys in one page, as in S3."""
 MAX_CHARS = 1_024
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 
 class MalformedListing(BadInput):
-    """A list that is asked for in another way than S3 knows."""
+    """The parameters of a list request are not as S3 defines them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object; its name is that of the slice."""
+    """One object of a list; `name` is the hash of the slice."""
 
     key: str
     name: str
@@ -49,7 +49,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What of a bucket is asked for."""
+    """The parameters of a list request."""
 
     prefix: str = ""
     delimiter: str = ""
@@ -59,7 +59,7 @@ class Listing:
 
     @classmethod
     def of(cls, query: str) -> Listing:
-        """Raises `MalformedListing`."""
+        """Parse a query string. Raises `MalformedListing`."""
         told = dict(parse_qsl(query, keep_blank_values=True))
         if any(len(value) > MAX_CHARS for value in told.values()):
             raise MalformedListing(f"a parameter is longer than {MAX_CHARS} characters")
@@ -76,7 +76,7 @@ class Listing:
 
 
 def listed_xml(bucket: str, asked: Listing, objects: Sequence[Listed]) -> str:
-    """The answer; `objects` by key, ascending."""
+    """Return the response as XML. `objects` must be sorted by key, ascending."""
     entries: list[str] = []
     folders: dict[str, None] = {}
     last, is_cut = "", False
@@ -140,18 +140,18 @@ class Listings:
     outlines: Outlines
 
     def routes(self) -> Iterator[Route]:
-        """The row of the table of addresses."""
+        """Return the entry of the routing table."""
         yield Route(BUCKET, self.read, ("GET",), takes_s3=True)
 
     async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The objects of one dataset, which the prefix names."""
+        """Respond with the list of a dataset's objects, filtered by the prefix."""
         path, actor = path_of(scope), _actor(scope)
         asked = Listing.of(scope["query_string"].decode("latin-1"))
         text = await to_thread.run_sync(self._listed, actor, path.account, path.dataset, asked)
         await Response(text, media_type="application/xml")(scope, receive, send)
 
     def _listed(self, actor: Actor, account: str | None, dataset: str, asked: Listing) -> str:
-        """Raises as `DatasetAccess.resolve`."""
+        """Raises the same errors as `DatasetAccess.resolve`."""
         entry = self.access.resolve(actor, account, dataset, Action.READ)
         outline, _ = self.outlines.of(self.stores.dataset(DatasetRef(id=entry.id)), indexed=False)
         folder = "data/" if account is None else f"{dataset}/data/"

@@ -1,6 +1,6 @@
-"""The answer to a reader of an object: status, headers, and which bytes follow.
+"""The response to a request for an object: status, headers, and which bytes follow.
 
-An object never changes, so its hash is a strong entity tag and it may be kept for ever.
+An object never changes, so its hash is a strong entity tag, and clients may cache it for ever.
 Source: RFC 9110 sections 13 (conditions), 14 (ranges).
 """
 
@@ -23,12 +23,12 @@ _KEEP = {
 }
 _PART_HEAD = b"\r\n--%s\r\nContent-Type: %s\r\nContent-Range: %s\r\n\r\n"
 _SUFFIXES = {ObjectKind.DATA: b".parquet"}
-"""Under which name a browser saves an object whose bytes have a type."""
+"""File name suffix with which a browser saves an object, by kind of object."""
 _ASKED = frozenset((b"if-match", b"if-none-match", b"if-range", b"range"))
 
 
 class ObjectAnswer(NamedTuple):
-    """Status and headers, and the body in pieces: given bytes, and spans of the object."""
+    """Status, headers, and the body in pieces: literal bytes, and spans of the object."""
 
     status: int
     headers: Headers
@@ -44,7 +44,7 @@ def answer_for(
     headers: Sequence[tuple[bytes, bytes]],
     is_get: bool,
 ) -> ObjectAnswer:
-    """The answer to a GET or HEAD of the object called `name` (its hash), of `size` bytes."""
+    """Return the response to a GET or HEAD of the object `name` (its hash) of `size` bytes."""
     etag = b'"%s"' % name.encode()
     asked = {key: value for key, value in headers if key in _ASKED}
     if asked:
@@ -69,7 +69,7 @@ def _kept(etag: bytes, public: bool) -> Headers:
 def _conditional(
     etag: bytes, size: int, public: bool, asked: dict[bytes, bytes], *, is_get: bool
 ) -> ObjectAnswer:
-    """Conditions in the order of RFC 9110 section 13.2.2; ranges are for GET only."""
+    """Evaluate conditions in the order of RFC 9110 section 13.2.2; ranges apply to GET only."""
     if b"if-match" in asked and not is_named(asked[b"if-match"], etag, weak=False):
         return ObjectAnswer(412, [(b"content-length", b"0"), (b"etag", etag)])
     if b"if-none-match" in asked and is_named(asked[b"if-none-match"], etag, weak=True):
@@ -93,7 +93,8 @@ def _conditional(
 
 
 def _several(etag: bytes, size: int, public: bool, spans: Sequence[Span]) -> ObjectAnswer:
-    """`multipart/byteranges`. The boundary is made of the hash: the object cannot contain it."""
+    """Return a `multipart/byteranges` response. The boundary is the hash of the object, which the
+    object itself cannot contain."""
     boundary = etag.strip(b'"')
     pieces: list[bytes | Span] = []
     for span in spans:

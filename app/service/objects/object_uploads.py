@@ -1,12 +1,13 @@
-"""Objects that are sent to the node: whole by PUT, or in parts that may break off.
+"""Uploads of objects to the node: whole by PUT, or in parts that can be resumed.
 
-    HEAD  …/data/{hash}                        404 and `Upload-Offset`: so much is here
-    PATCH …/data/{hash}  Upload-Offset: 4096   the bytes from there on
-                         Upload-Length: 9000   how long the whole object is
+    HEAD  …/data/{hash}                        404 and `Upload-Offset`: bytes stored so far
+    PATCH …/data/{hash}  Upload-Offset: 4096   the bytes from that offset on
+                         Upload-Length: 9000   size of the whole object
                                                204 and `Upload-Offset`; the object once all is here
 
-The names are those of tus (resumable uploads); an upload is named by the hash of its object,
-so nothing has to be created or remembered. Who may not write is told nothing of uploads.
+The header names are those of tus (resumable uploads). The hash of the object identifies an upload,
+so the node need not create or remember an id. Callers without write access learn nothing about
+uploads.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ LENGTH = "upload-length"
 
 
 class UnreadableOffset(BadInput):
-    """A part of an upload that does not say where it belongs."""
+    """A part of an upload has no valid offset or length."""
 
 
 class Uploads:
-    """Takes objects, so many at a time."""
+    """Receives objects, a limited number at a time."""
 
     def __init__(
         self, stores: Stores, access: DatasetAccess, begun: BegunUploads, settings: Settings
@@ -60,7 +61,7 @@ class Uploads:
         self._turns = Turns("bodies", most=settings.max_bodies, each=settings.max_bodies_caller)
 
     async def take(self, path: DatasetPath, scope: Scope, receive: Receive) -> Response:
-        """A whole object, or the next part of one; the answer to either."""
+        """Receive a whole object, or the next part of one, and return the response."""
         place = (path.account, path.dataset, KINDS[path.word], path.name)
         actor: Actor = scope["state"]["actor"]
         key = await to_thread.run_sync(self._target, actor, *place)
@@ -96,7 +97,7 @@ class Uploads:
         kind: ObjectKind,
         text: str,
     ) -> Response:
-        """404, and for those who may go on with its upload, where."""
+        """Return a 404; callers who may write also get the offset at which to resume."""
         answer = error_answer(missing)
         try:
             key = self._target(actor, account, dataset, kind, text)

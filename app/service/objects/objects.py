@@ -1,4 +1,4 @@
-"""Reading and storing the content-addressed files of a dataset, and its references."""
+"""Find, check and locate the content-addressed objects of a dataset, and its references."""
 
 from __future__ import annotations
 
@@ -40,31 +40,31 @@ KINDS: dict[str, ObjectKind] = {
     "data": ObjectKind.DATA,
     "checkpoints": ObjectKind.CHECKPOINT,
 }
-"""What lies in the folders of a dataset, by the word of the address."""
+"""Kind of the objects in a folder of a dataset, by the word in the address."""
 HASHED_AT_ONCE_BYTES = 1024
-"""Up to here hashing takes as long as looking up that it was done."""
+"""Up to this size, hashing takes no longer than looking up whether the file was hashed before."""
 MAX_PLACES = 4096
-"""Spellings of addresses that are remembered."""
+"""Limit of addresses in the cache, each spelling counted."""
 SHA3_PREFIX = "f1620"
 _USUAL_HASH = re.compile(SHA3_PREFIX + "[0-9a-f]{64}")
-"""A hash of ours as it is written everywhere, and so the name of its file."""
+"""Matches a SHA3-256 hash in the usual spelling, which is also the name of the object's file."""
 
 
 class UnknownReference(NotFound):
-    """A named reference other than `head`."""
+    """The request names a reference other than `head`."""
 
 
 class LengthRequired(BadInput):
-    """An upload that does not announce its length."""
+    """The upload has no `Content-Length`."""
 
 
 class ObjectTooLarge(LimitExceeded):
-    """An upload above the configured size."""
+    """The upload is larger than the configured limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object that was found: its address, size, and how to open it at a position."""
+    """An object in the store: its key, its size, and how to open it at a position."""
 
     key: ObjectKey
     size: int
@@ -73,7 +73,7 @@ class StoredObject:
 
 
 class LocalObject(NamedTuple):
-    """An object that would be in the file `path`, if it exists; `name` is its hash as text."""
+    """The path at which an object is stored if it exists; `name` is its hash as text."""
 
     dataset: DatasetId
     kind: ObjectKind
@@ -86,7 +86,7 @@ class LocalObject(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What an address led to a moment ago."""
+    """A cached result of resolving the address of a dataset."""
 
     alias: DatasetAlias
     folded: str
@@ -95,10 +95,10 @@ class Place(NamedTuple):
 
 
 class AtHand:
-    """What can be answered without waiting: files of this machine, heads in SQLite.
+    """Looks up what needs no waiting: local files, and heads in SQLite.
 
-    Every method may say None for "ask the long way", which knows all the errors. For the
-    thread of the event loop only.
+    Any method may return None; the caller then uses the slow path, which raises all errors. Call
+    the methods in the thread of the event loop only.
     """
 
     def __init__(self, stores: Stores, access: DatasetAccess) -> None:
@@ -110,7 +110,7 @@ class AtHand:
         self._places: dict[tuple[str | None, str], Place] = {}
 
     def place(self, actor: Actor, account: str | None, dataset: str) -> Place | None:
-        """A dataset that was asked for a moment ago. Raises what `authorize` raises."""
+        """Return a recently requested dataset, or None. Raises the same errors as `authorize`."""
         known = self._places.get((account, dataset))
         alias = known.alias if known else address(self._tenancy, account, dataset)
         folded = known.folded if known else alias.folded
@@ -127,7 +127,7 @@ class AtHand:
         return known
 
     def object(self, place: Place | None, kind: ObjectKind, text: str) -> LocalObject | None:
-        """Where an object would be. Raises `UnreadableHash`."""
+        """Return the path of an object, which may not exist. Raises `UnreadableHash`."""
         if self._root is None or place is None:
             return None
         name = text if _USUAL_HASH.fullmatch(text) else str(parse_hash(text))
@@ -136,7 +136,8 @@ class AtHand:
         return LocalObject(place.entry.id, kind, name, public, path)
 
     def is_right(self, name: str, body: bytes | bytearray, identity: Identity) -> bool:
-        """Whether bytes of a small file are those it is named by, just hashed or of late."""
+        """Return whether the bytes of a small file have the hash in its name: hash them, or use the
+        record of an earlier check."""
         if len(body) > HASHED_AT_ONCE_BYTES and self.hashed.knows(name, identity):
             return True
         right = name[len(SHA3_PREFIX) :] == hashlib.sha3_256(body).hexdigest()
@@ -145,7 +146,7 @@ class AtHand:
         return right
 
     def head(self, place: Place | None) -> Multihash | None:
-        """Where `head` points."""
+        """Return the hash that `head` points to."""
         if self._heads is None or place is None:
             return None
         return self._heads.head(place.entry.id)
@@ -163,7 +164,10 @@ def read_ref(
     dataset: str,
     ref: str,
 ) -> Multihash:
-    """Where a reference points. Raises `UnknownReference` and as `DatasetAccess.resolve`."""
+    """Return the hash that a reference points to.
+
+    Raises:
+        UnknownReference, and the same errors as `DatasetAccess.resolve`."""
     entry = access.resolve(actor, account, dataset, Action.READ)
     if ref != HEAD:
         raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
@@ -173,10 +177,11 @@ def read_ref(
 def signed_reader(
     access: DatasetAccess, urls: SignedUrls, actor: Actor, path: DatasetPath, signature: str
 ) -> Actor:
-    """Who reads a file by a signed URL: the actor, who may read its dataset by that.
+    """Check a signed URL and return the actor with the right to read the dataset of the file.
 
     Raises:
-        MalformedAddress, UnreadableHash. DatasetHidden, SignedUrlExpired: as `SignedUrls.check`.
+        MalformedAddress, UnreadableHash.
+        DatasetHidden, SignedUrlExpired: for the same reasons as in `SignedUrls.check`.
     """
     entry = access.entries.find(address(access.tenancy, path.account, path.dataset))
     if entry is None:
@@ -194,10 +199,10 @@ def find_object(
     kind: ObjectKind,
     text: str,
 ) -> StoredObject:
-    """An object by the hash in its address, which may be written in any multibase.
+    """Find an object by the hash in its address, which may be in any multibase.
 
     Raises:
-        UnreadableHash, ObjectNotFound, and what `DatasetAccess.resolve` raises.
+        UnreadableHash, ObjectNotFound, and the same errors as `DatasetAccess.resolve`.
     """
     entry = access.resolve(actor, account, dataset, Action.READ)
     key = ObjectKey(entry.id, kind, parse_hash(text))
@@ -216,9 +221,9 @@ def find_object(
 
 
 def made_sure(stores: HealingStores, found: StoredObject) -> StoredObject:
-    """An object parts of which are about to be shown, hashed, and healed if need be.
+    """Check the hash of an object before parts of it are sent, and heal it if it is damaged.
 
-    Raises as `ensure_hashed`.
+    Raises `ObjectNotFound`, and the same errors as `ensure_hashed`.
     """
     ensure_hashed(stores, found.key, named=False)
     info = stores.objects.stat(found.key)
@@ -228,7 +233,7 @@ def made_sure(stores: HealingStores, found: StoredObject) -> StoredObject:
 
 
 def found_damaged(stores: HealingStores, key: ObjectKey) -> None:
-    """Bytes that were shown proved to be others: put aside, tell, and heal what can be healed."""
+    """Quarantine and report an object whose sent bytes had the wrong hash, and begin to heal it."""
     heal_here(stores, key, DAMAGED)
     if key.kind is not ObjectKind.UPLOAD:
         begin_healing(stores, key)
@@ -243,14 +248,14 @@ def upload_target(
     kind: ObjectKind,
     text: str,
 ) -> ObjectKey:
-    """Where an upload goes, once the actor may write there."""
+    """Return the key of an upload. Raise if the actor may not write to the dataset."""
     entry: DatasetEntry = access.resolve(actor, account, dataset, Action.WRITE)
     refuse_mirror(mirrors, entry)
     return ObjectKey(entry.id, kind, parse_hash(text))
 
 
 def announced_size(length: str | None, limit: int) -> int:
-    """The size an upload announces.
+    """Return the size in bytes that an upload announces.
 
     Raises:
         LengthRequired: absent or no number. ObjectTooLarge: above the limit.

@@ -1,10 +1,10 @@
-"""The byte-serving path: GET and HEAD of refs, blocks, data and checkpoints, and PUT of objects.
+"""Serve bytes: GET and HEAD of refs, blocks, data and checkpoints, and PUT and PATCH of objects.
 
-Plain ASGI, because the framework would cost more than reading a block. Bytes go out verbatim and
-uncompressed, in reads of 1 MiB, and only after they were hashed, or on
-the way to that: an answer with wrong bytes never comes to its end. Hash-addressed answers carry
-a length, a strong ETag and may be kept forever. What is at hand (a file in the kernel's
-memory, a head in SQLite) is answered at once, everything else by way of threads.
+This is plain ASGI, because the framework would cost more than reading a block. The node sends bytes
+verbatim and uncompressed, in reads of 1 MiB. It hashes them before or while it sends them: a
+response with wrong bytes breaks off before its end. Responses at hash addresses have a length and a
+strong ETag, and clients may cache them for ever. A file in the kernel's page cache and a head in
+SQLite are read in the event loop; everything else is read in a thread.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .source import CHUNK_BYTES, SMALL_BYTES, FileSource, Source, StreamSource
 
 HASHED_AT_A_TIME = 2
 NOTHING = Multihash.of(b"")
-"""What an object without bytes is called."""
+"""Hash of the empty object."""
 READS = ("GET", "HEAD")
 _REF_HEADERS: Headers = [
     (b"content-type", b"text/plain; charset=utf-8"),
@@ -65,7 +65,7 @@ class Objects:
         self._limiter: CapacityLimiter | None = None
 
     def routes(self) -> Iterator[Route]:
-        """The rows of the table of addresses."""
+        """Return the entries of the routing table."""
         yield Route(f"{DATASET}/refs/{{name}}", self.ref, READS, is_transfer=True)
         for folder in KINDS:
             path = f"{DATASET}/{folder}/{{name}}"
@@ -75,12 +75,14 @@ class Objects:
                 yield Route(path, self.take, UPLOADS, is_transfer=True, is_audited=False)
 
     async def take(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """PUT, PATCH."""
+        """Handle PUT and PATCH."""
         answer = await self.uploads.take(path_of(scope), scope, receive)
         await answer(scope, receive, send)
 
     async def ref(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Where a reference points; to those who know it, once it points elsewhere."""
+        """Respond with the hash that a reference points to. With `If-None-Match` and `Prefer:
+        wait`,
+        wait until it points elsewhere."""
         asked = {k: v for k, v in scope["headers"] if k in (b"if-none-match", b"prefer")}
         head = await self._head(scope)
         applied: Headers = []
@@ -102,7 +104,7 @@ class Objects:
         await _send_whole(200, headers, body if scope["method"] == "GET" else b"", send)
 
     async def _head(self, scope: Scope) -> Multihash:
-        """Raises as `read_ref`."""
+        """Return the hash of the reference. Raises the same errors as `read_ref`."""
         head, actor, path = None, _actor(scope), path_of(scope)
         if path.name == HEAD:
             head = self.at_hand.head(self.at_hand.place(actor, path.account, path.dataset))
@@ -121,7 +123,7 @@ class Objects:
     async def _other_head(
         self, scope: Scope, receive: Receive, known: Multihash, wait_s: float
     ) -> Multihash:
-        """Raises as `HeadPolls.other`."""
+        """Wait for another head. Raises the same errors as `HeadPolls.other`."""
         path = path_of(scope)
         entry = await to_thread.run_sync(
             self.access.resolve, _actor(scope), path.account, path.dataset, Action.READ
@@ -136,7 +138,7 @@ class Objects:
         )
 
     async def read(self, scope: Scope, _: Receive, send: Send) -> None:
-        """A file that is named by its hash, or parts of it."""
+        """Respond with an object, or with the requested ranges of it."""
         actor, path = await self._reader(scope), path_of(scope)
         kind = KINDS[path.word]
         place = self.at_hand.place(actor, path.account, path.dataset)
@@ -152,7 +154,9 @@ class Objects:
         await self._read_slowly(asked, scope, send)
 
     async def _reader(self, scope: Scope) -> Actor:
-        """Who reads; of a signed URL, whoever has it. Raises as `signed_reader`."""
+        """Return the actor of the request; a signed URL gives it the right to read.
+
+        Raises the same errors as `signed_reader`."""
         actor, signature = _actor(scope), signature_of(scope["query_string"])
         if signature is None:
             return actor
@@ -163,7 +167,8 @@ class Objects:
     async def _send_file(
         self, local: LocalObject, file: FileSource, scope: Scope, send: Send
     ) -> bool:
-        """False: nothing was sent, since it takes longer to be sure of the bytes."""
+        """Send a local file. Return False if nothing was sent, because the bytes need the slow
+        path."""
         answer = _answer(local.kind, local.name, file.size, scope, public=local.public)
         hashed = self.at_hand.hashed
         if _is_whole(answer, scope) and file.size <= SMALL_BYTES:
@@ -185,9 +190,10 @@ class Objects:
     async def _send_hashed(
         self, key: ObjectKey, answer: ObjectAnswer, source: HashedSource, send: Send
     ) -> bool:
-        """All of an object, hashed on the way. False: it is not right, and nothing was sent.
+        """Send a whole object and hash it meanwhile. Return False if it is damaged and nothing was
+        sent yet.
 
-        Raises `BytesDiffer`, which breaks the answer off before its end.
+        Raises `BytesDiffer`, which breaks the response off before its end.
         """
         if not answer.pieces:
             if key.hash != NOTHING:
@@ -235,14 +241,15 @@ class Objects:
             await source.close()
 
     def _hashing(self) -> CapacityLimiter:
-        """Few at a time: ranges of one object wait for one look at it, and find it done."""
+        """Return the limiter of concurrent checks: requests for ranges of one object wait for the
+        first check, and then find the object checked."""
         if self._limiter is None:
             self._limiter = CapacityLimiter(HASHED_AT_A_TIME)
         return self._limiter
 
 
 _Asked = tuple[Actor, str | None, str, ObjectKind, str]
-"""Who asks, account, dataset, kind, text of the hash."""
+"""Actor, account, dataset, kind, text of the hash."""
 
 
 def _answer(kind: ObjectKind, name: str, size: int, scope: Scope, *, public: bool) -> ObjectAnswer:
@@ -251,7 +258,7 @@ def _answer(kind: ObjectKind, name: str, size: int, scope: Scope, *, public: boo
 
 
 async def _send_object(answer: ObjectAnswer, source: Source, scope: Scope, send: Send) -> None:
-    """Stream the pieces; the header leaves only once the first read worked."""
+    """Send the pieces; the header is sent only after the first read has succeeded."""
     if not _shows_bytes(answer, scope):
         await _send_whole(answer.status, answer.headers, b"", send)
         return
@@ -259,7 +266,7 @@ async def _send_object(answer: ObjectAnswer, source: Source, scope: Scope, send:
 
 
 def _is_whole(answer: ObjectAnswer, scope: Scope) -> bool:
-    """Whether every byte of the object is sent, in one go."""
+    """Return whether the response has every byte of the object."""
     return answer.status == 200 and scope["method"] == "GET"
 
 
@@ -297,7 +304,7 @@ def _start(status: int, headers: Headers) -> Message:
 
 
 async def _nothing() -> Message:
-    """What is left of the body of a HEAD request."""
+    """Receive the empty body of a HEAD request."""
     return {"type": "http.request"}
 
 

@@ -1,7 +1,7 @@
-"""Where the bytes of an answer come from: a file on disk, or a stream of an object store.
+"""Sources of the bytes of a response: a file on disk, or a stream of an object store.
 
-Files are read without a thread as long as the kernel has the bytes in memory (`RWF_NOWAIT`);
-only what has to come from the disk costs the way to a thread and back.
+As long as the kernel has the bytes of a file in memory (`RWF_NOWAIT`), they are read in the event
+loop. Only reads from the disk need a thread.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from odf_node.storage.datasets.integrity.identity import identity_of_file
 
 CHUNK_BYTES = 1024 * 1024
 SMALL_BYTES = 64 * 1024
-"""Files up to this size leave in one piece if the kernel has them in memory."""
+"""Files up to this size in bytes are sent in one piece if the kernel has them in memory."""
 _NOWAIT = getattr(os, "RWF_NOWAIT", None)
-"""Linux only; elsewhere every read goes to a thread."""
+"""Linux only; on other systems every read runs in a thread."""
 
 
 class Source(Protocol):
     """The bytes of one object, read by one reader at a time."""
 
     async def read(self, at: int, count: int) -> bytes | bytearray:
-        """Up to `count` bytes (at most `CHUNK_BYTES`) from position `at`; empty at the end."""
+        """Return up to `count` bytes (at most `CHUNK_BYTES`) from position `at`; empty at the
+        end."""
 
     async def close(self) -> None: ...
 
@@ -41,7 +42,7 @@ class FileSource:
 
     @classmethod
     def open(cls, path: str) -> FileSource | None:
-        """None when there is no such regular file."""
+        """Open the file. Return None if there is no regular file at the path."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -57,13 +58,13 @@ class FileSource:
         return await to_thread.run_sync(self._read, at, count) if piece is None else piece
 
     def read_now(self, at: int, count: int) -> bytearray | None:
-        """What is in memory; None when the disk has to be asked."""
+        """Return bytes that the kernel has in memory; None if the disk must be read."""
         if _NOWAIT is None:
             return None
         piece = bytearray(min(count, CHUNK_BYTES))
         try:
             got = os.preadv(self._handle, (piece,), at, _NOWAIT)
-        except OSError:  # not in memory, or a file system that cannot say
+        except OSError:  # not in memory, or the file system does not support the flag
             return None
         if got < len(piece):
             del piece[got:]
@@ -80,7 +81,7 @@ class FileSource:
 
 
 class StreamSource:
-    """An object that can be opened at any position, and is then read on from there."""
+    """An object that is opened at a position and read sequentially from there."""
 
     def __init__(self, open_at: Callable[[int], BinaryIO]) -> None:
         self._open_at = open_at

@@ -1,1 +1,1 @@
-"""The parts of a node, made when they are asked for; each page sees those of the pages before."""
+"""The parts of a node, made on first access; each class adds parts to those of its base class."""

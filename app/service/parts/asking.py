@@ -1,4 +1,4 @@
-"""Queries, their door for Flight SQL, and proofs of their answers."""
+"""Parts for queries: their engine, Flight SQL, background queries, and proofs of answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .reading import ReadingParts
 
 
 class AskingParts(ReadingParts):
-    """Queries, their door for Flight SQL, and proofs of their answers."""
+    """Parts for queries: their engine, Flight SQL, background queries, and proofs of answers."""
 
     @cached_property
     def query_inputs(self) -> Inputs:

@@ -1,4 +1,4 @@
-"""Who asks, what they may do, what is counted and limited."""
+"""Parts about callers: identity, rights, sign-in, counters and limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .opened import Opened, is_shared
 
 
 class CallerParts(Opened):
-    """Who asks, what they may do, what is counted and limited."""
+    """Parts about callers: identity, rights, sign-in, counters and limits."""
 
     @cached_property
     def roles(self) -> RoleMemory:
@@ -60,7 +60,7 @@ class CallerParts(Opened):
 
     @cached_property
     def throttle(self) -> Throttle | SharedThrottle:
-        """Services on one PostgreSQL count together; on SQLite there is one service."""
+        """Services on one PostgreSQL share the count; on SQLite there is only one service."""
         attempts, window_s = self.settings.login_attempts, self.settings.login_window_s
         if is_shared(self.stores):
             return SharedThrottle(SqlAttempts(self.stores.engine), attempts, window_s, self.clock)

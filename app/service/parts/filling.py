@@ -1,4 +1,4 @@
-"""Datasets as they are filled: posts, pushes, mirrors, derivatives, publications."""
+"""Parts that fill datasets: posts, uploads, pushes, mirrors, derivatives, publications."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .making import MakingParts
 
 
 class FillingParts(MakingParts):
-    """Datasets as they are filled: posts, pushes, mirrors, derivatives, publications."""
+    """Parts that fill datasets: posts, uploads, pushes, mirrors, derivatives, publications."""
 
     @cached_property
     def posts(self) -> Posts:

@@ -1,4 +1,4 @@
-"""Datasets as they are made, defined and changed."""
+"""Parts that create, define and change datasets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .working import WorkingParts
 
 
 class MakingParts(WorkingParts):
-    """Datasets as they are made, defined and changed."""
+    """Parts that create, define and change datasets."""
 
     @cached_property
     def defining(self) -> Defining:

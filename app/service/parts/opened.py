@@ -1,4 +1,4 @@
-"""What every part of a node is made of: settings, opened stores, clock, source of randomness."""
+"""The base of all parts of a node: settings, opened stores, clock, source of randomness."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..settings import Settings
 
 @dataclass(frozen=True)
 class Opened:
-    """A node before any part of it is made."""
+    """An opened node, before any of its parts is made."""
 
     settings: Settings
     stores: Stores
     session_secrets: tuple[bytes, ...] = field(repr=False)
-    """The first signs, all are taken."""
+    """The first secret signs sessions; all of them are accepted."""
     secret_keys: SecretKeys = field(repr=False)
     clock: Clock = system_clock
     random: Random = os.urandom
 
 
 def is_shared(stores: Stores) -> bool:
-    """Whether services elsewhere may use the same database."""
+    """Return whether services on other machines may use the same database."""
     return stores.engine.dialect.name == "postgresql"

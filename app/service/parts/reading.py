@@ -1,4 +1,4 @@
-"""Datasets as they are read: rows, versions, shared tables, look-ups."""
+"""Parts that read datasets: rows, versions, shared tables, lookups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .callers import CallerParts
 
 
 class ReadingParts(CallerParts):
-    """Datasets as they are read: rows, versions, shared tables, look-ups."""
+    """Parts that read datasets: rows, versions, shared tables, lookups."""
 
     @cached_property
     def readers(self) -> Readers:

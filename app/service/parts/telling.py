@@ -1,4 +1,4 @@
-"""News of datasets: streams, feeds, webhooks."""
+"""Parts that report news of datasets: streams, feeds, webhooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .filling import FillingParts
 
 
 class TellingParts(FillingParts):
-    """News of datasets: streams, feeds, webhooks."""
+    """Parts that report news of datasets: streams, feeds, webhooks."""
 
     @cached_property
     def head_watch(self) -> HeadWatch:

@@ -1,4 +1,4 @@
-"""Jobs, schedules, and what is cleared away."""
+"""Parts for jobs, schedules, and the removal of old records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .asking import AskingParts
 
 
 class WorkingParts(AskingParts):
-    """Jobs, schedules, and what is cleared away."""
+    """Parts for jobs, schedules, and the removal of old records."""
 
     @cached_property
     def watch(self) -> JobWatch:

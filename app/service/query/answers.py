@@ -1,4 +1,4 @@
-"""Answers of queries: the JSON document with its parts, or the rows alone in a file format."""
+"""Responses to queries: a JSON document with its parts, or only the rows in a file format."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from .query import Queries, Rows
 
 FILE_PIECE_BYTES = 1 << 18
 INPUTS = "odf-inputs"
-"""Header of rows alone: the datasets they were made of, as `datasets` takes them."""
+"""Response header beside rows without a document: the input datasets, in the format of the request
+field `datasets`."""
 
 
 async def document(
     queries: Queries, keys: SigningKeys, actor: Actor, caller: str, asked: Asked
 ) -> Response:
-    """The whole answer as JSON. Raises `SigningNotEnabled`, and as `Queries.begin`."""
+    """Return the whole answer as JSON.
+
+    Raises `SigningNotEnabled`, and the same errors as `Queries.begin`."""
     if asked.is_proven and keys.active is None:
         raise SigningNotEnabled
     rows, data, facts = await gathered(queries, actor, caller, asked)
@@ -48,7 +51,8 @@ async def document(
 async def proven_output(
     queries: Queries, actor: Actor, caller: str, asked: Asked
 ) -> tuple[list[DatasetPin], Multihash]:
-    """The datasets and the hash of an output. Raises as `Queries.begin`."""
+    """Return the input datasets and the hash of an output. Raises the same errors as
+    `Queries.begin`."""
     rows, data, facts = await gathered(queries, actor, caller, asked)
     return rows.pins, output_hash(data, facts)
 
@@ -56,7 +60,9 @@ async def proven_output(
 async def gathered(
     queries: Queries, actor: Actor, caller: str, asked: Asked
 ) -> tuple[Rows, bytes, dict[str, Any]]:
-    """Rows, all of them as JSON, and what stands beside them in the output."""
+    """Run a query to its end. Return its rows object, all rows as JSON, and the other members of
+    the
+    output."""
     rows = await queries.begin(actor, caller, asked)
     try:
         data = b"".join([piece async for piece in rows])
@@ -72,7 +78,7 @@ async def gathered(
 
 
 class RowsAlone(StreamedAnswer):
-    """Rows in a file format, as they come."""
+    """Streams rows in a file format, as the process computes them."""
 
     def __init__(self, rows: Rows, form: Form) -> None:
         pins = msgspec.json.encode(rows.pins).decode()
@@ -87,7 +93,7 @@ class RowsAlone(StreamedAnswer):
 
 
 class FileRows(StreamedAnswer):
-    """Rows that were kept as a file, which the answer closes."""
+    """Streams rows from a stored file, and closes the file afterwards."""
 
     def __init__(self, file: BinaryIO, headers: dict[str, str], media_type: str) -> None:
         pieces = iter(partial(file.read, FILE_PIECE_BYTES), b"")
@@ -99,7 +105,7 @@ class FileRows(StreamedAnswer):
 
 
 def opened_of(rows: Rows) -> dict[str, str]:
-    """The header about slices that were opened."""
+    """Return the header with the number of opened slices and of all slices."""
     return {SLICES: f"{rows.scanned}/{rows.total}"}
 
 

@@ -1,4 +1,5 @@
-"""What is asked of `/query`: the body of a POST, or parameters of a GET, checked and filled in."""
+"""Requests to `/query`: parse the body of a POST or the parameters of a GET, check, add
+defaults."""
 
 from __future__ import annotations
 
@@ -22,23 +23,24 @@ from .inputs import DatasetPin
 DIALECT = "SqlDataFusion"
 DEFAULT_LIMIT = 100
 IN_JSON = frozenset({Form.AOS, Form.SOA, Form.AOA})
-"""Forms that lie in a JSON answer; the others are the answer."""
+"""Forms of rows that are embedded in a JSON document; in other forms the rows are the whole
+body."""
 
 
 class UnknownField(BadInput):
-    """A member of the body that means nothing here, or is of another type."""
+    """The body has a member that is unknown or has the wrong type."""
 
 
 class InvalidQueryRequest(BadInput):
-    """A member of a request whose value is none that is known here."""
+    """A member of the request has an invalid value."""
 
 
 class TooManyRows(LimitExceeded):
-    """More rows asked for than an answer may have."""
+    """The request asks for more rows than an answer may have."""
 
 
 class Include(StrEnum):
-    """Parts of an answer beside its rows, in the order they are echoed."""
+    """Parts of an answer beside its rows, in the order in which the answer echoes them."""
 
     INPUT = "Input"
     PROOF = "Proof"
@@ -46,7 +48,7 @@ class Include(StrEnum):
 
 
 class QueryBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """As it is sent; absent members have their default."""
+    """The body of a request as sent; absent members have their default."""
 
     query: str
     query_dialect: str = DIALECT
@@ -60,7 +62,7 @@ class QueryBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request, checked and filled in."""
+    """A checked request with its defaults filled in."""
 
     query: str
     form: Form
@@ -75,7 +77,8 @@ class Asked:
         return Include.PROOF in self.include
 
     def echo(self, pins: Sequence[DatasetPin]) -> dict[str, Any]:
-        """The request with its defaults, and the datasets that the rows were made of."""
+        """Return the request with its defaults, and the datasets that the rows were computed
+        from."""
         shown: dict[str, Any] = {
             "query": self.query,
             "queryDialect": DIALECT,
@@ -89,7 +92,7 @@ class Asked:
 
 
 def parse_body(data: Any) -> QueryBody:
-    """The body of a POST. Raises `MalformedBody`, `UnknownField`."""
+    """Parse the body of a POST. Raises `MalformedBody`, `UnknownField`."""
     if not isinstance(data, dict):
         raise MalformedBody("the body has to be a JSON object")
     known = {field.encode_name for field in msgspec.structs.fields(QueryBody)}
@@ -103,7 +106,7 @@ def parse_body(data: Any) -> QueryBody:
 
 
 def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
-    """`form`: what is meant without a data format.
+    """Check a request and add its defaults. `form` is the form without a data format.
 
     Raises:
         InvalidQueryRequest, UnknownFormat. TooManyRows.
@@ -145,7 +148,7 @@ def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
 
 
 def included(name: str) -> Include:
-    """Raises `UnknownFormat`."""
+    """Return the part with this name. Raises `UnknownFormat`."""
     for each in Include:
         if name[:1].upper() + name[1:] == each.value:
             return each
@@ -154,13 +157,13 @@ def included(name: str) -> Include:
 
 
 def check_part(skip: int, limit: int) -> None:
-    """Raises `InvalidQueryRequest`."""
+    """Refuse a negative or too large skip or limit. Raises `InvalidQueryRequest`."""
     if not 0 <= skip < 2**53 or not 0 <= limit < 2**53:
         raise InvalidQueryRequest("skip and limit are numbers of rows, none below zero")
 
 
 def check_names(pins: Sequence[DatasetPin]) -> None:
-    """Raises `InvalidQueryRequest`."""
+    """Refuse malformed or repeated aliases. Raises `InvalidQueryRequest`."""
     names = [pin.alias for pin in pins]
     if len(set(names)) < len(names):
         raise InvalidQueryRequest("two datasets have the same alias")

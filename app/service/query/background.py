@@ -1,4 +1,4 @@
-"""Queries as jobs on Spark: submitted with their pins, their rows read by the asker alone."""
+"""Queries as jobs on Spark: submit them with their pins; only their owner may read the rows."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from .inputs import DatasetPin, Inputs, PinnedDatasetNotFound
 
 
 class NotInBackground(BadInput):
-    """What cannot be asked of a query that runs as a job."""
+    """The request asks for something that a query as a job does not support."""
 
 
 class NoQueryResult(NotFound):
-    """A job that is no query, or whose rows are not kept."""
+    """The job is no query."""
 
 
 class QueryResultGone(NotFound):
-    """Rows that were kept for their time."""
+    """The rows of the job have expired."""
 
     def __init__(self, job: JobId) -> None:
         super().__init__(
@@ -49,12 +49,12 @@ class QueryResultGone(NotFound):
 
 
 class QueryNotEnded(Conflict):
-    """Rows of a job that has not ended, or not well."""
+    """The job has no rows: it is unfinished, or it failed or was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundQuery:
-    """A request, checked and filled in."""
+    """A checked request with its defaults filled in."""
 
     query: str
     form: Form
@@ -65,10 +65,10 @@ class BackgroundQuery:
 
 
 def runs_in_background(body: QueryBody, prefer: str) -> bool:
-    """Whether a query is one for Spark, so a job.
+    """Return whether the query is to run on Spark, as a job.
 
     Raises:
-        NotInBackground: it is to run in the background, in a dialect that Spark does not speak.
+        NotInBackground: the caller prefers a job, but the query is in another dialect.
     """
     if body.query_dialect.lower() == query_job.DIALECT.lower():
         return True
@@ -82,7 +82,9 @@ def runs_in_background(body: QueryBody, prefer: str) -> bool:
 
 
 def checked_for_background(body: QueryBody, *, form: Form) -> BackgroundQuery:
-    """`form`: what is meant without a data format. Schema and input are part of every receipt.
+    """Check a request for a job. `form` is the form without a data format.
+
+    Every receipt includes schema and input.
 
     Raises:
         NotInBackground, InvalidQueryRequest, UnknownFormat.
@@ -107,7 +109,7 @@ def checked_for_background(body: QueryBody, *, form: Form) -> BackgroundQuery:
 
 @dataclass(frozen=True)
 class BackgroundQueries:
-    """What it takes to have a query computed, and to read what came of it."""
+    """Submits queries as jobs, and reads and removes their results."""
 
     jobs: JobSubmissions
     inputs: Inputs
@@ -118,10 +120,11 @@ class BackgroundQueries:
     clock: Clock
 
     def submit(self, actor: Actor, asked: BackgroundQuery) -> JobId:
-        """Queue the query; its datasets are as of now, unless they are pinned.
+        """Queue the query; datasets that are not pinned are read as of their current head.
 
         Raises:
-            TokenInvalid, TokenExpired. Unauthenticated: nobody, who could not read the rows.
+            TokenInvalid, TokenExpired. Unauthenticated: an anonymous caller could not read the
+            rows.
             PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables. QueueFull, NodeBusy.
         """
         refuse_bad_token(actor)
@@ -149,11 +152,11 @@ class BackgroundQueries:
         return self.jobs.submit(query_job.spec_of(payload, account))
 
     def rows(self, actor: Actor, job: Job) -> tuple[QueryReceipt, BinaryIO]:
-        """What came of a job that is the actor's, and its rows.
+        """Return the receipt and the rows of a job of the actor.
 
         Raises:
             NoQueryResult, QueryNotEnded, QueryResultGone.
-            PinnedDatasetNotFound: an input may not be read any more.
+            PinnedDatasetNotFound: the actor may no longer read an input.
         """
         if job.spec.kind != query_job.KIND:
             raise NoQueryResult(f"job {job.id} is no query")
@@ -171,5 +174,5 @@ class BackgroundQueries:
             raise QueryResultGone(job.id) from None
 
     def collect(self) -> int:
-        """Remove rows that were kept for their time; returns how many results."""
+        """Remove expired rows. Return the number of removed results."""
         return self.results.collect(before=Instant(self.clock().ns - self.keep_s * NANOS))

@@ -1,7 +1,7 @@
-"""Processes of queries, seen from the service: a question goes in, the bytes of an answer come out.
+"""The service's end of a query process: sends the question, receives the bytes of the answer.
 
-A query takes a turn (its caller has a share of them) and gives it back with its answer. Its process
-is killed, and never asked, when its time is over, when its answer is closed, and with the service.
+The caller of `Process` limits how many processes run. The service kills a process, without a
+request to stop, when its time is over, when its answer is closed, and when the service ends.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ from odf_node.storage.runtime.births import BIRTH, end_forked, ending_signal
 from .spawner import Spawner
 
 START_S = 120.0
-"""How long a process may take to be there; the first one waits for its engine to be loaded."""
+"""Seconds that the start of a process may take; the first one also waits until the engine is
+loaded."""
 RECEIVE_BYTES = 256 * 1024
 _AT_LIMIT = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
-"""Signals that end a process whose allocation failed, whichever allocator that was; and by which
-the system ends one when it has no memory itself."""
+"""Signals that end a process after a failed allocation, depending on the allocator, or with which
+the system ends a process when the machine is out of memory."""
 
 
 MAX_INDEX_FILES = 10_000
-"""Files of indices that a process may ask for."""
+"""Limit of index files that a process may request."""
 OpenIndex = Callable[[Wanted], BinaryIO | None]
 
 
@@ -56,7 +57,7 @@ class InvalidQuery(BadInput):
 
 
 class QueryAnswerTooLong(LimitExceeded):
-    """The rows take more bytes than an answer may have."""
+    """The rows have more bytes than an answer may have."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -79,7 +80,7 @@ class QueryTakesTooMuchMemory(LimitExceeded):
 
 
 class QueryTakesTooLong(LimitExceeded):
-    """The query was not done in its time."""
+    """The query did not finish within its time limit."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -90,15 +91,15 @@ class QueryTakesTooLong(LimitExceeded):
 
 
 class QueryProcessGone(Unavailable):
-    """The process of a query ended for reasons of its own."""
+    """The process of a query ended unexpectedly."""
 
 
 class QueryEngineBroken(NodeFault):
-    """The engine failed, not the query."""
+    """The engine failed; the query is not at fault."""
 
 
 class Process:
-    """One process and its question; to be closed, after which it is gone."""
+    """One process and its question. The caller must close it, which ends the process."""
 
     def __init__(
         self,
@@ -118,7 +119,9 @@ class Process:
         self._loop = loop
 
     async def plan(self, open_index: OpenIndex) -> Planned:
-        """What the query is. `open_index` is called in a thread. Raises as `pieces`."""
+        """Send the question and return the plan of the query. Raises the same errors as `pieces`.
+
+        The method calls `open_index` in a thread."""
         await self._say(frame(QUESTION, encoded(self._question)))
         kind, content = await self._frame()
         for _ in range(MAX_INDEX_FILES):
@@ -132,7 +135,7 @@ class Process:
         return decode_json(content, Planned)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The rows, encoded; the tables have their links.
+        """Yield the encoded rows. Call this when the links to the files of all tables exist.
 
         Raises:
             InvalidQuery, QueryAnswerTooLong, QueryTakesTooMuchMemory, QueryTakesTooLong.
@@ -147,9 +150,9 @@ class Process:
             yield content
 
     def close(self) -> None:
-        """End the process, whatever it does. May block for a moment, while the kernel does so."""
+        """Kill the process. May block for a moment, while the kernel ends it."""
         if self._handle >= 0:
-            end_forked(self._handle, self._told)  # then its files may be removed
+            end_forked(self._handle, self._told)  # afterwards its files can be removed
             self._handle = -1
         if self._link.fileno() >= 0:
             self._link.close()
@@ -167,7 +170,7 @@ class Process:
                 await self._died()
 
     def _raise(self, kind: bytes, content: bytes) -> None:
-        """What the last frame says, unless all was sent."""
+        """Raise the error in the last frame, unless it says that all rows were sent."""
         if kind != END:
             raise QueryEngineBroken("the process of a query says what is not its turn to say")
         end, limits = decode_json(content, End), self._question.limits
@@ -205,7 +208,8 @@ class Process:
         await self._timed(self._loop.sock_sendall(self._link, raw))
 
     async def _timed(self, work: Awaitable[bytes | None]) -> bytes:
-        """What the process does counts; what its client does not."""
+        """Subtract the time of the work from the time left; the time of the client does not
+        count."""
         began = self._loop.time()
         try:
             async with asyncio.timeout(self._left_s):
@@ -218,7 +222,7 @@ class Process:
             self._left_s = max(0.0, self._left_s - (self._loop.time() - began))
 
     async def _died(self) -> None:
-        """Raises what the end of the process means."""
+        """Raise the error that the exit signal of the process means."""
         number = await to_thread.run_sync(ending_signal, self._told, limiter=self._threads)
         if number == signal.SIGXCPU:
             raise QueryTakesTooLong(self._seconds)
@@ -228,9 +232,9 @@ class Process:
 
 
 def born(spawner: Spawner) -> tuple[socket.socket, int, int]:
-    """A new process: a connection to it, the pipe down which its end is told, and its handle.
+    """Start a process. Return a connection to it, a pipe that reports its end, and its handle.
 
-    May block as long as the engine takes to be loaded. Raises `QueryProcessGone`.
+    May block until the engine is loaded. Raises `QueryProcessGone`.
     """
     for _ in range(2):  # the program that forks it may have been killed
         ours, theirs = socket.socketpair()

@@ -1,7 +1,7 @@
-"""Slices as hashed files that the process of a query may read, and the folders they lie in.
+"""Slices as hashed files that a query process may read, and the folders of these files.
 
-Where the store keeps files, they are read in place. From a bucket they are copied into a folder of
-the service, which keeps the copies that were used last.
+If the store keeps local files, a process reads them in place. From a bucket the service copies them
+into a folder, where it keeps the most recently used copies.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from ..readers.materials import Materials
 
 IN_USE_S = 600.0
-"""A copy that was asked for so recently is not removed."""
+"""A copy that was requested in the last so many seconds is not removed."""
 
 
 @dataclass(frozen=True)
 class SliceFiles:
-    """Where the files of slices are; `copies` is for those of buckets."""
+    """Finds the files of slices; `copies` is the folder of copies from buckets."""
 
     stores: Stores
     copies: Path
     max_bytes: int
 
     def folder(self, dataset: DatasetId, some: Multihash | None) -> Path:
-        """The folder of a dataset's files; `some` is any of its slices."""
+        """Return the folder of a dataset's files; `some` is any of its slices."""
         local = self.stores.objects.local_paths
         if local is not None and some is not None:
             key = ObjectKey(dataset, ObjectKind.DATA, some)
@@ -42,10 +42,10 @@ class SliceFiles:
         return folder.absolute()
 
     def paths(self, dataset: DatasetId, slices: list[Multihash]) -> list[str]:
-        """The files of the slices, hashed.
+        """Return the paths of the slices' files, whose hashes were checked.
 
         Raises:
-            ObjectDamaged, ObjectHealing: one is damaged or missing.
+            ObjectDamaged, ObjectHealing: a file is damaged or missing.
         """
         stored = self.stores.dataset(DatasetRef(id=dataset))
         folder = self.copies / dataset.multibase
@@ -60,12 +60,12 @@ class SliceFiles:
         return found
 
     def open_index(self, dataset: DatasetId, key: str) -> BinaryIO | None:
-        """A file of the node's own index of a dataset; None if there is none."""
+        """Open a file of the node's index of a dataset; None if it does not exist."""
         stored = self.stores.dataset(DatasetRef(id=dataset))
         return Materials(stored, self.stores.projections).open_index(key)
 
     def _make_room(self) -> None:
-        """Remove the copies that were not used for longest, beyond the bytes that may be kept."""
+        """Remove the least recently used copies until the rest is within `max_bytes`."""
         known = [(path, path.stat()) for path in self.copies.glob("*/*") if path.is_file()]
         left = sum(each.st_size for _, each in known) - self.max_bytes
         for path, each in sorted(known, key=lambda one: one[1].st_mtime):

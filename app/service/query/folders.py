@@ -1,4 +1,4 @@
-"""Datasets in folders as the inputs of queries: by the names of their folders, each file hashed."""
+"""Datasets in local folders as inputs of queries: named tables, each file hashed before use."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from .inputs import DatasetPin, Source, views_by_alias
 
 
 class PinsOfFolders(BadInput):
-    """Pins name datasets of a node; a folder is the dataset that it holds."""
+    """The query has pins, but pins name datasets of a node, not folders."""
 
 
 class NoDataset(NotFound):
-    """A chain that begins with no seed."""
+    """The chain in a folder does not begin with a Seed."""
 
 
 class FolderInputs:
-    """Folders by the names that queries have for them, at their heads or as of one block."""
+    """Folders by their table names in queries, as of their heads or of one block."""
 
     def __init__(self, folders: Mapping[str, FolderObjects], at: Multihash | None = None) -> None:
         self._folders, self._at = folders, at
         self._by_id: dict[DatasetId, FolderObjects] = {}
 
     def sources(self, _actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
-        """Raises `PinsOfFolders`; what reading a chain raises."""
+        """Return the folders that the query names.
+
+        Raises `PinsOfFolders`, and the errors of reading a chain."""
         if pins:
             raise PinsOfFolders("folders have no pins; ask as of a block instead")
         found = []
@@ -55,16 +57,16 @@ class FolderInputs:
         return outline.dataset, outline
 
     def folder(self, dataset: DatasetId, some: Multihash | None) -> Path:
-        """Where the files of its slices are; `some` is any of them."""
+        """Return the folder of the dataset's slices; `some` is any of them."""
         objects = self._by_id[dataset]
         return objects.root if some is None else objects.path(ObjectKind.DATA, some).parent
 
     def open_index(self, _dataset: DatasetId, _key: str) -> BinaryIO | None:
-        """A folder has no index."""
+        """Return None: a folder has no index."""
         return None
 
     def paths(self, dataset: DatasetId, slices: list[Multihash]) -> list[str]:
-        """The files of the slices. Raises `HashMismatch`."""
+        """Return the paths of the slices' files. Raises `HashMismatch`."""
         found = []
         for name in slices:
             path = self._by_id[dataset].path(ObjectKind.DATA, name)

@@ -1,8 +1,8 @@
 """Names of tables in a query → datasets that the caller may read, as of a block.
 
-Names are looked for in the text: what is quoted, and what stands where a table may stand. That is
-more than there is; the engine tells afterwards which of them the query is made of. A dataset that
-may not be read is as unknown as one that does not exist.
+We search the text for names: quoted identifiers, and words where a table may stand. This finds
+too many names; the engine later reports which tables the query uses. A dataset that the caller may
+not read is treated as if it did not exist.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from ..read.outlines import Outlines
 from ..setting_groups.words import Tenancy
 
 MAX_NAMES = 1_000
-"""Most different names in a query that are looked up."""
+"""Limit of different names in a query."""
 _QUOTED = re.compile(r'"((?:""|[^"])*)"|`([^`]*)`')
 _BARE = re.compile(r"(?i)(?:\b(?:from|join)\b|,)\s*\(*\s*([a-z_][a-z0-9_]*)")
 
 
 class DatasetPin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A dataset by the name that a query has for it, as of a block."""
+    """A dataset as of a block, under the table name that a query uses."""
 
     id: str
     alias: str
@@ -54,14 +54,14 @@ class DatasetPin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class PinnedDatasetNotFound(NotFound):
-    """A dataset that is named by its id is not here, or may not be read."""
+    """The dataset of a pin does not exist here, or the caller may not read it."""
 
     def __init__(self, dataset: str) -> None:
         super().__init__(f"Dataset not found: {dataset}", dataset_id=dataset)
 
 
 class PinnedBlockNotFound(NotFound):
-    """A dataset has no such block, or has it no longer."""
+    """The dataset does not have the pinned block, or no longer has it."""
 
     def __init__(self, dataset: str, block: str) -> None:
         super().__init__(
@@ -73,12 +73,12 @@ class PinnedBlockNotFound(NotFound):
 
 
 class TooManyTables(BadInput):
-    """More names of datasets than a query may have."""
+    """The query has more names or datasets than the limits allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A dataset as of a block, by a name in the query."""
+    """A dataset as of a block, under a name in the query."""
 
     alias: str
     views: frozenset[View]
@@ -86,7 +86,7 @@ class Source:
     outline: Outline
     index: IndexRef | None = None
     bounds: Mapping[str, Sequence[Bounds | None]] = field(default_factory=dict)
-    """What is known of slices, by columns that the text may mean."""
+    """Known bounds of values in each slice, by columns whose names are in the text."""
 
     @property
     def pin(self) -> DatasetPin:
@@ -96,7 +96,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the datasets of queries come from."""
+    """Finds the datasets that a query names."""
 
     stores: Stores
     access: DatasetAccess
@@ -105,7 +105,7 @@ class Inputs:
     max_datasets: int
 
     def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
-        """Datasets the query may be made of.
+        """Return the datasets that the query may use.
 
         Raises:
             PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
@@ -150,7 +150,8 @@ class Inputs:
         return self.bounds.of(str(entry.id), columns, slices)
 
     def named(self, actor: Actor, alias: str) -> DatasetEntry | None:
-        """The dataset that a query means by this name, if the caller may read it."""
+        """Return the dataset that a query means by this name, or None if the caller may not read
+        it."""
         try:
             named = DatasetAlias.parse(alias)
         except MalformedName:
@@ -165,7 +166,7 @@ class Inputs:
         return None if entry is None or not self.access.may_read(actor, entry) else entry
 
     def columns(self, entry: DatasetEntry) -> DataSchema:
-        """Columns of a dataset as a table, as of its head."""
+        """Return the columns of a dataset as a table, as of its head."""
         outline, _ = self._outline(entry, None)
         return schema_of(outline)
 
@@ -198,7 +199,7 @@ class Inputs:
 
 
 def views_by_alias(query: str) -> dict[str, set[View]]:
-    """Names that may be tables, with the views of them that are asked for."""
+    """Return the names that may be tables, with the requested views of each."""
     found: dict[str, set[View]] = {}
     for name in _names(query):
         alias, _, view = name.partition("@")

@@ -1,7 +1,7 @@
-"""Folders that a query has alone: one it spills to, one of links to its slices.
+"""Private folders of a query: one for spilled data, one for links to its slices.
 
-Links lie in memory where the system has a file system there: those on disks may take a second to
-make a thousand links, and another one to remove them.
+The links are in a memory file system if there is one: a disk may take a second to make a thousand
+links, and another second to remove them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from ..settings import Settings
 
 ABANDONED_S = 86_400.0
-"""A folder of a query that is older than this was left behind."""
+"""Age in seconds from which a folder of a query counts as left behind."""
 MEMORY = Path("/dev/shm")  # noqa: S108 - each folder in it has a name that nobody knows before
 PREFIX = "odf-query-"
 
 
 class OwnFolders:
-    """Where folders of queries are made, each with a random name and for this user alone."""
+    """Makes folders for queries, each with a random name and accessible to this user only."""
 
     def __init__(self, settings: Settings) -> None:
         self.scratch = (settings.data / "queries").absolute()
@@ -35,7 +35,7 @@ class OwnFolders:
         return _made(self.links)
 
     def remove_abandoned(self) -> None:
-        """Clear away what an earlier run of this user left."""
+        """Remove folders that an earlier run of this user left behind."""
         for folder in (self.scratch, self.links):
             for path in _abandoned(folder):
                 shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Queries that one asked as jobs, as a list: what was asked, and how long rows are kept."""
+"""The list of an account's queries as jobs: their text, and how long their rows are kept."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def own_queries(
     after: str | None,
     limit: int,
 ) -> dict[str, Any]:
-    """Those of the actor's account, newest first; `next` is the `after` of the next page.
+    """Return the jobs of the actor's account, newest first; `next` is `after` for the next page.
 
     Raises:
-        TokenInvalid, TokenExpired. Unauthenticated: nobody, who has none.
+        TokenInvalid, TokenExpired.
+        Unauthenticated: the caller is anonymous, or its token does not allow reading.
     """
     refuse_bad_token(actor)
     if actor.account is None or not actor.may(Scope.READ):

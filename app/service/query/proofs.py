@@ -1,4 +1,4 @@
-"""The key by which a node signs its answers, those it had before, and an answer with its proof."""
+"""The keys with which a node signs or has signed its answers, and the proof of an answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACTIVE, RETIRED = "active", "retired"
 
 
 class SigningNotEnabled(NodeFault):
-    """A proof is asked for, and the node has no key to sign with."""
+    """The request asks for a proof, but the node has no signing key."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -29,24 +29,24 @@ class SigningNotEnabled(NodeFault):
 
 
 class MalformedSigningKey(BadInput):
-    """A setting that holds no key. Its text is not repeated."""
+    """A setting has no valid key. The message does not repeat its text."""
 
 
 @dataclass(frozen=True)
 class SigningKeys:
-    """`retired`: public keys as `did:key` that signed earlier answers."""
+    """The active key, and the `retired` public keys (as `did:key`) that signed earlier answers."""
 
     active: KeyPair | None = field(repr=False)
     retired: tuple[str, ...] = ()
 
     def published(self) -> list[dict[str, str]]:
-        """What is told of the keys to everybody, the active one first."""
+        """Return the public facts about the keys, the active one first."""
         own = [] if self.active is None else [(did_key(self.active.public), ACTIVE)]
         known = [*own, *((each, RETIRED) for each in self.retired)]
         return [{"id": each, "state": state} for each, state in known]
 
     def proven(self, asked: dict[str, Any], output: Multihash) -> dict[str, Any]:
-        """The parts of an answer that prove it. Raises `SigningNotEnabled`."""
+        """Return the parts of an answer that prove it. Raises `SigningNotEnabled`."""
         if self.active is None:
             raise SigningNotEnabled
         commitment = Commitment(
@@ -63,15 +63,15 @@ class SigningKeys:
 
 
 def output_hash(data: bytes, facts: dict[str, Any]) -> Multihash:
-    """Of an output: `data` is canonical JSON already, and its key comes first of all."""
+    """Return the hash of an output. `data` is already canonical JSON, and its key sorts first."""
     return Multihash.of(b'{"data":' + data + b"," + canonical(facts)[1:])
 
 
 def open_signing_keys(text: str | None, file: Path | None, retired: tuple[str, ...]) -> SigningKeys:
-    """The key of a setting or of a file, 32 bytes in base64 or hex.
+    """Read the signing key from a setting or a file: 32 bytes in base64 or hex.
 
     Raises:
-        MalformedSigningKey: there is no key, or two.
+        MalformedSigningKey: the text is no key, or both a setting and a file are given.
     """
     if text is not None and file is not None:
         raise MalformedSigningKey("give ODF_NODE_SIGNING_KEY or ODF_NODE_SIGNING_KEY_FILE")

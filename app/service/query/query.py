@@ -1,4 +1,4 @@
-"""One query from request to rows: datasets found, planned by a process, files given, computed."""
+"""One query from request to rows: find datasets, have a process plan it, link files, compute."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from .spawner import Spawner, is_installed
 
 
 class QueriesNotEnabled(NodeFault):
-    """This installation has no engine of queries."""
+    """This installation has no query engine."""
 
     def __init__(self) -> None:
         super().__init__("queries are not enabled by the node operator: DataFusion is missing")
 
 
 class QueryQueueFull(LimitExceeded):
-    """All processes of queries are busy, and stayed so for as long as a request waits."""
+    """All query processes stayed busy for as long as a request may wait."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -62,13 +62,13 @@ class QueryQueueFull(LimitExceeded):
 
 
 class Inputs(Protocol):
-    """Where the datasets of queries come from: this node, or folders."""
+    """Port that finds the datasets of queries: in this node, or in folders."""
 
     def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin], /) -> list[Source]: ...
 
 
 class Slices(Protocol):
-    """Where the files of their slices are."""
+    """Port that finds the files of slices and indices."""
 
     def folder(self, dataset: DatasetId, some: Multihash | None, /) -> Path: ...
     def paths(self, dataset: DatasetId, slices: list[Multihash], /) -> list[str]: ...
@@ -77,12 +77,13 @@ class Slices(Protocol):
 
 @dataclass
 class Rows:
-    """An answer that has begun: what can be refused was refused. To be iterated, and closed."""
+    """An answer whose first rows are computed, so a late refusal is unlikely. Iterate it, then
+    close."""
 
     schema: DataSchema
     pins: list[DatasetPin]
     scanned: int
-    """Slices that are opened, of all datasets in sum."""
+    """Number of slices that the query opens, over all datasets."""
     total: int
     _first: bytes | None
     _pieces: AsyncIterator[bytes]
@@ -95,17 +96,18 @@ class Rows:
                 yield piece
 
     async def close(self) -> None:
-        """Nobody reads on; the process is gone afterwards. A second time changes nothing."""
+        """Stop the answer and wait until its process has ended. A second call changes nothing."""
         await self._end()
 
     def leave(self) -> None:
-        """As `close`, and nobody waits: all was read. The turn is given back with the process."""
+        """Close without waiting, after all rows were read. The turn is released with the
+        process."""
         self._end.begin()
 
 
 @dataclass
 class Queries:
-    """The queries of one service; for the thread of the event loop."""
+    """Runs the queries of one service. Use it in the thread of the event loop only."""
 
     settings: Settings
     inputs: Inputs
@@ -126,18 +128,18 @@ class Queries:
         self._ends: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """What the first query would start, and clear away what an earlier run left."""
+        """Start the engine before the first query, and remove folders that an earlier run left."""
         if is_installed() and self.settings.query_processes:
             self.spawner.start()
         self._folders.remove_abandoned()
 
     async def begin(self, actor: Actor, caller: str, asked: Asked) -> Rows:
-        """The rows of a query of which the first are there.
+        """Run a query until its first rows are computed, and return its rows.
 
         Raises:
             QueriesNotEnabled. TokenInvalid, TokenExpired. ShareTaken, QueryQueueFull.
             PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
-            What `Process` raises; what opening a slice raises.
+            The errors of `Process`; the errors of opening a slice.
         """
         if not is_installed():
             raise QueriesNotEnabled
@@ -171,7 +173,7 @@ class Queries:
         )
 
     async def ended(self) -> None:
-        """The processes of answers that were left are gone."""
+        """Wait until the processes of all answers closed by `leave` have ended."""
         await asyncio.gather(*self._ends)
 
     async def _turn(self, caller: str) -> Turn:
@@ -183,8 +185,9 @@ class Queries:
     def _started(
         self, actor: Actor, asked: Asked, end: _End, loop: asyncio.AbstractEventLoop
     ) -> tuple[list[Source], Path, Process]:
-        """In a thread: datasets, folders of links, and the process of the query; `end` holds what
-        is to be ended."""
+        """Find the datasets, make the folders and start the process; `end` will release them.
+
+        Call this in a thread."""
         sources = self.inputs.sources(actor, asked.query, asked.pins)
         scratch, links = self._folders.make_scratch(), self._folders.make_links()
         for each in (scratch, links):
@@ -237,14 +240,16 @@ class Queries:
         )
 
     def _index_file(self, sources: Sequence[Source], wanted: Wanted) -> BinaryIO | None:
-        """In a thread. Raises as `_link`."""
+        """Open an index file for the process. Call in a thread. Raises `QueryEngineBroken`."""
         if not 0 <= wanted.table < len(sources) or sources[wanted.table].index is None:
             raise QueryEngineBroken("the process of a query asks for what it was not given")
         found = self.files.open_index(sources[wanted.table].id, wanted.key)
         return None if found is None else with_descriptor(found)
 
     def _link(self, links: Path, sources: Sequence[Source], planned: Planned) -> None:
-        """In a thread. A process may ask for what its question has, and for nothing else."""
+        """Link the slices that the plan uses; refuse any slice that the question did not name.
+
+        Call this in a thread."""
         for number, wanted in planned.used.items():
             if not 0 <= number < len(sources):
                 raise QueryEngineBroken("the process of a query asks for what it was not given")
@@ -257,7 +262,7 @@ class Queries:
 
 
 class _End:
-    """What a query holds, given back once: also what a thread makes for it after its end."""
+    """Releases the resources of a query once, also those that a thread registers after the end."""
 
     def __init__(self, turn: Turn, under_way: set[asyncio.Task[None]]) -> None:
         self._turn, self._under_way = turn, under_way
@@ -266,7 +271,8 @@ class _End:
         self._held: list[Callable[[], None]] = []
 
     def hold(self, give_back: Callable[[], None]) -> None:
-        """To be called at the end, the last first; at once if that is over."""
+        """Register a release function. They run at the end in reverse order; at once if it is
+        over."""
         with self._lock:
             if not self._is_over:
                 self._held.append(give_back)

@@ -1,4 +1,4 @@
-"""POST and GET /query, POST /verify, and the keys that answers are signed by."""
+"""HTTP routes for queries: /query, /jobs, /verify, and the keys that sign answers."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ router = APIRouter(tags=["query"])
 
 
 class BodyNotJson(BadInput):
-    """A body that does not say that it is JSON."""
+    """The `Content-Type` of the body is not JSON."""
 
 
 class ClientLeft(BadInput):
-    """Nobody waits for the answer any more."""
+    """The client disconnected before its answer was ready."""
 
 
 @router.post("/query", summary="Query datasets by SQL")
@@ -65,8 +65,8 @@ async def ask(
     base: BaseDep,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
-    """The body is JSON; `Accept` may ask for rows alone as CSV, NDJSON, Parquet or Arrow. In the
-    dialect of Spark the query is a job."""
+    """Run the query of a JSON body. `Accept` may request only rows as CSV, NDJSON, Parquet or
+    Arrow. A query in the dialect of Spark becomes a job."""
     body = parse_body(await _json(request))
     if runs_in_background(body, prefer):
         form = _accepted(request)
@@ -93,7 +93,7 @@ async def ask_by_link(
     skip: int = 0,
     limit: int | None = None,
 ) -> Response:
-    """The same; what is included is separated by commas."""
+    """Run the query of the URL. `include` takes several parts, separated by commas."""
     body = QueryBody(
         query=query,
         query_dialect=query_dialect,
@@ -117,7 +117,7 @@ def own_jobs(
     after: Annotated[str | None, Query(max_length=100)] = None,
     limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
 ) -> Response:
-    """Of the account that asks, and of no other; `status` takes several, separated by commas."""
+    """List only the jobs of the caller's account. `status` takes several, separated by commas."""
     found = own_queries(
         jobs,
         actor,
@@ -131,7 +131,7 @@ def own_jobs(
 
 @router.get("/jobs/{job}/rows", summary="Rows of a query that ran as a job")
 def rows_of_job(job: str, background: BackgroundDep, jobs: JobsDep, actor: ActorDep) -> Response:
-    """For the account that asked, while it may read the inputs."""
+    """Return the rows to the account that submitted the job, as long as it may read the inputs."""
     found = find_job(jobs, actor, job).job
     receipt, stream = background.rows(actor, found)
     headers = {"content-length": str(receipt.bytes), "cache-control": "no-store"}
@@ -140,7 +140,7 @@ def rows_of_job(job: str, background: BackgroundDep, jobs: JobsDep, actor: Actor
 
 @router.post("/verify", summary="Check an answer that proves itself")
 async def verify(request: Request, verification: VerificationDep, actor: ActorDep) -> Response:
-    """The body is an answer with a proof, without its output."""
+    """Check the answer in the body: an answer with a proof, without its output."""
     body = await _json(request)
     try:
         await _unless_left(request, verification.check(actor, caller_of(request.scope), body))
@@ -152,7 +152,7 @@ async def verify(request: Request, verification: VerificationDep, actor: ActorDe
 
 @router.get("/system/keys", summary="Keys by which this node signs answers")
 async def published(keys: KeysDep) -> Response:
-    """As `did:key`; retired ones signed earlier answers."""
+    """Return the keys as `did:key`; retired keys signed earlier answers."""
     return JsonAnswer({"keys": keys.published()})
 
 
@@ -168,7 +168,7 @@ async def _answered(
 
 
 async def _json(request: Request) -> Any:
-    """The body as JSON. Raises `BodyNotJson`, `BodyTooLong`, `MalformedBody`."""
+    """Return the decoded body. Raises `BodyNotJson`, `BodyTooLong`, `MalformedBody`."""
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared != "application/json":
         raise BodyNotJson("Expected request with `Content-Type: application/json`")
@@ -179,7 +179,7 @@ async def _json(request: Request) -> Any:
 
 
 def _accepted(request: Request) -> Form:
-    """The first form that is accepted by its name; else the usual one."""
+    """Return the first form that `Accept` names; else the default form."""
     for part in request.headers.get("accept", "").split(","):
         form = _BY_TYPE.get(part.partition(";")[0].strip().lower())
         if form is not None:
@@ -188,7 +188,7 @@ def _accepted(request: Request) -> Form:
 
 
 async def _unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What the work gives, which is given up when the client leaves. Raises `ClientLeft`."""
+    """Return the result of the work; cancel it if the client disconnects. Raises `ClientLeft`."""
     working, leaving = asyncio.create_task(work), asyncio.create_task(_left(request))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)

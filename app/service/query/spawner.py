@@ -1,7 +1,7 @@
-"""The program that processes of queries are forks of, started when needed and again if it died.
+"""The program that forks query processes; the service starts it when needed, and again if it died.
 
-The service knows of it only how to call it (`workers/query/main.py`) and how to ask: over a socket
-it hands on one end of a connection and one of a pipe, down which goes how the process ended.
+The service knows only its command (`workers/query/main.py`) and its protocol: over a socket the
+service passes one end of a connection and one end of a pipe, which reports how the process ended.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from importlib.util import find_spec
 STOP_S = 5.0
 _COMMAND = (sys.executable, "-P", "-m", "odf_node.workers.query.main")
 _ENVIRONMENT = {
-    # What an allocator sets aside counts as taken.
+    # The memory limit of a process also counts memory that an allocator only reserves.
     "MIMALLOC_ARENA_EAGER_COMMIT": "0",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
-    # Threads do not outlive a fork.
+    # Threads do not survive a fork.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "PYTHONUTF8": "1",
 }
-"""All of it: nothing of the service's own."""
+"""The whole environment of the program; it inherits nothing from the service, except
+`PYTHONPATH`."""
 
 
 def is_installed() -> bool:
-    """Whether this installation has the engine of queries."""
+    """Return whether this installation has the query engine."""
     return find_spec("datafusion") is not None
 
 
 class Spawner:
-    """One program for one service."""
+    """The one forking program of a service."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,16 +45,17 @@ class Spawner:
         atexit.register(self.stop)
 
     def start(self) -> None:
-        """Have the engine loaded; does not wait for it."""
+        """Start the program, which loads the engine. Does not wait for it."""
         with self._lock:
             self._started()
 
     def ask(self, connection: int, tells: int) -> None:
-        """Have a process answer what comes by the connection. Raises `OSError`."""
+        """Have a new process serve the connection; the pipe `tells` reports its end. Raises
+        `OSError`."""
         with self._lock:
             try:
                 socket.send_fds(self._started(), [b"1"], [connection, tells])
-            except OSError:  # it died since
+            except OSError:  # the program has died since
                 self._end()
                 socket.send_fds(self._started(), [b"1"], [connection, tells])
 

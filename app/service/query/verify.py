@@ -1,4 +1,4 @@
-"""Checks of an answer that proves itself: what was said to be asked, who signed, and once more."""
+"""Check an answer with a proof: compare its hashes, check its signature, run its query again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INVALID = "The commitment is invalid and cannot be disputed: "
 
 
 class Refuted(BadInput):
-    """An answer that does not hold. `kind` and its facts are the answer of `/verify`."""
+    """An answer failed a check. `kind` and the facts are the response of `/verify`."""
 
     def __init__(self, kind: str, message: str, **facts: object) -> None:
         super().__init__(message, kind=kind, **facts)
@@ -30,7 +30,7 @@ class Refuted(BadInput):
 
 
 class Proven(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """An answer without its output."""
+    """An answer with its proof, without its output."""
 
     input: dict[str, Any]
     sub_queries: list[Any]
@@ -40,16 +40,17 @@ class Proven(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 @dataclass(frozen=True)
 class Verification:
-    """Checks answers by asking again, as the caller."""
+    """Checks answers; runs their queries again with the rights of the caller."""
 
     queries: Queries
 
     async def check(self, actor: Actor, caller: str, body: Any) -> None:
-        """Nothing, if the answer holds.
+        """Check an answer; return if it is right.
 
         Raises:
-            Refuted: it does not; checks run in the order of the specification.
-            MalformedBody: it is no answer with a proof. What `Queries.begin` raises.
+            Refuted: the answer failed a check; checks run in the order of the specification.
+            MalformedBody: the body is no answer with a proof.
+            The same errors as `Queries.begin`.
         """
         try:
             told = convert(body, Proven)
