@@ -1,1 +1,2 @@
-"""Datasets told to catalogues and search engines: Croissant, schema.org, DCAT, site maps."""
+"""Descriptions of datasets for catalogues and search engines: Croissant, schema.org, DCAT, site
+maps."""

@@ -1,4 +1,4 @@
-"""What catalogues are told: of one dataset, and of all that anybody may read."""
+"""Documents for catalogues, about one dataset and about all datasets that everybody may read."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from .croissant import DatasetTold, croissant
 
 CATALOGUE, SITEMAP = "catalog.jsonld", "sitemap.xml"
 DATASETS = 100
-"""Datasets on one page of the catalogue."""
+"""Number of datasets on one page of the catalogue."""
 
 
 @dataclass(frozen=True)
 class Catalogs:
-    """What they are told from."""
+    """Makes the documents from the stores of a node."""
 
     stores: Stores
     access: DatasetAccess
     outlines: Outlines
 
     def croissant(self, entry: DatasetEntry, base: str) -> dict[str, Any]:
-        """The Croissant document of a dataset as of its head."""
+        """Return the Croissant document of a dataset as of its head."""
         return croissant(self._told(entry, base))
 
     def catalogue(self, base: str, after: str | None) -> Any:
-        """A page of the datasets that anybody may read, by alias."""
+        """Return a page of the datasets that everybody may read, ordered by alias."""
         found, more = list_datasets(
             self.access, ANONYMOUS, account=None, after=after, limit=DATASETS
         )
@@ -47,7 +47,8 @@ class Catalogs:
         return dcat.catalogue(base, here, told, following if more else None)
 
     def sitemap(self, base: str, after: str | None) -> bytes:
-        """The map of the pages of these datasets; of more than one file, the map of maps."""
+        """Return the site map of the pages of these datasets; if one file is not enough, the index
+        of the site maps."""
         first = next(self._pages(after))
         if after is None and first[1] is not None:
             starts = ["", *(more for _, more in self._pages(None) if more is not None)]

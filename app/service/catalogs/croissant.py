@@ -1,4 +1,4 @@
-"""A dataset as a Croissant document, which is a schema.org Dataset as well. Pure.
+"""A dataset as a Croissant document, which is also a schema.org Dataset. Pure functions.
 
 Source: MLCommons Croissant format 1.1.
 """
@@ -14,7 +14,7 @@ from odf_node.protocol.metadata.schema import DataField, DataSchema, DataType
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
 ROWS = "rows"
-"""Id of the file of all rows, and of the set of its records."""
+"""Id of the file with all rows."""
 _CROISSANT_TERMS = (
     "arrayShape citeAs column containedIn equivalentProperty extract field fileProperty fileObject "
     "fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet "
@@ -45,21 +45,21 @@ _TYPES: dict[type, str] = {
     **{getattr(odf, f"DataTypeUInt{bits}"): f"cr:UInt{bits}" for bits in (8, 16, 32, 64)},
     **{getattr(odf, f"DataTypeFloat{bits}"): f"cr:Float{bits}" for bits in (16, 32, 64)},
 }
-"""Of columns that the reader of Croissant takes: it makes no text of decimals, and fails over nulls
-in lists. Others are in the file, and in no record set."""
+"""Croissant types of the column types that the Croissant reader supports: it does not turn decimals
+into text, and fails on nulls in lists. Other columns are in the file, but not in the record set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetTold:
-    """What a catalogue is told of a dataset."""
+    """The facts of a dataset that catalogues publish."""
 
     id: str
     name: str
     account: str
     url: str
-    """Of the dataset, without a slash at the end."""
+    """URL of the dataset, without a slash at the end."""
     base: str
-    """Of the node, with a slash at the end."""
+    """URL of the node, with a slash at the end."""
     head: str
     version: str
     description: str
@@ -73,12 +73,12 @@ class DatasetTold:
 
     @property
     def rows_url(self) -> str:
-        """All rows as of the head, as one file."""
+        """The URL of all rows as of the head, as one file."""
         return f"{self.url}/read?{urlencode({'format': 'parquet', 'asAt': self.head})}"
 
 
 def croissant(dataset: DatasetTold) -> dict[str, Any]:
-    """The document of the dataset as of its head."""
+    """Return the document of the dataset as of its head."""
     fields = () if dataset.schema is None else dataset.schema.fields
     told: dict[str, Any] = {
         "@context": CONTEXT,
@@ -111,7 +111,8 @@ def croissant(dataset: DatasetTold) -> dict[str, Any]:
 
 
 def _file(dataset: DatasetTold) -> dict[str, Any]:
-    """A live file has no checksum: those of slices are in the chain."""
+    """Return the file of all rows. It has no checksum, because it changes with the head; the chain
+    has the checksums of slices."""
     return {
         "@type": "cr:FileObject",
         "@id": ROWS,

@@ -1,4 +1,4 @@
-"""Datasets of a node as a DCAT catalogue. Pure. Source: DCAT 3, DCAT-AP 3."""
+"""Datasets of a node as a DCAT catalogue. Pure functions. Source: DCAT 3, DCAT-AP 3."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PARQUET = "http://www.iana.org/assignments/media-types/application/vnd.apache.pa
 
 
 def catalogue(base: str, url: str, datasets: Iterable[DatasetTold], following: str | None) -> Any:
-    """One page of the catalogue of the node at `base`, itself at `url`; `following` is the URL of
-    the next page."""
+    """Return one page of the catalogue of the node at `base`. `url` is the URL of the page,
+    `following` that of the next one."""
     service = f"{base}#api"
     told: dict[str, Any] = {
         "@context": CONTEXT,

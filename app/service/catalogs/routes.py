@@ -1,4 +1,4 @@
-"""`GET {dataset}/croissant.json`, `/catalog.jsonld`, `/sitemap.xml`."""
+"""Routes for catalogues: `GET {dataset}/croissant.json`, `/catalog.jsonld`, `/sitemap.xml`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ FRESH = {"cache-control": "no-cache"}
 
 
 class LinkedDataRoute(APIRoute):
-    """Only for clients that ask for linked data by `Accept`; others get what comes behind."""
+    """A route that matches only requests whose `Accept` names linked data; other requests go to
+    the next matching route."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         accepted = Headers(scope=scope).get("accept", "")
@@ -42,7 +43,7 @@ router = APIRouter(tags=["datasets"])
 
 
 def croissant(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Response:
-    """What the dataset is, in the words of Croissant 1.1 and schema.org."""
+    """Return the description of the dataset in the vocabulary of Croissant 1.1 and schema.org."""
     return JsonAnswer(
         catalogs.croissant(entry, base), headers=FRESH | {"vary": "accept"}, media_type=LD_JSON
     )
@@ -50,19 +51,19 @@ def croissant(catalogs: CatalogsDep, entry: ReadableDep, base: BaseDep) -> Respo
 
 @router.get(f"/{CATALOGUE}", summary="Datasets that anybody may read, as a DCAT catalogue")
 def catalogue(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
-    """A page of them; `hydra:next` is the next one."""
+    """Return a page of the catalogue. `hydra:next` is the URL of the next one."""
     return JsonAnswer(catalogs.catalogue(base, after), headers=FRESH, media_type=LD_JSON)
 
 
 @router.get(f"/{SITEMAP}", summary="Pages of datasets that anybody may read, as a site map")
 def site_map(catalogs: CatalogsDep, base: BaseDep, after: After = None) -> Response:
-    """Of many datasets, the map of maps."""
+    """Return the site map, or for many datasets the index of site maps."""
     return Response(catalogs.sitemap(base, after), headers=FRESH, media_type=MEDIA_TYPE)
 
 
 def add_catalog_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses, and at them to those who ask for linked data: before
-    what else is served there."""
+    """Serve the Croissant document below the dataset addresses, and at the dataset addresses for
+    requests for linked data. Call it before other routes at the dataset addresses are added."""
     tags: list[str | Enum] = ["datasets"]
     summary = "The dataset as a Croissant document"
     routes.get(prefix + "/croissant.json", summary=summary, tags=tags)(croissant)

@@ -1,4 +1,4 @@
-"""Site maps: which pages there are, for search engines. Source: sitemaps.org, protocol 0.9."""
+"""Site maps: lists of pages for search engines. Source: sitemaps.org, protocol 0.9."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from xml.etree import ElementTree as Xml
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 MEDIA_TYPE = "application/xml; charset=utf-8"
 PAGES = 1_000
-"""Addresses in one file; the format allows 50,000."""
+"""Limit of addresses in one file; the format allows 50,000."""
 
 
 def urlset(pages: Iterable[tuple[str, str]]) -> bytes:
-    """A map of addresses, each with when it last changed."""
+    """Return a site map of addresses, each with the time of its last change."""
     root = Xml.Element("urlset", xmlns=NAMESPACE)
     for url, changed in pages:
         page = Xml.SubElement(root, "url")
@@ -22,7 +22,7 @@ def urlset(pages: Iterable[tuple[str, str]]) -> bytes:
 
 
 def index(maps: Iterable[str]) -> bytes:
-    """A map of maps, by their addresses."""
+    """Return an index of site maps, given their addresses."""
     root = Xml.Element("sitemapindex", xmlns=NAMESPACE)
     for url in maps:
         Xml.SubElement(Xml.SubElement(root, "sitemap"), "loc").text = url

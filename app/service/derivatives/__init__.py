@@ -1,1 +1,1 @@
-"""Derivatives: refreshed by hand, and kept up with their inputs."""
+"""Derivatives: refreshed on request, and updated automatically when their inputs change."""

@@ -1,4 +1,4 @@
-"""Derivatives as they stand, and the graph they are in: what a person may see of it."""
+"""The status of derivatives and the graph of datasets, as far as an actor may see them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIRROR = "it follows a dataset of another node"
 
 @dataclass(frozen=True)
 class Derivatives:
-    """Derivatives of a node, and who may see what of them."""
+    """The derivatives of a node, and the rights to see them."""
 
     stores: Stores
     access: DatasetAccess
@@ -37,7 +37,7 @@ class Derivatives:
 def derivation(
     derivatives: Derivatives, actor: Actor, entry: DatasetEntry, state: ChainState
 ) -> dict[str, Any] | None:
-    """How a derivative stands, as far as the actor may know; None for a root.
+    """Return the status of a derivative, as far as the actor may know it; None for a root.
 
     `status` is one of up-to-date, behind, waiting, running, retrying, paused, manual.
     """
@@ -91,14 +91,15 @@ def _job_status(jobs: JobRecords, job: JobId) -> str:
 
 
 def _reason(mirrors: MirrorReads, row: Derivation) -> str | None:
-    """Why it is not computed by itself, if it is not."""
+    """Return the reason if the derivative is not updated automatically, else None."""
     if row.wanted is not False:
         return None
     return ELSEWHERE if mirrors.find(row.dataset) is None else MIRROR
 
 
 def _behind(derivatives: Derivatives, actor: Actor, state: ChainState) -> tuple[int, list[str]]:
-    """Blocks of inputs that were not looked at yet, and inputs that are not here, or not shown."""
+    """Return the number of input blocks that are not consumed yet, and the inputs that are not on
+    this node or hidden from the actor."""
     last = state.last_execution
     consumed = {
         item.dataset_id: item.new_block_hash or item.prev_block_hash
@@ -114,7 +115,8 @@ def _behind(derivatives: Derivatives, actor: Actor, state: ChainState) -> tuple[
 
 
 def _new_blocks(stores: Stores, dataset: DatasetId, consumed: Multihash | None) -> int:
-    """Blocks of data behind the consumed one; `MAX_COUNTED` stands for as many and more."""
+    """Return the number of data blocks after the consumed one. Only the newest `MAX_COUNTED`
+    blocks are counted."""
     head = stores.refs.head(dataset)
     if head == consumed:
         return 0
@@ -127,7 +129,8 @@ def _new_blocks(stores: Stores, dataset: DatasetId, consumed: Multihash | None) 
 
 
 def dependencies(derivatives: Derivatives, actor: Actor, entry: DatasetEntry) -> dict[str, Any]:
-    """What a dataset reads and who reads it, near ones first; hidden datasets end the walk."""
+    """Return the inputs and the dependants of a dataset, nearest first. The search stops at hidden
+    datasets."""
     stores, access = derivatives.stores, derivatives.access
 
     def visible(one: DatasetId) -> DatasetEntry | None:

@@ -1,9 +1,9 @@
-"""Derivatives follow their inputs: heads that moved are found in the log, jobs are submitted.
+"""Automatic updates of derivatives: read head moves from the log, submit jobs for dependants.
 
-What the log says is turned into what is due in one transaction with the place in the log, so
-nothing is forgotten when a service dies in between; several services may do this side by side.
-A derivative waits a moment for more to come in, is worked on by one job at a time, is tried
-again after failures that may pass, and paused by those that will not.
+One transaction stores both the derivatives that are due and the position in the log, so nothing is
+lost when a service dies in between. Several services may do this concurrently. A derivative waits
+a moment for more input, has one job at a time, is retried after temporary failures, and paused by
+permanent ones.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _log = logging.getLogger("odf.follow")
 PAGE = 1000
 LONGEST_PAUSE_S = 300
 ATTEMPTS_COUNTED = 10
-"""Failures after which the pause grows no more."""
+"""Number of failures after which the pause between retries does not grow further."""
 WAITS_FOR_INPUT = frozenset({InputsNotHere.__name__})
-"""Problems that end when an input moves, so nothing is tried before."""
+"""Errors that only a move of an input can end, so the job is not retried before."""
 PASSING = frozenset({RefConflict.__name__, DatasetNotFound.__name__})
-"""Errors of the stores that look permanent by their status, and are not."""
+"""Errors of the stores that are temporary, although their status is that of permanent errors."""
 
 
 @dataclass(frozen=True)
 class Following:
-    """What following takes: the log of head moves, and how often it is looked at."""
+    """The dependencies of automatic updates. `debounce_s` is how long a derivative waits for more
+    input, `poll_s` is the time between two looks at the log, both in seconds."""
 
     stores: Stores
     everything_is_read: bool
@@ -55,7 +56,8 @@ class Following:
 
 
 def follow(following: Following) -> float:
-    """One round: look at moves, at jobs that ended, at what is due. Seconds to the next round."""
+    """Do one round: read moves, handle jobs that ended, submit what is due. Return the seconds to
+    the next round."""
     moves = look_at_moves(following)
     look_at_jobs(following)
     submit_due(following)
@@ -65,7 +67,7 @@ def follow(following: Following) -> float:
 
 
 def look_at_moves(following: Following) -> Sequence[HeadMoved]:
-    """Go through a page of the log, and note what is due by it."""
+    """Read a page of the log, and record the derivatives that are due because of it."""
     store = following.stores.derivations
     cursor = store.cursor()
     moves = following.stores.refs.moves(after=cursor, limit=PAGE)
@@ -90,7 +92,7 @@ def look_at_moves(following: Following) -> Sequence[HeadMoved]:
 
 
 def _spans(moves: Sequence[HeadMoved]) -> list[tuple[HeadMoved, HeadMoved]]:
-    """First and last move of each head."""
+    """Return the first and the last move of each head."""
     spans = dict[DatasetId, tuple[HeadMoved, HeadMoved]]()
     for move in moves:
         if move.ref == HEAD:
@@ -101,14 +103,14 @@ def _spans(moves: Sequence[HeadMoved]) -> list[tuple[HeadMoved, HeadMoved]]:
 def _definition_changed(
     stores: Stores, dataset: Dataset, first: HeadMoved, last: HeadMoved
 ) -> bool:
-    """Whether a derivative has another transform than before; its inputs are remembered then.
+    """Return whether a derivative has a new transform, and store its inputs if so.
 
-    One dataset that cannot be read does not keep the others from being followed.
+    A dataset that cannot be read is logged, so that it does not block updates of the others.
     """
     try:
         if changed := _has_new_transform(dataset, first.old, last.new):
             remember_inputs(stores, last.dataset)
-    except DatasetNotFound:  # forgotten meanwhile
+    except DatasetNotFound:  # deleted meanwhile
         return False
     except NodeError:
         _log.exception("derivative %s cannot be read", last.dataset)
@@ -125,7 +127,7 @@ def _has_new_transform(dataset: Dataset, old: Multihash | None, new: Multihash) 
 
 
 def look_at_jobs(following: Following) -> None:
-    """Take note of what became of the jobs that were submitted."""
+    """Record the outcomes of submitted jobs that have ended."""
     rows = following.stores.derivations.at_work()
     found = following.stores.jobs.get_all([row.job for row in rows if row.job is not None])
     for row in rows:
@@ -138,7 +140,7 @@ def look_at_jobs(following: Following) -> None:
 
 def _ended(following: Following, row: Derivation, job: Job | None) -> None:
     store = following.stores.derivations
-    if job is None:  # forgotten meanwhile, so nobody knows
+    if job is None:  # its record is deleted, so the outcome is unknown: retry
         store.ended(row.dataset, job=row.job, retry_at=following.clock())
     elif isinstance(failed := job.outcome, Failed):
         _failed(following, row, failed)
@@ -147,7 +149,7 @@ def _ended(following: Following, row: Derivation, job: Job | None) -> None:
 
 
 def _failed(following: Following, row: Derivation, failed: Failed) -> None:
-    """Try again later, wait for an input, or pause."""
+    """Record a failure: schedule a retry, wait for an input, or pause the derivative."""
     paused, retry_at = False, None
     if is_passing(failed):
         pause = min(LONGEST_PAUSE_S, 2 ** min(row.attempts, ATTEMPTS_COUNTED))
@@ -161,7 +163,7 @@ def _failed(following: Following, row: Derivation, failed: Failed) -> None:
 
 
 def is_passing(failed: Failed) -> bool:
-    """Whether trying again may help: as the error says itself, else by its status."""
+    """Return whether a retry may help: by the `retryable` flag of the error, else by its status."""
     said = failed.retryable
     if said is None:
         said = older_retryable(failed.error)
@@ -174,7 +176,7 @@ def is_passing(failed: Failed) -> bool:
 
 
 def submit_due(following: Following) -> None:
-    """Submit jobs for what is due by now."""
+    """Submit jobs for the derivatives that are due."""
     store = following.stores.derivations
     everything_is_read = following.everything_is_read
     for row in store.due(now=following.clock()):
@@ -192,10 +194,11 @@ def submit_due(following: Following) -> None:
 
 
 def _is_wanted(stores: Stores, row: Derivation) -> bool:
-    """Whether a derivative follows by itself; decided when it is due for the first time.
+    """Return whether a derivative is updated automatically. This is decided when it is due for the
+    first time.
 
-    One whose rows came by a push is computed elsewhere: were it computed here as well, the
-    next push would find another history. Mirrors take nothing but what they follow.
+    A derivative whose rows were pushed is computed on another node: if it were computed here as
+    well, the next push would find a diverged chain. Mirrors accept blocks of their remote only.
     """
     store = stores.derivations
     if row.wanted is not None:
@@ -204,7 +207,7 @@ def _is_wanted(stores: Stores, row: Derivation) -> bool:
     if entry is None:
         return False
     state = stores.dataset(DatasetRef(id=row.dataset)).state()
-    if state.transform is None:  # it becomes due again by its definition
+    if state.transform is None:  # it becomes due again when a transform is set
         store.submitted(row.dataset, version=row.version, job=None)
         return False
     info = read_info(stores.objects, row.dataset)

@@ -1,4 +1,4 @@
-"""A thread of the service that looks again and again for what is due, until it is stopped."""
+"""A background thread of the service that calls a function at wake-ups and at intervals."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from odf_node.storage.stores.wakeups.port import Topic, WakeUp
 STOP_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
 RESTS = 19
-"""However many wake-ups come: a look holds up writers, on PostgreSQL of the log, on SQLite all.
-So it takes a twentieth of the time at most, unless it is slow."""
+"""Factor by which the thread rests longer than a call took, however many wake-ups arrive. A call
+blocks writers: of the log on PostgreSQL, all on SQLite. So calls take at most a twentieth of the
+time, unless they are slow."""
 _log = logging.getLogger("odf.follow")
 
 
 class Follower:
-    """Looks whenever a job has ended, or what else it follows has happened, and now and then by
-    itself: no wake-up comes for everything.
+    """Calls `look` at every wake-up of `topic`, such as the end of a job, and also at intervals,
+    because not every event sends a wake-up.
 
-    `look` gives the seconds to the next look; after one that failed it is `poll_s`.
+    `look` returns the seconds to the next call. If it fails, the interval is `poll_s`.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Follower:
                 began = time.monotonic()
                 try:
                     pause_s = self._look()
-                except Exception:  # a busy or restarting database: the next look may get through
+                except Exception:  # the database may be busy or restarting: retry later
                     _log.exception("%s did not look", self._thread.name)
                     pause_s = self._poll_s
                 rest_s = min(LONGEST_REST_S, RESTS * (time.monotonic() - began))

@@ -1,4 +1,5 @@
-"""Refresh: a dataset fetches what its source has, or computes what is new; a worker does it."""
+"""Refresh of a dataset: submit a job that polls its source, pulls its remote, or transforms its
+inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from .refresh_derivative import Computing, submit_transform
 
 @dataclass(frozen=True)
 class Refreshing:
-    """What brings datasets up to date with where they come from."""
+    """The dependencies of refreshes."""
 
     jobs: JobSubmissions
     mirrors: Mirrors
@@ -35,11 +36,12 @@ def submit_refresh(
     force: bool = False,
     reset_on_diverged: bool | None = None,
 ) -> JobId:
-    """Queue a poll, the pull of a mirror, or a transform; one that waits already is joined.
+    """Queue a poll, the pull of a mirror, or a transform. If an equal job waits already, return
+    that one.
 
     Raises:
-        NotAMirror: forced, and it follows nothing.
-        InvalidEventTime: the fallback event time is no instant.
+        NotAMirror: `force` is set, and the dataset is not a mirror.
+        InvalidEventTime: the fallback event time is not an instant.
     """
     if refreshing.mirrors.stores.mirrors.find(entry.id) is not None:
         return submit_pull(refreshing.mirrors, entry, force=force)

@@ -1,4 +1,4 @@
-"""Refresh of derivatives: computed now, by hand, with all they depend on first if so asked."""
+"""Refresh of derivatives on request, on demand after all datasets that they depend on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..auth.dataset_access import DatasetAccess
 
 @dataclass(frozen=True)
 class Computing:
-    """What it takes to have derivatives computed."""
+    """The dependencies of refreshes of derivatives."""
 
     stores: Stores
     access: DatasetAccess
@@ -28,7 +28,7 @@ class Computing:
 def submit_transform(
     computing: Computing, entry: DatasetEntry, *, reset_on_diverged: bool | None = None
 ) -> JobId:
-    """Queue a transform; the derivative follows its inputs from now on, if it was paused.
+    """Queue a transform. If the derivative was paused, its automatic updates continue.
 
     Raises:
         InputsNotHere: the author of its definition may not read all of its inputs.
@@ -44,7 +44,8 @@ def submit_transform(
 def transform_spec(
     dataset: DatasetId, reset_on_diverged: bool | None = None, *, everything_is_read: bool
 ) -> JobSpec:
-    """The job that computes a derivative, with what the worker has to know of this node."""
+    """Return the job that computes a derivative, with the settings of this node that the worker
+    needs."""
     payload = TransformPayload(
         reset_on_diverged=reset_on_diverged, everything_is_read=everything_is_read or None
     )
@@ -52,10 +53,11 @@ def transform_spec(
 
 
 def refuse_hidden_inputs(stores: Stores, entry: DatasetEntry, *, everything_is_read: bool) -> None:
-    """A derivative reads what the author of its definition may read, not what its owner may.
+    """Check that the author of the definition may read all inputs of a derivative.
 
-    Otherwise a chain that is pushed could name any dataset whose id is known. What is hidden
-    looks like what is absent. The worker looks again: jobs wait, and rights change.
+    The rights of the owner do not count: a pushed chain could name any dataset whose id is known.
+    The error is the same as for an absent input. The worker repeats the check, because rights may
+    change while a job waits.
 
     Raises:
         InputsNotHere
@@ -69,10 +71,10 @@ def refuse_hidden_inputs(stores: Stores, entry: DatasetEntry, *, everything_is_r
 def upstream_levels(
     computing: Computing, actor: Actor, entry: DatasetEntry
 ) -> list[list[DatasetEntry]]:
-    """What there is to refresh before a dataset, in levels that do not depend on each other.
+    """Return the datasets to refresh before a dataset, in levels, the farthest first. They are the
+    polled roots, mirrors and derivatives that it depends on and that the actor may write to.
 
-    Of what it depends on: polled roots, mirrors and derivatives that the actor may write to;
-    the farthest first.
+    Datasets of one level do not depend on each other.
     """
     levels = dict[int, list[DatasetEntry]]()
     stores, access = computing.stores, computing.access

@@ -1,4 +1,4 @@
-"""POST …/refresh: a source fetched, a mirror pulled or a derivative computed; the receipt."""
+"""POST …/refresh: poll a source, pull a mirror or compute a derivative, and return the receipt."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ async def refresh(
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
-    """The receipt once that has ended, 202 with the job if it takes too long.
+    """Return the receipt once the job has ended, 202 with the job if it takes too long.
 
-    Recursive: all it depends on comes first, one level after the other; the first failure ends
-    it. Should that take too long, derivatives follow by themselves.
+    With `recursive`, all datasets that it depends on are refreshed first, level by level, until
+    the first failure. If patience ends before that is done, automatic updates do the rest.
     """
     payload = PollPayload(
         exhaust_sources=exhaust_sources,
@@ -77,7 +77,8 @@ async def _refresh_upstream(
     base: str,
     prefer: str,
 ) -> Response | None:
-    """What ends the refresh before its time: a failure, or patience that is over."""
+    """Refresh all levels of upstream datasets. Return None, or the response that ends the refresh
+    early: a failure, or 202 when patience ends."""
     deadline = time.monotonic() + patience_of(prefer, waiting.most_s)
     for level in await run_in_threadpool(upstream_levels, refreshing.computing, actor, entry):
         submitted = partial(submit_refresh, refreshing, payload=PollPayload())

@@ -1,4 +1,4 @@
-"""Derivatives: the graph of datasets around one of them."""
+"""Route for the graph of datasets around one dataset."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ DerivativesDep = Annotated[Derivatives, Depends(wired(Derivatives))]
 
 
 def add_derivative_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the graph below the dataset addresses."""
+    """Serve the graph of dependencies below the dataset addresses."""
     routes.get(
         prefix + "/dependencies", summary="What it reads, and who reads it", tags=["datasets"]
     )(dependencies)
 
 
 def dependencies(derivatives: DerivativesDep, actor: ActorDep, entry: ReadableDep) -> Response:
-    """Datasets this caller may not see are left out, and what lies behind them."""
+    """Return the graph, without datasets that the caller may not see and without datasets that are
+    reachable only through these."""
     return JsonAnswer(dependencies_of(derivatives, actor, entry))

@@ -1,1 +1,1 @@
-"""The Parquet files of a dataset as a list."""
+"""Lists of the Parquet files of a dataset."""

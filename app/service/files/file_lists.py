@@ -1,6 +1,7 @@
-"""The data slices of a dataset as lines, oldest first: what a program takes as its list of files.
+"""Lists of the data slices of a dataset as lines of text, oldest first, for programs that read
+lists of files.
 
-One answer holds them all, so that a single address is enough for DuckDB, Polars or a script.
+One response contains all slices, so that DuckDB, Polars or a script need a single URL.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ Row = tuple[str | int, ...]
 
 
 class UnknownListFormat(BadInput):
-    """A format that lists of files do not have."""
+    """Lists of files have no such format."""
 
 
 class NoPages(BadInput):
-    """A page of a list that has none, since it is told as a whole."""
+    """The request is for a page of a list that has no pages."""
 
     def __init__(self) -> None:
         super().__init__("this format lists all files at once: leave `before` and `limit` out")
 
 
 class ListFormat(StrEnum):
-    """How a list is written; values are what clients ask for."""
+    """Formats of a list. Values are the names in requests."""
 
     CSV = "csv"
     NDJSON = "ndjson"
@@ -50,7 +51,7 @@ class ListFormat(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> ListFormat:
-        """Raises `UnknownListFormat`."""
+        """Parse the name of a format. Raises `UnknownListFormat`."""
         try:
             return cls(text.strip().lower())
         except ValueError:
@@ -72,7 +73,8 @@ def _json(row: Row) -> str:
 
 
 _WRITTEN = {
-    # No value holds a comma or a quote: URLs are quoted, the others are numbers and hashes.
+    # No value contains a comma or a quote: URLs are quoted, the others are numbers, times and
+    # hashes.
     ListFormat.CSV: _Written(
         "text/csv; charset=utf-8; header=present",
         lambda row: ",".join(map(str, row)),
@@ -90,8 +92,8 @@ def media_type(form: ListFormat) -> str:
 def written(
     pages: Iterable[Sequence[HashedBlock]], form: ListFormat, folder: str, sign: Sign | None
 ) -> Iterator[bytes]:
-    """The lines of the slices of these blocks, page by page. `folder` is the URL of the dataset,
-    with a slash at the end."""
+    """Yield the lines for the slices of these blocks, page by page. `folder` is the URL of the
+    dataset, with a slash at the end."""
     line = _WRITTEN[form].line
     yield _WRITTEN[form].first.encode()
     for page in pages:

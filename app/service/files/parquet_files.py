@@ -1,6 +1,6 @@
-"""The Parquet files of a dataset as a list: what any reader of Parquet needs to use it by HTTP.
+"""Pages of the Parquet files of a dataset, with URLs that any reader of Parquet can use.
 
-A chain is walked back from a block, so that a page costs its own length and no more.
+The chain is read backwards from a block, so that the cost of a page depends only on its length.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 from ..http.hashes import parse_hash
 
 Sign = Callable[[str], str]
-"""Makes the query of the URL of a slice by its name, which lets its bearer read it."""
+"""A function that returns the query of the URL of a slice, given its name. The query grants the
+right to read the slice."""
 MAX_SCANNED = 10_000
-"""Blocks looked at for one page, however few of them hold data."""
+"""Limit of blocks that are read for one page, even if few of them have data."""
 
 
 def list_files(
@@ -38,14 +39,15 @@ def list_files(
     limit: int,
     sign: Sign | None = None,
 ) -> dict[str, Any]:
-    """Slices of the chain that ends in the block `at` (default: head), newest first.
+    """Return a page of the slices of the chain up to the block `at` (default: head), newest first.
 
     `base` is the URL of the dataset, with a slash at the end; `sign` makes the query of a URL.
     A page has at most `limit` files; its `next` is the `before` of the page with older ones, or
     None.
 
     Raises:
-        UnreadableHash: `at` or `before` is no hash. BlockNotFound: no block of this dataset.
+        UnreadableHash: `at` or `before` is not a hash. BlockNotFound: it is not a block of this
+            dataset.
     """
     dataset = datasets.dataset(DatasetRef(id=entry.id))
     end = end_of(dataset, at)
@@ -63,18 +65,19 @@ def list_files(
 
 
 def end_of(dataset: Dataset, at: str | None) -> Multihash:
-    """The block as of which files are listed. Raises `UnreadableHash`, `BlockNotFound`."""
+    """Return the last block of the list: `at`, or the head. Raises `UnreadableHash`,
+    `BlockNotFound`."""
     return dataset.head() if at is None else dataset.block(parse_hash(at)).hash
 
 
 def url_of(folder: str, data: DataSlice, sign: Sign | None) -> str:
-    """Where a slice is read; `folder` is the URL of the dataset, with a slash at the end."""
+    """Return the URL of a slice. `folder` is the URL of the dataset, with a slash at the end."""
     name = str(data.physical_hash)
     return f"{folder}data/{name}" + ("" if sign is None else f"?{sign(name)}")
 
 
 def slice_of(block: HashedBlock) -> DataSlice | None:
-    """The rows that a block adds."""
+    """Return the slice with the rows that a block adds, None if it adds none."""
     event = block.event
     return event.new_data if isinstance(event, AddData | ExecuteTransform) else None
 
@@ -99,7 +102,7 @@ def _file(block: HashedBlock, data: DataSlice, base: str, sign: Sign | None) -> 
 
 
 def _summary(dataset: Dataset, end: Multihash) -> dict[str, Any]:
-    """What the chain says as of the block."""
+    """Return the facts of the chain as of the block."""
     state = dataset.state(end)
     schema = state.data_schema
     return {

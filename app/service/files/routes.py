@@ -44,10 +44,11 @@ def files(
     form: Annotated[str, Query(alias="format", max_length=50)] = JSON,
     sign: bool | None = None,
 ) -> Response:
-    """As of the block `at`. JSON: newest first, in pages; other formats: oldest first, whole.
+    """Return the files as of the block `at`. JSON lists the newest first, in pages; the other
+    formats list all files, the oldest first.
 
-    `sign`: URLs that are read without a token. By default they are, in the other formats, where
-    nobody reads without one.
+    With `sign`, URLs are signed, and can be read without a token. By default they are signed in
+    the other formats if anonymous callers may not read the dataset.
     """
     folder = base.rstrip("/") + request.url.path.removesuffix("files")
     is_open = settings.allow_anonymous and access.may_read(ANONYMOUS, entry)
@@ -72,6 +73,6 @@ def files(
 
 
 def add_file_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses."""
+    """Serve lists of files below the dataset addresses."""
     tags: list[str | Enum] = ["datasets"]
     routes.get(prefix + "/files", summary="The data as a list of Parquet files", tags=tags)(files)

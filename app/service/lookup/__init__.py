@@ -1,1 +1,1 @@
-"""Rows of a dataset that have some values."""
+"""Look up rows of a dataset by values of columns."""

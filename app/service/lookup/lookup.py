@@ -1,4 +1,5 @@
-"""Rows with some values, or what stands of them: planned here, read by a reader."""
+"""Lookups of rows by values, in the changelog or in its current state: planned here, run by a
+reader process."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from ..readers.tasks import LookupTask
 
 
 class TooManyFound(LimitExceeded):
-    """More rows asked for than one look-up may give."""
+    """The request has a higher limit of rows than the node allows."""
 
 
 @dataclass(frozen=True)
 class Lookups:
-    """Look-ups: where they read, what is known of slices, and how much they give at most."""
+    """The dependencies and limits of lookups."""
 
     tables: Tables
     max_records: int
@@ -39,10 +40,12 @@ def lookup_task(
     limit: int,
     shape: DataFormat,
 ) -> tuple[LookupTask, Materials]:
-    """What a reader is to do for the first `limit` rows, and where their objects come from.
+    """Return the task of a reader for the first `limit` rows, and access to the objects it needs.
+
+    With `state`, only rows that are in the current state count.
 
     Raises:
-        TooManyFound: `limit` above the node's. BlockNotFound: no block of the dataset.
+        TooManyFound: `limit` is above the node's. BlockNotFound: `block` is not in the dataset.
     """
     if limit > lookups.max_records:
         raise TooManyFound(

@@ -1,4 +1,5 @@
-"""GET …/lookup: rows with some values, all there were or those that stand, as a tail is written."""
+"""GET …/lookup: rows with some values, from the changelog or the current state, in the form of a
+tail."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ async def lookup(
     data_format: Annotated[str, Query(alias="dataFormat")] = DataFormat.AOS.value,
     schema_format: Annotated[str | None, Query(alias="schemaFormat")] = None,
 ) -> Response:
-    """Rows with these values in offset order: all there were, or those that stand."""
+    """Return rows with these values in offset order: all rows of the changelog, or with `state`
+    only rows of the current state."""
     shape = parse_format(data_format, DataFormat)
     form = None if schema_format is None else parse_format(schema_format, SchemaFormat)
     plan = partial(
@@ -78,6 +80,6 @@ async def lookup(
 
 
 def add_lookup_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses."""
+    """Serve lookups below the dataset addresses."""
     tags: list[str | Enum] = ["datasets"]
     routes.get(prefix + "/lookup", summary="Rows with a value", tags=tags)(lookup)
