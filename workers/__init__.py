@@ -1,5 +1,6 @@
-"""The coordinator's hands: claim a job, plan it, run it on Spark, commit the result.
+"""The part of the node that does the work: claim a job, plan it, run it on Spark, commit the
+result.
 
-Neighbours: `storage` and `protocol` below; `app` is a stranger. Promises: a job that dies
-leaves nothing visible; the same rows give the same bytes on every worker.
+The package depends on `storage` and `protocol`, and not on `app`. It guarantees that a job that
+dies leaves nothing visible, and that the same rows give the same bytes on every worker.
 """

@@ -1,11 +1,11 @@
-"""`odf-worker`: the command line. What a command needs is imported when it runs."""
+"""`odf-worker`: the command line. It imports the code of a command only when the command runs."""
 
 from __future__ import annotations
 
 import sys
 
 INTERRUPTED = 130
-"""As shells have it for a program that Ctrl-C ended."""
+"""Exit code that shells use for a program ended by Ctrl-C."""
 
 try:  # importing takes a moment
     from importlib import import_module
@@ -40,11 +40,11 @@ COMMANDS = {
         "Keep Spark's classes ready: it starts in half the time.",
     ),
 }
-"""Where they are, and what `--help` says of them."""
+"""Module and function of each command, and its text in `--help`."""
 
 
 class _LazyGroup(click.Group):
-    """Imports a command when it is asked for."""
+    """Imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -91,7 +91,7 @@ def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **giv
         code = run(given, once=once, parent_pid=parent_pid)
     except NodeError as error:
         raise click.ClickException(error.message) from None
-    except KeyboardInterrupt:  # before the worker has its own answer to signals
+    except KeyboardInterrupt:  # before the worker handles signals itself
         code = INTERRUPTED
     sys.exit(code)
 

@@ -1,6 +1,6 @@
-"""Every setting of a worker: name, default, meaning; its only reader of the environment.
+"""All settings of a worker: names, defaults, meanings. Only this module reads its environment.
 
-Variables are `ODF_WORKER_` and the name in capitals; the settings that the service shares are in
+Variables are `ODF_WORKER_` and the name in capitals; settings shared with the service are in
 `storage/runtime/shared_settings.py`. Unknown variables are refused.
 """
 
@@ -35,16 +35,17 @@ CONTAINER_ENVIRONMENT = (
     "CONTAINERS_STORAGE_CONF",
     "REGISTRY_AUTH_FILE",
 )
-"""What a container runtime needs of the environment: places. The rest holds secrets."""
+"""Variables that a container runtime needs: paths and addresses. It receives no others, since these
+may contain secrets."""
 
 
 def environment(names: Iterable[str]) -> dict[str, str]:
-    """Those of the variables that are set."""
+    """Return the given variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 class WorkerSettings(SharedSettings):
-    """A worker's settings, frozen once read."""
+    """Settings of a worker, immutable after they are read."""
 
     PREFIX: ClassVar[str] = "ODF_WORKER_"
 
@@ -273,10 +274,11 @@ def container_rules(settings: WorkerSettings) -> ContainerRules:
 
 
 def load_settings(given: Mapping[str, Any]) -> WorkerSettings:
-    """Settings from the environment; values given (not None) win. Raises as `read_settings`."""
+    """Read settings from the environment; given values other than None take precedence. Raises the
+    same errors as `read_settings`."""
     return read_settings(WorkerSettings, os.environ, given)
 
 
 def warn_of_old_names() -> None:
-    """One warning, once the log is set up."""
+    """Log one warning about old names; call this after the log is set up."""
     old_settings.warn_of_old_names(os.environ)

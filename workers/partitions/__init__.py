@@ -1,1 +1,1 @@
-"""Rows in partitions: one set of stages, in this process or on Spark's executors."""
+"""Rows in partitions: the same stages run in this process or on Spark's executors."""

@@ -1,4 +1,4 @@
-"""A failure of a stage, as it travels from where the stage runs to where it is waited for."""
+"""A failure of a stage, in a form that can be sent from the stage to its caller."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from odf_node.protocol.errors import NodeError, Unavailable
 
 
 class StageFailed(Unavailable):
-    """Executors could not run a stage, for no reason that the rows give."""
+    """Executors could not run a stage, for a reason unrelated to the rows."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
 
 
 class FailedInside(Exception):
-    """A stage raised what no stage should; the message is its traceback, for the log."""
+    """A stage raised an unexpected error; the message is its traceback, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error of this node without its traceback, which says where it was raised and nothing of
-    the rows; of any other error, its traceback is all there is."""
+    """An error in a form that can be pickled. An error of this node is kept without its traceback,
+    which shows where it was raised but nothing of the rows; any other error is kept as its
+    traceback alone."""
 
     kind: type[Exception]
     args: tuple[Any, ...]
@@ -36,7 +37,8 @@ class Failure:
         return cls(type(error), error.args, dict(vars(error)))
 
     def error(self) -> Exception:
-        """The error again, made without its constructor: those have signatures of their own."""
+        """Rebuild the error without calling its constructor, because constructors have various
+        signatures."""
         made = self.kind.__new__(self.kind)
         made.args = self.args
         vars(made).update(self.state)

@@ -1,4 +1,4 @@
-"""Files as stages see them, wherever a stage runs: see `workers/engines/exchange`."""
+"""Files as stages access them, on any machine: see `workers/engines/exchange`."""
 
 from ..engines.exchange.executor_side import at_hand, deliver, present, workplace
 from ..engines.exchange.files import Delivered, Enclosed, File, Outbox

@@ -1,4 +1,4 @@
-"""Partitions in this process, one after the other: for batches that fit its memory."""
+"""Partitions in this process, one after the other: for batches that fit into its memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .usage import Usage
 
 
 class Here:
-    """Stages run in the caller's thread, in one partition."""
+    """Runs stages in the caller's thread, one at a time."""
 
     width = 1
     partition_bytes = sys.maxsize
@@ -31,14 +31,14 @@ class Here:
         return delivered.path
 
     def close(self) -> None:
-        """Rows go with the partitions."""
+        """Do nothing: the rows are released with the partitions."""
 
     def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsHere:
         return PartitionsHere([_kept(read(each)) for each in inputs])
 
 
 class PartitionsHere:
-    """Batches in memory. A stage that raises does so at once."""
+    """Batches in memory. An error of a stage is raised at once."""
 
     def __init__(self, kept: list[tuple[list[pa.RecordBatch], list[Any]]]) -> None:
         self.kept = kept

@@ -1,4 +1,4 @@
-"""A bound on the memory that a task takes to read what strangers wrote."""
+"""A limit on the memory that a task takes to read untrusted files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _STATUS = Path("/proc/self/status")
 
 @contextmanager
 def bounded_memory(size: int) -> Iterator[None]:
-    """So many bytes more than it has now is all that this process is given: a `MemoryError` for
-    the rest. 0, or a system that does not tell what a process has: no bound."""
+    """Allow this process the given number of bytes more than it has now; further allocations raise
+    `MemoryError`. No limit if `size` is 0, or if the system does not report the current use."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    pa.allocate_buffer(1)  # Arrow's allocator takes a gigabyte of addresses at first, which count
+    pa.allocate_buffer(1)  # Arrow's allocator first reserves a gigabyte of addresses, which count
     taken = _taken()
     if not size or taken is None:
         yield
@@ -33,7 +33,7 @@ def bounded_memory(size: int) -> Iterator[None]:
 
 
 def _taken() -> int | None:
-    """Bytes that count against the limit: what is mapped to be written by this process alone."""
+    """Return the bytes that count against the limit: private writable memory."""
     with suppress(OSError, ValueError, IndexError):
         for line in _STATUS.read_text().splitlines():
             if line.startswith("VmData:"):

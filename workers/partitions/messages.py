@@ -1,4 +1,4 @@
-"""Batches as messages: what Spark keeps and carries between tasks, without a look into it."""
+"""Batches as messages: Spark stores and transfers them without reading their content."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 MESSAGE_BYTES = 4 << 20
-"""Rows of a message, about: long enough that their number costs little, short enough to pass on
+"""Approximate bytes of rows in a message: large enough that there are few, small enough to process
 one by one."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def message(batch: pa.RecordBatch) -> bytes:
-    """The schema with the rows, packed."""
+    """Return the batch with its schema, compressed."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
@@ -26,7 +26,8 @@ def batch_of(content: bytes) -> pa.RecordBatch:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about `MESSAGE_BYTES`: small ones together, large ones cut."""
+    """Return the same rows in batches of about `MESSAGE_BYTES`: small ones joined, large ones
+    cut."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

@@ -1,6 +1,6 @@
-"""Objects of a dataset as stages open them: where they lie, in a folder or in a bucket.
+"""Objects of a dataset, opened by stages where they are stored: in a folder or in a bucket.
 
-Nothing looks at their bytes on the way, since stages that are given objects check them.
+The driver does not check their bytes, since the stages that receive objects check them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 @dataclass(frozen=True, slots=True)
 class LentObjects:
-    """Some objects of a dataset, for stages wherever they run."""
+    """Some objects of a dataset, which stages on any machine can open."""
 
     files: Mapping[Name, File | None]
-    """None: it was not there when it was to be lent."""
+    """None for an object that was missing when it was to be lent."""
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        """The bytes of one, not hashed yet. From a bucket they are read once, from the begin.
+        """Open an object; its hash is not checked yet. From a bucket it can be read once, from the
+        beginning.
 
         Raises:
-            ObjectNotFound: it is not there.
+            ObjectNotFound: it is missing.
             ExchangeFault: the bucket does not answer.
         """
         file = self.files[kind, object_hash]
@@ -49,14 +50,15 @@ class LentObjects:
 
 
 def can_lend(objects: LocatedObjects) -> bool:
-    """Whether stages can open objects of this store where they lie."""
+    """Whether stages can open objects of this store where they are stored."""
     return objects.local_paths is not None or exchange_of() is not None
 
 
 def lent(
     way: Way, objects: LocatedObjects, dataset: DatasetId, names: Iterable[Name]
 ) -> LentObjects:
-    """Those objects of a store from which objects can be lent, for the stages of that way."""
+    """Lend the named objects of a store to the stages of that way. `can_lend` must be true of the
+    store."""
     return LentObjects(
         {(kind, name): _lent(way, objects, ObjectKey(dataset, kind, name)) for kind, name in names}
     )

@@ -1,10 +1,11 @@
 """Partitions on Spark's executors.
 
-Rows travel as messages (`messages.py`), of which Spark knows nothing: it runs stages as tasks,
-again where one fails or its executor is lost, carries messages between them by its shuffle, and
-keeps what a stage gave on the disks of its executors. A stage that runs again gives the same
-rows, since a partition's messages are put in order before it sees them. What a stage tells goes to
-the worker beside its rows, by an accumulator: Python would have to look through all rows for it.
+Rows travel as messages (`messages.py`), whose content Spark does not know. It runs stages as tasks,
+repeats a task that fails or loses its executor, transfers messages between tasks with its shuffle,
+and stores the result of a stage on the disks of its executors. A repeated stage gives the same
+rows, since a partition's messages are sorted before the stage receives them. The facts of a stage
+reach the worker through an accumulator, apart from the rows: otherwise Python would have to read
+all rows to find them.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from .task_memory import of_spark
 from .usage import Usage
 
 STAGE_SECONDS = 86_400.0
-"""One stage may take so long, unless the budget of its job ends it before."""
+"""Time limit of a stage in seconds; the budget of its job may end it earlier."""
 
 
 Facts = dict[int, list[Any]]
-"""By the number of the partition."""
+"""Facts by the number of the partition."""
 
 
 class _ByPartition(accumulators.AccumulatorParam[Facts]):  # type: ignore[misc]
-    """Facts of partitions. One that ran twice tells the same twice."""
+    """Collects facts of partitions. A partition that ran twice reports the same facts twice."""
 
     def zero(self, value: Facts) -> Facts:  # noqa: ARG002
         return {}
@@ -56,7 +57,7 @@ class _ByPartition(accumulators.AccumulatorParam[Facts]):  # type: ignore[misc]
 
 
 class OnSpark:
-    """Stages run as tasks of a Spark, until the listener stops them."""
+    """Runs stages as tasks of a Spark session, until the listener stops them."""
 
     def __init__(
         self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET
@@ -96,12 +97,13 @@ class OnSpark:
                 self._kept.pop().unpersist()
 
     def kept(self, rows: Any) -> Any:
-        """The elements of an RDD, from when they are computed on."""
+        """Keep the elements of an RDD on disk from the time they are computed."""
         self._kept.append(rows)
         return rows.persist(StorageLevel.DISK_ONLY)
 
     def drop(self, rows: Any) -> None:
-        """Keep the elements of an RDD no longer; once, as Spark complains of a second time."""
+        """Stop keeping the elements of an RDD; unpersist only once, since Spark reports an error
+        the second time."""
         if any(each is rows for each in self._kept):
             self._kept = [each for each in self._kept if each is not rows]
             rows.unpersist()
@@ -112,11 +114,11 @@ class OnSpark:
         return PartitionsOnSpark(given, partial(_read, _version(), read), self)
 
     def told(self) -> Accumulator[Facts]:
-        """What collects the facts of a stage."""
+        """Return a new accumulator for the facts of a stage."""
         return self._spark.sparkContext.accumulator({}, _ByPartition())
 
     def compute(self, rows: Any) -> None:
-        """Have Spark compute all elements of an RDD now.
+        """Let Spark compute all elements of an RDD now.
 
         Raises:
             QueryTooSlow: it took too long.
@@ -126,17 +128,17 @@ class OnSpark:
         try:
             with limited(self._spark, self._seconds, self._listener) as group:
                 try:
-                    rows._jrdd.count()  # by the JVM: Python would be given all of them
+                    rows._jrdd.count()  # in the JVM: Python would receive all of them
                 except (PySparkException, Py4JJavaError) as bad:
                     raise StageFailed(f"Spark could not run a stage: {reason(bad)}") from bad
         except QueryTooSlow:
-            self._listener.progress()  # raises what the job was ended with
+            self._listener.progress()  # raises the error that ended the job
             raise
         self.usage = self.usage.with_jobs(self._spark.sparkContext, group)
 
 
 class PartitionsOnSpark:
-    """Messages that Spark keeps from the time their facts are asked for."""
+    """Messages that Spark computes and keeps when their facts are first requested."""
 
     def __init__(self, given: Any, stage: Callable[..., Iterator[bytes]], way: OnSpark) -> None:
         self._way, self._told = way, way.told()
@@ -164,7 +166,8 @@ class PartitionsOnSpark:
         return PartitionsOnSpark(met, partial(_worked, work), self._way)
 
     def _forget(self) -> None:
-        """PySpark keeps accumulators for good. Parts of a stage that run again tell nobody."""
+        """Remove the accumulator, which PySpark would keep for ever. Facts of tasks that run again
+        are then ignored."""
         accumulators._accumulatorRegistry.pop(self._told.aid, None)
 
     def release(self) -> None:
@@ -209,8 +212,8 @@ def _worked(
 
 
 def _output(told: Accumulator[Facts], number: int, output: Output) -> Iterator[bytes]:
-    """Messages of the rows. Facts are told at their end; or what the stage raises, and nothing
-    beside it."""
+    """Return messages of the rows. Report the facts after the rows; if the stage raises, report
+    only its error."""
     facts: list[Any] = []
     try:
         yield from map(message, gathered(_batches(output, facts)))

@@ -1,8 +1,9 @@
-"""What stages run on: rows in partitions, each stage a function of one partition.
+"""The interface on which stages run: rows in partitions, and each stage a function of one
+partition.
 
-A stage sees batches and gives batches, and facts about them: small values that the caller is
-told. Where the partitions are, and what carries rows between them, is not its concern. Facts and
-functions are pickled: functions are those of modules, with values bound by `functools.partial`.
+A stage receives batches, and returns batches and facts about them: small values that are passed to
+the caller. A stage does not know where the partitions are, nor how rows move between them. Facts
+and functions are pickled: functions belong to modules, with values bound by `functools.partial`.
 """
 
 from __future__ import annotations
@@ -19,65 +20,66 @@ from .usage import Usage
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
 Output = Iterator[Any]
-"""Batches, and facts: whatever is no batch."""
+"""Batches, and facts: every value that is not a batch."""
 Read = Callable[[T], Output]
-"""What one input gives."""
+"""Reads one input."""
 Route = Callable[[int, Batches], Iterator[tuple[int, pa.RecordBatch]]]
-"""From a partition (its number from 0, its rows) to rows and the number of the partition in which
-the next stage meets them."""
+"""Maps a partition (its number from 0, its rows) to rows, each with the number of its partition in
+the next stage."""
 Work = Callable[[int, Batches], Output]
-"""What one partition gives. Its rows come in the order of the partitions they come from, and in
-theirs."""
+"""Processes one partition. Its rows arrive in the order of their previous partitions, and within
+these in their order."""
 
 
 class Partitions(Protocol):
-    """Rows of a stage. Each stage runs once, unless a part of what it gave is lost."""
+    """Rows of a stage. Each stage runs once, unless a part of its result is lost."""
 
     def facts(self) -> list[list[Any]]:
-        """What the stage tells, by partition.
+        """Return the facts of the stage, by partition.
 
         Raises:
-            NodeError: what the first partition in order raises that raises something.
+            NodeError: the error of the first partition, in order, that failed.
             StageFailed: the stage could not be run.
         """
 
     def then(self, partitions: int, route: Route, work: Work) -> Partitions:
-        """The next stage. Ask for the facts of this one before."""
+        """Return the next stage. Request the facts of this one first."""
 
     def release(self) -> None:
-        """The rows are not needed any more."""
+        """Release the rows, which are no longer needed."""
 
 
 class Way(Protocol):
-    """Where stages run."""
+    """A place where stages run: this process, or Spark."""
 
     @property
     def usage(self) -> Usage:
-        """What all stages so far took of Spark."""
+        """Resources of Spark used by all stages so far."""
 
     @property
     def width(self) -> int:
-        """How many partitions run side by side."""
+        """Number of partitions that run in parallel."""
 
     @property
     def partition_bytes(self) -> int:
-        """Rows of a partition that fit the memory of a task while they are merged or sorted."""
+        """Bytes of rows in a partition that a task can merge or sort in its memory."""
 
     def file(self, path: Path) -> File:
-        """A file of this machine, as stages are given it."""
+        """Return a file of this machine in the form that stages receive."""
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
-        """Where so many partitions put files, which are to be in that folder in the end."""
+        """Return where the given number of partitions put files; the files finally arrive in the
+        folder."""
 
     def received(self, delivered: Delivered, outbox: Outbox) -> Path:
-        """Where a file lies that a stage delivered.
+        """Return the path of a file that a stage delivered.
 
         Raises:
-            ExchangeFailed: it is not what the stage wrote.
+            ExchangeFailed: the file differs from the one that the stage wrote.
         """
 
     def read(self, inputs: Sequence[T], read: Read[T]) -> Partitions:
-        """The first stage: a partition for each input."""
+        """Run the first stage: a partition for each input."""
 
     def close(self) -> None:
-        """No rows of any stage are needed any more."""
+        """Release the rows of all stages, which are no longer needed."""

@@ -1,9 +1,9 @@
-"""How large partitions are on a Spark: by the memory that goes with each of its tasks.
+"""The size of partitions on Spark, from the memory available to each task.
 
-Stages run in Python processes beside Spark's heap, one for each task that runs. An administrator
-who gives executors a heap gives the machine about as much beside it; a partition is an eighth of a
-task's share of that, because a merge holds its rows, their keys, the history they meet and what
-comes of them.
+Stages run in Python processes beside Spark's heap, one for each running task. We assume that an
+executor's machine has about as much memory beside the heap as the heap itself. A partition is an
+eighth of a task's share of that, because a merge keeps in memory its rows, their keys, the history
+of these, and the result.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import Any
 
 PARTS = 8
 SMALLEST_BYTES = 4 << 20
-"""Of a partition: smaller ones cost more than they bring."""
+"""Lower limit of a partition's size: the overhead of smaller ones exceeds their benefit."""
 DEFAULT_HEAP = "1g"
-"""Spark's own."""
+"""Spark's default heap."""
 _UNITS = {"": 1 << 20, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d+)([bkmgt]?)b?")
 
 
 def partition_bytes(heap: str, tasks: int) -> int:
-    """For a process of Spark with such a heap, as Spark writes it, and so many tasks at a time."""
+    """Return the bytes of a partition, for a Spark process with a heap in Spark's notation and this
+    number of parallel tasks."""
     return max(heap_bytes(heap) // max(1, tasks) // PARTS, SMALLEST_BYTES)
 
 
 def heap_bytes(text: str) -> int:
-    """Bytes of a size as Spark writes it; without a unit it is in MiB. Raises `ValueError`."""
+    """Return the bytes of a size in Spark's notation; without a unit it is in MiB. Raises
+    `ValueError`."""
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError(f"not a size of memory: {text!r}")
@@ -34,7 +36,8 @@ def heap_bytes(text: str) -> int:
 
 
 def of_spark(spark: Any) -> int:
-    """Bytes of a partition on the Spark of this context, by what it has now."""
+    """Return the bytes of a partition on the Spark of this context, by its present configuration
+    and executors."""
     is_local = str(spark.master).startswith("local")
     name = "spark.driver.memory" if is_local else "spark.executor.memory"
     processes = int(spark._jsc.sc().getExecutorMemoryStatus().size())

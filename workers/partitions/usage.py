@@ -1,4 +1,4 @@
-"""What stages took of Spark, as it counts it: for the receipt of a job."""
+"""The resources that stages used on Spark, by its own counters: for the receipt of a job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAX_WAIT_MILLIS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Where they ran, jobs and tasks, and bytes: of rows between tasks, and of what went to disk
-    because memory was short."""
+    """Where stages ran, the number of jobs and tasks, and bytes: shuffled between tasks, and
+    spilled to disk because memory was short."""
 
     way: Literal["process", "spark"] = "process"
     jobs: int = 0
@@ -22,13 +22,13 @@ class Usage:
     shuffle_bytes: int = 0
     spill_bytes: int = 0
     page: str | None = None
-    """Spark's own about it, if it has one."""
+    """URL of Spark's page about its jobs, if it serves one."""
 
     def with_jobs(self, spark: Any, group: str) -> Usage:
-        """With the jobs of a group, which have ended."""
+        """Return the usage with the ended jobs of a group added."""
         context = spark._jsc.sc()
-        # Spark counts what tasks report by a queue of its own, which a busy machine empties late.
-        # A queue that stays full makes the figures too small, which is no reason to fail a job.
+        # Spark counts reports of tasks through a queue, which it empties late on a busy machine. If
+        # the queue stays full, the figures are too small, but the job must not fail for that.
         with suppress(Py4JJavaError):
             context.listenerBus().waitUntilEmpty(MAX_WAIT_MILLIS)
         tracker, store = spark.statusTracker(), context.statusStore()

@@ -1,1 +1,1 @@
-"""What everything in a worker uses: its log, commands of the machine, progress."""
+"""Basic services for all of a worker: its log, system commands, progress."""

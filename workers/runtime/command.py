@@ -1,7 +1,7 @@
-"""Commands of the machine: no shell, an environment of their own, limited time.
+"""Commands of the machine: no shell, a restricted environment, limited time.
 
-What a command writes is streamed; who reads it limits it. The process and all it started end
-when reading ends, for whatever reason.
+The output of a command is streamed; the reader limits it. The process and all its children end when
+reading ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from odf_node.protocol.errors import NodeError
 
 CHUNK_BYTES = 256 * 1024
 SAID_BYTES = 2_000
-"""How much of what a failed command said is kept."""
+"""Bytes of a failed command's error output that are kept."""
 _GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to run, where, and for how long. `failure` is raised when it does not end well."""
+    """A command to run, its folder, and its time limit. `failure` is raised if it fails."""
 
     arguments: Sequence[str]
     folder: Path
@@ -47,7 +47,7 @@ class _Run:
 
 
 def output_of(command: Command) -> Iterator[bytes]:
-    """What the command writes to its output.
+    """Run the command, and yield its output.
 
     Raises:
         command.failure: it cannot be started, takes too long, or exits with another code
@@ -93,7 +93,7 @@ def _started(command: Command) -> subprocess.Popen[bytes]:
 
 
 def _listen(run: _Run) -> None:
-    with suppress(ValueError, OSError):  # closed meanwhile: nobody wants to know any more
+    with suppress(ValueError, OSError):  # closed meanwhile, so the output is no longer needed
         while chunk := run.process.stderr.read1(4096):  # type: ignore[union-attr]
             run.said.extend(chunk[: SAID_BYTES - len(run.said)])
 
@@ -104,7 +104,7 @@ def _expire(run: _Run) -> None:
 
 
 def _kill(run: _Run) -> None:
-    """End the command and all it started; they are a process group of their own."""
+    """Kill the command and all its children; they form a separate process group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(run.process.pid, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""What preparation may use, and how a step says that the input is not what it must be."""
+"""Limits of the preparation of inputs, and errors of steps that reject an input."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ from odf_node.protocol.errors import BadInput, LimitExceeded
 
 CHUNK_BYTES = 256 * 1024
 RATIO_FLOOR_BYTES = 10 << 20
-"""So much may come out of anything: short files of zeros are no attack."""
+"""Every archive may unpack to this size, so that short files of zeros are not taken for an
+attack."""
 
 
 class MalformedArchive(BadInput):
-    """Bytes that are no archive of the declared format, or a damaged one."""
+    """The bytes are not an archive of the declared format, or a damaged one."""
 
 
 class EntryNotFound(BadInput):
-    """The archive has no entry of the wanted name."""
+    """The archive has no entry of the requested name."""
 
 
 class DecompressionTooLarge(LimitExceeded):
-    """More comes out of an archive than this node takes."""
+    """An archive unpacks to more than the limit of this node."""
 
 
 class PipeRefused(BadInput):
-    """A command this node does not run."""
+    """The node does not allow this command."""
 
 
 class PipeFailed(BadInput):
-    """A command ended badly, took too long, or wrote too much."""
+    """A command failed, took too long, or wrote too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareLimits:
-    """Bytes that may come out of a step, how often larger than what went in, entries of an
-    archive; commands that may run, by the exact name used in the source, and for how long."""
+    """Limits of a step: bytes of its output, ratio of output to input, entries of an archive;
+    commands that may run, by the exact name used in the source, and the time limit of each in
+    seconds."""
 
     max_bytes: int = 16 << 30
     max_ratio: int = 1_000
@@ -45,7 +47,8 @@ class PrepareLimits:
 
 
 def within(chunks: Iterator[bytes], limits: PrepareLimits, *, read: list[int]) -> Iterator[bytes]:
-    """The chunks, as long as they are not too many for what was read so far (`read[0]` bytes).
+    """Yield the chunks, as long as their size is allowed for the input read so far (`read[0]`
+    bytes).
 
     Raises:
         DecompressionTooLarge: by size, or by ratio.
@@ -65,7 +68,7 @@ def within(chunks: Iterator[bytes], limits: PrepareLimits, *, read: list[int]) -
 
 
 def check_size(written: int, limits: PrepareLimits) -> None:
-    """Raises `DecompressionTooLarge` above the limit in bytes."""
+    """Raise `DecompressionTooLarge` above the limit in bytes."""
     if written > limits.max_bytes:
         raise DecompressionTooLarge(
             f"more than {limits.max_bytes} bytes come out of the preparation",

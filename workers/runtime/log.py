@@ -1,4 +1,4 @@
-"""The log of the worker; how lines are written is in `storage/runtime/logs.py`."""
+"""The log of the worker; `storage/runtime/logs.py` defines the format of its lines."""
 
 from __future__ import annotations
 

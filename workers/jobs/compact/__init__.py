@@ -1,1 +1,1 @@
-"""Compaction on a worker: the rows of several slices become one file, by Arrow alone."""
+"""Compaction on a worker: merge the rows of several slices into one file, using only Arrow."""

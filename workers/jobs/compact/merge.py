@@ -1,7 +1,7 @@
-"""Several slices to one Parquet file: rows in offset order, every column as it was.
+"""Merge several slices into one Parquet file: rows in offset order, columns unchanged.
 
-Rows are sorted inside of slices and slices follow each other, so they are strung together; the
-offsets are looked at on the way. The writer is that of every slice, so that equal rows give
+Rows are sorted within slices, and slices follow each other, so they are concatenated; their offsets
+are checked at the same time. The writer is the same as for every slice, so that equal rows give
 equal bytes.
 """
 
@@ -23,7 +23,7 @@ from ...slices.write import ROW_GROUP_ROWS, WRITE_ROWS, described, parquet_setti
 
 
 class SliceDamaged(Damaged):
-    """A stored slice does not hold what its block says."""
+    """A stored slice does not contain what its block states."""
 
     def __init__(self, data: DataSlice, why: str) -> None:
         super().__init__(
@@ -35,9 +35,10 @@ class SliceDamaged(Damaged):
 def merge_slices(
     slices: Sequence[DataSlice], files: Sequence[Path], target: Path, *, offset_column: str
 ) -> DataSlice:
-    """Write the rows of all files, which belong to the slices in order, and describe the result.
+    """Write the rows of all files, one for each slice in order, and describe the resulting slice.
 
-    The columns are those of the newest slice; what others lack or leave out is optional.
+    The columns are those of the newest slice; a column that another slice lacks, or has as
+    optional, is optional.
 
     Raises:
         SliceDamaged: a file is not readable, or its offsets are not those of its slice.
@@ -58,7 +59,7 @@ def _schema_of(data: DataSlice, path: Path) -> pa.Schema:
 
 
 def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The newest schema; a column is required if it is in all of them."""
+    """Return the newest schema; a column is required if it is required in all schemas."""
     return pa.schema(
         field.with_nullable(
             any(

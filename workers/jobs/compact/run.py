@@ -1,7 +1,7 @@
-"""A compaction job: plan, merge, commit; planned anew when somebody else was first.
+"""A compaction job: plan, merge, commit; planned again when another writer committed first.
 
-Merged slices are remembered by what they were made of, so a second plan merges only what the
-first did not. Slices are merged side by side: Arrow and hashing release the interpreter's lock.
+A cache finds merged slices by their source slices, so that a second plan merges only what the first
+did not. Slices are merged in parallel: Arrow and hashing release the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def run_compaction(
     """Compact a root and move its head.
 
     Raises:
-        InvalidDatasetKind: a derivative. SliceDamaged. NotUnderstood.
-        RefConflict: others moved the head too often.
+        InvalidDatasetKind: the dataset is a derivative. SliceDamaged. NotUnderstood.
+        RefConflict: other writers moved the head too often.
     """
     defaults = SliceLimits()
     limits = SliceLimits(
@@ -68,7 +68,7 @@ def run_compaction(
 
 
 def _merge(run: _Run, plan: Plan) -> None:
-    """The slices the plan needs, in the object store."""
+    """Merge the slices that the plan needs, and put them into the object store."""
     dataset, head = run.dataset, plan.old[-1].hash
     missing = [m for m in plan.merges if len(m.slices) > 1 and m.key not in run.merged]
     column = dataset.state(head).vocab.offset_column

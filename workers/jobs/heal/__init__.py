@@ -1,1 +1,1 @@
-"""Objects that are made again because the stored ones are not whole."""
+"""Healing: recompute objects whose stored copies are damaged."""

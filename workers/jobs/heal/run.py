@@ -1,7 +1,7 @@
-"""A healing job: the execution that made a slice or a checkpoint of a derivative is run again.
+"""A healing job: repeat the execution that made a slice or a checkpoint of a derivative.
 
-Where the same engine is given the same rows, the same bytes come out, and are put back under their
-hash. Other bytes of the same rows are no use: blocks name files by their hash.
+The same engine produces the same bytes from the same rows, and the job stores these under their
+hash. Different bytes of the same rows are useless, since blocks name files by their hash.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ RECOMPUTED = "recomputed"
 
 
 class NotHealed(NotFound):
-    """The object cannot be made again here."""
+    """This node cannot recompute the object."""
 
 
 def run_heal(
     stores: Stores, dataset: Dataset, key: ObjectKey, context: WorkerContext
 ) -> HealReceipt:
-    """Make an object again and put it back.
+    """Recompute an object and store it again.
 
     Raises:
-        NotHealed: nothing here makes it; the next try is a day away.
-        ObjectHealing: something it is made of has to be healed first.
-        JobLost, …: what ends the work without a verdict.
+        NotHealed: this node cannot recompute it; the next attempt is a day later.
+        ObjectHealing: one of its inputs has to be healed first.
+        JobLost, …: errors that end the work without a result.
     """
     if is_whole(stores.objects, key):
         return _healed(stores, key, "here")
@@ -63,8 +63,8 @@ def run_heal(
 
 
 def _maker(dataset: Dataset, key: ObjectKey) -> HashedBlock:
-    """The first execution whose block names the object: later ones that left the same state behind
-    had it handed to them. Raises `NotHealed`."""
+    """Return the first execution whose block names the object: later blocks with the same state
+    only received it. Raises `NotHealed`."""
     found = None
     for block in backwards(dataset, dataset.head()):
         if isinstance(block.event, ExecuteTransform) and _names(block.event, key):

@@ -54,11 +54,12 @@ def shares_slices(post: Post, plan: IngestPlan) -> bool:
 def prepare(
     dataset: Dataset, post: Post, plan: IngestPlan, context: WorkerContext, scratch: Path
 ) -> PreparedPost:
-    """A post as stages read it; `scratch` is a folder for it, which nobody has made yet.
+    """Prepare a post for the stages; `scratch` is the path of a folder for it, which does not exist
+    yet.
 
     Raises:
         NodeError: the post cannot be read.
-        JobLost: the job is not ours any more.
+        JobLost: the lease of the job was lost.
     """
     post.job_progress.phase("read")
     own = replace(context, job_progress=post.job_progress)

@@ -199,9 +199,7 @@ class Round:
         if batch.is_task:
             return self._rows_of_tasks([batch])[0]
         context = self._context
-        if (
-            len(batch.posts) == 1
-        ):  # a Batch of several posts continues when one of them loses its lease
+        if len(batch.posts) == 1:  # several posts go on if one is lost
             context = replace(context, job_progress=batch.posts[0].job_progress)
         return run_posts(batch.prepared, context, folder)
 

@@ -109,9 +109,9 @@ def source_of(
 def splits_of(
     source: Source | None, plan: IngestPlan, way: Way, limits: Limits
 ) -> tuple[SplitRead, Splits]:
-    """How the file is read by that way, and the parts that are read side by side.
+    """Return how to read the file with this way, and the parts that are read in parallel.
 
-    Raises: as the reader does for the head of the file.
+    Raises: the same errors as the reader for the head of the file.
     """
     if source is None:
         return SplitRead(step=plan.read, limits=limits), Splits(splits=())

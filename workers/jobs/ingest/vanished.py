@@ -22,12 +22,12 @@ class RowsVanished(BadInput):
 def check_vanished(
     plan: IngestPlan, rows: int, slices: Sequence[Written], max_percent: int
 ) -> None:
-    """The guard of snapshots: how much of the state may be absent from the batch.
+    """Check how much of the state is absent from a snapshot.
 
-    A few rows may vanish unless none may; from an empty batch none may, unless all may.
+    A few rows may vanish unless `max_percent` is 0; an empty batch is accepted only if it is 100.
 
     Raises:
-        RowsVanished: more of them than `max_percent` of the rows that stood before.
+        RowsVanished: more than `max_percent` of the rows of the previous state vanished.
     """
     done = operations(slices)
     vanished = done[Operation.RETRACT]

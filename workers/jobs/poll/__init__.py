@@ -1,1 +1,1 @@
-"""Polling sources: fetched, prepared, then ingested as posts are."""
+"""Polls of sources: fetch, prepare, then ingest like posts."""

@@ -1,8 +1,8 @@
-"""Polls: plan, fetch, prepare, then the way of every batch; one commit per fetch.
+"""Polls: plan, fetch, prepare, then ingest like any batch; one commit per fetch.
 
-The new source state is in the block of the rows it belongs to: a poll that is repeated after
-a crash neither loses rows nor doubles them. When another writer was first, the plan is made
-again; fetched bytes are used again as long as the plan starts from the same state.
+The new source state is in the same block as its rows, so a poll that is repeated after a crash
+neither loses rows nor duplicates them. When another writer committed first, the poll is planned
+again; fetched bytes are reused as long as the plan starts from the same state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from ..work.context import WorkerContext
 from .receipts import added_up, of_blocks, up_to_date
 
 SecretsOf = Callable[[SetPollingSource], Mapping[str, str]]
-"""What templates of a source may read, beside what the administrator allows."""
+"""Returns the variables that templates of a source may read, beside those that the administrator
+allows."""
 
 
 def _none(_: SetPollingSource) -> Mapping[str, str]:
@@ -46,7 +47,7 @@ def _none(_: SetPollingSource) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class _Fetches:
-    """One fetch, kept for the next attempt while it would be the same again."""
+    """The last fetch, kept for the next attempt in case its plan is the same."""
 
     folder: Path
     secrets: SecretsOf
@@ -78,19 +79,19 @@ def run_poll(
     repeated: bool = False,
     secrets: SecretsOf = _none,
 ) -> PollReceipt:
-    """Poll once, or until the source is exhausted. `now` is the time of the request, `secrets` are
-    asked for with the source that is fetched: another one may have come while the job waited.
+    """Poll once, or until the source is exhausted. `now` is the time of the request. `secrets` is
+    called with the source that is fetched, which may have changed while the job waited.
 
     Raises:
-        NodeError: the source, its data or the dataset's state do not allow it. What earlier
-            fetches of the same poll committed stays; fact `fetchesCommitted` counts them.
-        RefConflict: other writers were first too often.
+        NodeError: the source, its data or the dataset's state does not allow it. Commits of earlier
+            fetches of the same poll stay; fact `fetchesCommitted` counts them.
+        RefConflict: other writers committed first too often.
     """
     done = of_blocks(_committed_since(dataset, now)) if repeated else None
     if done is not None:
         if not payload.exhaust_sources:
             return done
-        # Forced again, it would be given the rows that are in already.
+        # A forced fetch would return rows that are already committed.
         payload = replace(payload, fetch_uncacheable=False)
     total = done
     for _ in range(context.polls.max_fetches):
@@ -109,7 +110,7 @@ def run_poll(
 def _poll_once(
     dataset: Dataset, payload: PollPayload, context: WorkerContext, now: Instant, secrets: SecretsOf
 ) -> PollReceipt:
-    """One fetch and its commit."""
+    """Fetch once and commit."""
     with tempfile.TemporaryDirectory(prefix="poll-", dir=context.scratch) as name:
         fetches = _Fetches(Path(name), secrets)
         for attempt in range(1, context.commit_attempts + 1):
@@ -163,14 +164,15 @@ def _attempt(
 
 
 def _event_time(payload: PollPayload, step: FetchStep, found: Fetched) -> Instant:
-    """What the request says, unless the source says where event times come from."""
+    """Return the event time of the request, unless the source declares where event times come
+    from."""
     if payload.source_event_time is None or getattr(step, "event_time", None) is not None:
         return found.event_time
     return Instant.parse(payload.source_event_time)
 
 
 def _committed_since(dataset: Dataset, now: Instant) -> list[HashedBlock]:
-    """Blocks an earlier attempt of the same job has committed: the newest ones, not older
-    than the request, from the first that a poll wrote on."""
+    """Return the blocks that an earlier attempt of the same job committed: the newest blocks, not
+    older than the request. Empty unless a poll wrote one of them."""
     blocks = [block for block in dataset.blocks() if block.block.system_time >= now]
     return blocks if any(isinstance(block.event, AddData) for block in blocks) else []

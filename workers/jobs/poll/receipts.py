@@ -1,4 +1,4 @@
-"""Receipts of polls: for nothing, for several fetches, for what an earlier attempt did."""
+"""Receipts of polls: without new data, of several fetches, of blocks from an earlier attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odf_node.storage.datasets.job_payloads.ingest_job import facts_of_slices
 from odf_node.storage.datasets.job_payloads.poll_job import PollReceipt
 
 MAX_WARNINGS = 100
-"""So many different warnings of the fetches of a poll are told."""
+"""Limit of different warnings in the receipt of a poll."""
 _COUNTS = ("rows_read", "rows_added", "rows_known", "rows_retracted", "rows_corrected", "fetches")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 
@@ -21,7 +21,7 @@ _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 def up_to_date(
     head: Multihash | None, *, uncacheable: bool = False, no_source_defined: bool = False
 ) -> PollReceipt:
-    """Nothing was written."""
+    """Return the receipt of a poll that wrote nothing."""
     return PollReceipt(
         outcome="up-to-date",
         prev_head=str(head),
@@ -32,7 +32,7 @@ def up_to_date(
 
 
 def added_up(first: PollReceipt, second: PollReceipt) -> PollReceipt:
-    """One receipt for two polls that follow each other."""
+    """Join the receipts of two successive polls."""
     updated = "updated" in (first.outcome, second.outcome)
     counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
     latest = {
@@ -55,7 +55,8 @@ def added_up(first: PollReceipt, second: PollReceipt) -> PollReceipt:
 
 
 def of_blocks(blocks: Sequence[HashedBlock]) -> PollReceipt | None:
-    """The receipt of blocks whose own was lost; it does not know how many rows were read."""
+    """Make a receipt of blocks whose original receipt was lost; the number of read rows is
+    unknown."""
     if not blocks:
         return None
     events = [block.event for block in blocks if isinstance(block.event, AddData)]

@@ -1,5 +1,5 @@
-"""Variables and secrets for the templates of a source: of its dataset, and of the account that owns
-the dataset where the source is by that account."""
+"""Variables and secrets for the templates of a source: the dataset's, and also those of the owner's
+account if that account defined the source."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from odf_node.storage.stores.publishing.sealing import SecretKeys
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Reads them when they are needed; nothing is kept."""
+    """Reads secrets when they are needed; keeps none."""
 
     stores: Stores
     keys: SecretKeys
 
     def of(self, entry: DatasetEntry, source: SetPollingSource) -> Mapping[str, str]:
-        """By name; those of the dataset go before. Raises `SecretUnreadable`."""
+        """Return the values by name; the dataset's take precedence. Raises `SecretUnreadable`."""
         owner = entry.alias.account
         account = self.stores.accounts.find_account(str(owner)) if owner is not None else None
         its_own = account is not None and has_account_secrets(self.stores, entry, source)

@@ -1,5 +1,5 @@
-"""A publication job: the node's own index first, then what readers see; tried again when another
-run was first. A job that was killed is repeated, and clears away what the first one left."""
+"""A publication job: update the node's own index first, then the published files. It tries again
+when another run was faster. A killed job is repeated, and removes the remains of the first run."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class NotPublished(NotFound):
 def run_publication(
     stores: Stores, dataset: Dataset, payload: PublishPayload, context: WorkerContext
 ) -> PublishReceipt:
-    """Publish the head, or take everything back.
+    """Publish the head, or withdraw the publication.
 
     Raises:
-        NotPublished. StoreNotAllowed. PublicationConflict: somebody else wrote there.
-        UnusablePublication, UnusableKey, …: as `publish`.
-        SwapLost: others were first too often.
+        NotPublished. StoreNotAllowed. PublicationConflict: another writer wrote there.
+        UnusablePublication, UnusableKey, …: the same as `publish`.
+        SwapLost: other runs were faster too often.
     """
     found = stores.publications.find(dataset.id)
     if found is None:
@@ -90,7 +90,7 @@ def run_publication(
 
 
 def _tried(context: WorkerContext, work: Callable[[], T]) -> T:
-    """The result of the first attempt that no other run was ahead of."""
+    """Return the result of the first attempt that no other run overtook."""
     for attempt in range(1, context.commit_attempts + 1):
         try:
             return work()
@@ -111,7 +111,7 @@ def _store(
 def _keep_index(
     stores: Stores, dataset: Dataset, publication: Publication, context: WorkerContext
 ) -> None:
-    """The index that look-ups on the node use."""
+    """Update the index that lookups on the node use."""
     if publication.secondary_indices:
         publication.check(_schema(dataset))
         values = SliceValues(made_of(stores.projections, dataset.id))

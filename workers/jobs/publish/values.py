@@ -1,7 +1,7 @@
-"""Values of many slices for the indices of a dataset: one partition a slice, on Spark.
+"""Values of many slices for the indices of a dataset: one partition per slice, on Spark.
 
-What a refresh adds is mostly small, and read by the publication itself. This is for the first
-publication of a large dataset, and for large blocks.
+A refresh usually adds little, which the publication reads itself. This module serves the first
+publication of a large dataset, and large blocks.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from ..work.context import WorkerContext
 from ..work.slice_files import local_file
 
 AT_ONCE = 128
-"""Slices whose files are on this machine at the same time."""
+"""Number of slices whose files are on this machine at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceColumns:
-    """A slice, and the columns of it that are wanted, with their types."""
+    """A slice, and its requested columns with their types."""
 
     file: File
     name: str
@@ -50,11 +50,11 @@ def keep_values(
     columns: Sequence[str],
     context: WorkerContext,
 ) -> int:
-    """Keep values of the slices that the index does not cover, if these are large; how many
-    slices were read.
+    """Store the values of slices that the index does not cover, if these slices are large. Return
+    the number of slices read.
 
     Raises:
-        ObjectDamaged, ObjectHealing: a slice is not whole. StageFailed.
+        ObjectDamaged, ObjectHealing: a slice is damaged. StageFailed.
     """
     chain = chain_view(dataset)
     new = _not_covered(dataset, projections, columns, chain)
@@ -108,7 +108,7 @@ def _keep(
 
 
 def read_values(wanted: SliceColumns) -> Output:
-    """Slice, column, and the file of its values, for each column. What the slice has no column of
+    """Yield slice, column, and the encoded values, for each column. A column missing in the slice
     has no values."""
     with pq.ParquetFile(at_hand(wanted.file)) as file:
         has = {name: its for name, its in wanted.columns.items() if name in file.schema_arrow.names}

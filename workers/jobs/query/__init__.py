@@ -1,1 +1,1 @@
-"""Queries of readers that run as jobs."""
+"""Queries of readers, run as jobs."""

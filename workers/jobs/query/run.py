@@ -1,4 +1,5 @@
-"""A query job: datasets as of their blocks, computed on Spark, rows kept for the one who asked."""
+"""A query job: compute on Spark over datasets as of given blocks, and store the rows for the
+requester."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class QueryResultTooLong(LimitExceeded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A dataset of the question, and what it was as of its block."""
+    """A dataset of the query, and its outline as of its block."""
 
     named: QueriedDataset
     dataset: Dataset
@@ -62,7 +63,7 @@ class Input:
 def run_query(
     stores: Stores, payload: QueryPayload, job: JobId, context: WorkerContext
 ) -> QueryReceipt:
-    """Compute and keep the rows. A repeated job replaces what an earlier one kept.
+    """Compute and store the rows. A repeated job replaces the result of an earlier run.
 
     Raises:
         DatasetNotFound, BlockNotFound: an input is gone, or its history was rewritten.
@@ -135,7 +136,7 @@ def _batches(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.RecordBatc
 
 
 class _Counted:
-    """Chunks on their way to the store, as many bytes as a result may have."""
+    """Chunks on their way to the store, limited to the bytes of a result."""
 
     def __init__(self, chunks: Iterable[bytes], most: int) -> None:
         self.size, self._chunks, self._most = 0, chunks, most
@@ -150,7 +151,7 @@ class _Counted:
 
 
 def _echo(payload: QueryPayload, used: Sequence[Input]) -> dict[str, object]:
-    """As `/query` echoes a request."""
+    """Return the request in the form in which `/query` echoes it."""
     pins = sorted((each.named.alias, each.named.id, str(each.outline.head)) for each in used)
     return {
         "query": payload.query,

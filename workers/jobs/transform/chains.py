@@ -1,4 +1,4 @@
-"""The chains of the inputs, as plans want them: blocks that were not consumed yet."""
+"""The chains of the inputs in the form that plans use: blocks that were not consumed yet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ...plan.transform import (
 
 
 def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Dataset, str]]:
-    """The inputs in their order, with what the query calls them. Raises `InputsNotHere`."""
+    """Return the inputs in their order, with their names in the query. Raises `InputsNotHere`."""
     found, missing = list[tuple[Dataset, str]](), list[str]()
     for item in definition.inputs:
         try:
@@ -41,7 +41,8 @@ def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Datas
 def input_chains(
     inputs: Sequence[tuple[Dataset, str]], target: ChainState, limits: IterationLimits
 ) -> list[InputChain]:
-    """What each input has beyond what the target consumed of it, as far as limits allow."""
+    """Return the blocks of each input that the target has not consumed yet, as far as limits
+    allow."""
     consumed = consumed_by(target)
     return [
         _input_chain(dataset, alias, consumed.get(dataset.id, Consumed()), limits)
@@ -61,7 +62,7 @@ def _input_chain(
             found = [input_block(block) for block in page]
             blocks += found
             complete = all(block.data is None or fill.takes(block.data) for block in found)
-            if not complete:  # one iteration takes nothing behind these
+            if not complete:  # one iteration reads nothing after these
                 break
     except InvalidInterval:
         diverged = True
@@ -78,7 +79,8 @@ def _input_chain(
 
 
 def newest_watermark(dataset: Dataset, upto: Multihash | None) -> Watermark | None:
-    """Of the newest data block up to there; a chain repeats its watermark in each of them."""
+    """Return the watermark of the newest data block up to `upto`; every data block of a chain
+    repeats the current watermark."""
     for block in backwards(dataset, upto):
         event = block.event
         if isinstance(event, AddData | ExecuteTransform):
@@ -89,7 +91,7 @@ def newest_watermark(dataset: Dataset, upto: Multihash | None) -> Watermark | No
 
 
 def backwards(dataset: Dataset, start: Multihash | None) -> Iterator[HashedBlock]:
-    """A block and those before it, newest first, one by one."""
+    """Yield a block and its ancestors, newest first."""
     while start is not None:
         block = dataset.block(start)
         yield block

@@ -1,7 +1,8 @@
-"""A transform looked at before anything is committed: does it run, and what columns does it give.
+"""Check a transform before anything is committed: whether it runs, and which columns it returns.
 
-It is executed on inputs without rows, so that what is said here is what a run would say. Where the
-derivative has executed another query, once more on what that kept.
+The engine executes it on inputs without rows, so that the check reports what a run would report. If
+the derivative has executed another query before, the engine also executes it from that query's
+checkpoint.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ DROPS_STATE = (
 def run_check(
     stores: Stores, payload: CheckPayload, context: WorkerContext, *, now: Instant
 ) -> CheckReceipt:
-    """Look at a transform.
+    """Check a transform.
 
     Raises:
-        InvalidQuery: facts `line` and `column` where the engine told them.
+        InvalidQuery: facts `line` and `column` if the engine reported them.
         UnsupportedEngine, InputsNotHere, EngineFailed.
         IncompatibleSchema: the dataset has data, and the result does not fit it.
     """
@@ -118,7 +119,7 @@ def _after_the_query_before(
     context: WorkerContext,
     folder: Path,
 ) -> tuple[str, ...]:
-    """What becomes of the state that the derivative has now. Raises `JobLost`."""
+    """Return warnings about the state that the derivative has now. Raises `JobLost`."""
     if payload.dataset is None or payload.checkpoint is None:
         return ()
     new = folder / "checkpoint-after"

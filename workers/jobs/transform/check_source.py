@@ -1,6 +1,5 @@
-"""A source looked at before it is committed: does its query run over the columns it declares, and
-do the rows that come out fit the dataset. It is executed on a batch without rows.
-"""
+"""Check a source before it is committed: whether its query runs on the columns it declares, and
+whether the resulting rows fit the dataset. The query is executed on a batch without rows."""
 
 from __future__ import annotations
 
@@ -33,13 +32,13 @@ NO_COLUMNS = "the source declares no schema, so its query is first tried by the 
 
 
 def run_source_check(payload: CheckSourcePayload, context: WorkerContext) -> CheckReceipt:
-    """Look at a source.
+    """Check a source.
 
     Raises:
-        InvalidQuery: facts `line` and `column` where the engine told them.
+        InvalidQuery: facts `line` and `column` if the engine reported them.
         UnsupportedEngine, EngineFailed.
-        BadInputSchema, IncompatibleSchema: what comes out is no row of the dataset.
-        CannotMerge: the merge strategy names columns that do not come out.
+        BadInputSchema, IncompatibleSchema: the resulting rows do not fit the dataset.
+        CannotMerge: the merge strategy names columns that the result lacks.
     """
     event = _source(payload)
     vocab = Vocab.of(from_data(payload.vocab, SetVocab) if payload.vocab else SetVocab())
@@ -77,9 +76,9 @@ def columns_of(
     job_progress: JobProgress,
     folder: Path,
 ) -> DataSchema | None:
-    """The schema of the slices that batches of a source become; None if it declares none.
+    """Return the schema of slices written from batches of a source; None if it declares no schema.
 
-    Raises as `run_source_check`.
+    Raises the same errors as `run_source_check`.
     """
     declared = schema_of(source.read)
     if declared is None:
@@ -106,8 +105,8 @@ def columns_of(
 def expected_schema(
     state: ChainState, engines: Engines, job_progress: JobProgress, folder: Path
 ) -> DataSchema | None:
-    """The schema a root without rows will have, by what its sources declare; None if they do not
-    declare one, or different ones, or cannot be read."""
+    """Return the schema that a root without rows will have, according to its sources; None if they
+    declare none, or different ones, or cannot be read."""
     found = []
     polling = () if state.polling_source is None else (state.polling_source,)
     for number, source in enumerate((*polling, *state.push_sources.values())):
@@ -115,6 +114,6 @@ def expected_schema(
         place.mkdir(parents=True)
         try:
             found.append(columns_of(source, state.vocab, None, engines, job_progress, place))
-        except NodeError:  # the first batch will say what is wrong with it
+        except NodeError:  # the first batch will report the error
             return None
     return found[0] if found and all(each == found[0] for each in found) else None

@@ -1,6 +1,6 @@
-"""Old versions of an engine retired: everything they computed is made again by the one at hand.
+"""Retire old versions of an engine: the present version repeats everything that they computed.
 
-Only if every execution comes out the same is it noted that the new version stands for the old
+Only if every execution gives the same result, the node notes that the new version replaces the old
 ones. Nothing else of the dataset changes.
 """
 
@@ -20,26 +20,26 @@ from ..work.context import WorkerContext
 from .replay import CUT_SHORT, NotVerifiable, replay
 
 Progress = Callable[[int], None]
-"""Called with the number of executions made again so far."""
+"""Called with the number of executions repeated so far."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Deprecation:
-    """What came of it. Blocks by hash."""
+    """Result of a deprecation. Blocks are named by hash."""
 
     same: int = 0
-    """Executions of older versions that came out the same."""
+    """Number of executions of older versions that gave the same result."""
     differing: list[str] = field(default_factory=list)
     not_verifiable: list[str] = field(default_factory=list)
     compatible: list[str] = field(default_factory=list)
-    """What was noted: engine, old version, new version."""
+    """Entries noted: engine, old version, new version."""
 
     @property
     def ok(self) -> bool:
         return not self.differing and not self.not_verifiable
 
     def to_data(self) -> dict[str, Any]:
-        """JSON-compatible."""
+        """Return a JSON-compatible form."""
         return {"ok": self.ok, **asdict(self)}
 
 
@@ -50,9 +50,10 @@ def deprecate(
     *,
     progress: Progress = lambda _count: None,
 ) -> Deprecation:
-    """Make again what other versions of an engine computed here, and note if all is the same.
+    """Repeat the executions that other engine versions computed here; note the versions if all
+    results are the same.
 
-    Executions of other nodes, whose engine nobody noted, are left out.
+    Executions of other nodes, whose engine is not noted, are left out.
     """
     found, seen = Deprecation(), dict[Compatible, None]()
     note = read_note(stores.objects, dataset.id)
@@ -80,7 +81,7 @@ def deprecate(
                 found.same += 1
                 seen[Compatible(made.engine, recorded.version, made.engine_version)] = None
     if found.ok and seen:
-        note = read_note(stores.objects, dataset.id)  # what was computed meanwhile stays noted
+        note = read_note(stores.objects, dataset.id)  # keep notes of executions made meanwhile
         for one in seen:
             note = note.with_compatible(one)
             found.compatible.append(f"{one.engine} {one.old} {one.new}")

@@ -1,4 +1,4 @@
-"""The engine of a transform: noted for every execution, preferred when it is replayed."""
+"""The engine of a transform: noted for every execution, and preferred for its replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ...engines.port.port import Engine, engine_for
 def note_engine(
     objects: DatasetNotes, dataset: Dataset, engine: Engine, block: HashedBlock
 ) -> None:
-    """Note who computes a block, before it is committed: no executed block goes unnoted."""
+    """Note the engine of a block before the block is committed, so that every executed block has a
+    note."""
     known = read_note(objects, dataset.id)
     run = EngineRun(block.sequence_number, engine.name, engine.version)
     if (note := known.with_run(run)) != known:
@@ -29,22 +30,23 @@ def engine_of(
     recorded: EngineRun | None,
     note: EngineNote = EngineNote(),
 ) -> Engine:
-    """The engine for a replay: the recorded version if it is here, or one that stands for it.
+    """Return the engine for a replay: the recorded version if this node has it, or a version that
+    replaces it.
 
     Raises:
-        UnsupportedEngine: no version of it is here.
+        UnsupportedEngine: this node has no version of the engine.
     """
     newest = engine_for(transform, engines)
     if is_trusted(note, recorded, newest):
         return newest
-    for engine in engines:  # one somewhere else is asked for its version, so only if it may be it
+    for engine in engines:  # a remote engine is asked for its version, so only if its name fits
         if recorded and engine.name == recorded.engine and engine.version == recorded.version:
             return engine
     return newest
 
 
 def is_trusted(note: EngineNote, recorded: EngineRun | None, engine: Engine) -> bool:
-    """Whether results of the engine stand for those of the recorded one."""
+    """Whether results of the engine can replace those of the recorded one."""
     if recorded is None or (recorded.engine, recorded.version) == (engine.name, engine.version):
         return True
     return any(

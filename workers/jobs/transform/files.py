@@ -1,7 +1,7 @@
-"""Objects as files an engine can read: linked where the store keeps files, else copied once.
+"""Objects as files that an engine can read: links if the store keeps files, copies otherwise.
 
-Copies are kept for the next iterations, by hash, up to a limit; the least recently used go
-first. A job gets a link of its own, so that neither this nor the store can take a file away
+Copies are kept for the next iterations, by hash, up to a limit; the least recently used are removed
+first. A job receives a separate link, so that neither this module nor the store can remove a file
 while it is read.
 """
 
@@ -22,19 +22,20 @@ CACHE = "slices"
 
 
 def work_folder(scratch: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """Gone after the block, but for folders that an engine in an image made as another user."""
+    """Return a temporary folder, which is removed after the block. Folders that an engine in an
+    image made as another user may remain."""
     return tempfile.TemporaryDirectory(prefix=prefix, dir=scratch, ignore_cleanup_errors=True)
 
 
 class InputFiles:
-    """Files of one job, in a folder of its own; `cache` is shared by the jobs of a worker."""
+    """Files of one job, in its own folder; the jobs of a worker share `cache`."""
 
     def __init__(self, folder: Path, cache: Path, *, cache_bytes: int) -> None:
         self._folder, self._cache, self._limit = folder, cache, cache_bytes
         folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, dataset: Dataset, kind: ObjectKind, content: Multihash) -> Path:
-        """The object as a file. Raises `ObjectNotFound`."""
+        """Return the path of a file with the object. Raises `ObjectNotFound`."""
         place = local_file(dataset, kind, content, self._cache)
         link = self._folder / str(content)
         if link.exists():

@@ -1,6 +1,6 @@
-"""One iteration on an engine: inputs made local, the query executed, its output checked.
+"""One iteration on an engine: make inputs local, execute the query, check its output.
 
-Nothing is committed here, so the same serves computing, replaying and looking.
+This module commits nothing, so that computing, replaying and checking can all use it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from .result import Made, checked
 
 
 class SchemaNotKnown(BadInput):
-    """An input has no schema as of the block it is read up to."""
+    """An input has no schema as of the last block that is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
-    """What an iteration gave. Warnings are for the author of the query."""
+    """Result of an iteration. Warnings are for the author of the query."""
 
     made: Made
     response: TransformResponseSuccess
@@ -62,14 +62,14 @@ def execute(
     folder: Path,
     job_progress: JobProgress,
 ) -> Executed:
-    """Run a plan on an engine; everything it writes lies in `folder`.
+    """Run a plan on an engine; all its output is written into `folder`.
 
     Raises:
         JobLost: the job was cancelled, or is another worker's now.
-        InvalidQuery: with the facts of its place, as `place_of` gives them.
-        EngineFailed: the engine could not do it, for reasons of its own.
+        InvalidQuery: with the facts of the error's position, from `place_of`.
+        EngineFailed: the engine failed for an internal reason.
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
-        ObjectNotFound: a slice of an input, or the checkpoint, is not here.
+        ObjectNotFound: a slice of an input, or the checkpoint, is missing.
     """
     folder.mkdir(parents=True)
     data, checkpoint = folder / "data.parquet", folder / "checkpoint"
@@ -107,10 +107,10 @@ def execute(
 def ask(
     engine: Engine, request: TransformRequest, job_progress: JobProgress
 ) -> tuple[TransformResponseSuccess, Heard]:
-    """The answer of an engine. Raises `InvalidQuery`, `EngineFailed`, `JobLost`."""
+    """Return the response of an engine. Raises `InvalidQuery`, `EngineFailed`, `JobLost`."""
     heard = Heard(job_progress)
     response = engine.execute_transform(request, heard)
-    job_progress.check()  # an engine that was stopped says that it took too long
+    job_progress.check()  # a stopped engine reports that it took too long
     match response:
         case TransformResponseSuccess():
             return response, heard
@@ -123,7 +123,7 @@ def ask(
 
 
 def vocabulary(vocab: Vocab) -> DatasetVocabulary:
-    """With all names spelled out."""
+    """Return the vocabulary with all names explicit."""
     offset, operation, system, event = vocab.columns
     return DatasetVocabulary(
         offset_column=offset,
@@ -134,7 +134,7 @@ def vocabulary(vocab: Vocab) -> DatasetVocabulary:
 
 
 def write_schema(schema: DataSchema, path: Path) -> Path:
-    """A Parquet file without rows, from which an engine takes the columns of an input."""
+    """Write a Parquet file without rows, from which an engine reads the columns of an input."""
     arrow = to_arrow(schema)
     pq.write_table(arrow.empty_table(), path, **parquet_settings(arrow))
     return path
@@ -148,8 +148,8 @@ def empty_input(
     as_of: Multihash | None = None,
     declared: DataSchema | None = None,
 ) -> TransformRequestInput:
-    """An input with its columns as of a block, by default the head, and nothing in it; with those
-    that are `declared` as long as it has none."""
+    """Return an input without rows, with its columns as of a block, by default the head. If it has
+    no schema yet, its columns are those `declared`."""
     state = dataset.state(as_of)
     if (schema := state.data_schema or declared) is None:
         raise SchemaNotKnown(f"input {alias!r} has no schema as of block {state.head}")
@@ -180,7 +180,8 @@ def _request_input(
 
 
 def _said(item: InputPlan) -> tuple[Watermark, ...]:
-    """An input without news says again what it said last, so that no engine has to remember."""
+    """Return the explicit watermarks of an input; without new ones, its last watermark, so that
+    engines need not remember it."""
     if item.watermarks or item.remembered is None:
         return item.watermarks
     return (item.remembered,)

@@ -1,11 +1,11 @@
-"""Executions that another engine made: what a repetition here proves, and what it does not.
+"""Executions of another engine: what a repetition by this engine proves, and what it does not.
 
-Rows, intervals and watermark decide. A checkpoint decides nothing: engines keep what they like, or
-nothing. And where this engine goes by a rule of its own, another result is no proof either:
+Rows, intervals and watermark decide. A checkpoint decides nothing: each engine chooses what to
+store, if anything. If this engine follows a rule of its own, a different result is no proof either:
 
 - it keeps state where another computes from new rows alone;
-- it takes a correction apart of which the query keeps one half;
-- it lets an input without a new watermark count with the last one;
+- it splits a correction if the query selects only one half of it;
+- it uses the last watermark of an input without a new one;
 - it refuses the query, or casts a column.
 """
 
@@ -36,14 +36,15 @@ WATERMARKS = "an input brought no new watermark, which engines count in differen
 
 
 def proves(reason: NodeError) -> bool:
-    """Whether a refusal tells that no engine can have given what is recorded."""
+    """Whether an error proves that no engine can have produced the recorded result."""
     return isinstance(reason, IncompatibleSchema) and "missing" in reason.facts
 
 
 def usable_checkpoint(
     dataset: Dataset, checkpoint: Multihash | None, files: InputFiles
 ) -> Multihash | None:
-    """The checkpoint an execution began from, if it is here and one of this engine."""
+    """Return the checkpoint from which an execution began, if it exists here and this engine wrote
+    it."""
     if checkpoint is None:
         return None
     try:
@@ -64,7 +65,7 @@ def undecided(
     files: InputFiles,
     made: Made,
 ) -> str | None:
-    """Why these differences prove nothing; None if they do."""
+    """Return why these differences prove nothing; None if they do, or if there are none."""
     if not differences:
         return None
     if holds_state(made.checkpoint_path):

@@ -1,4 +1,4 @@
-"""Receipts of transforms: for one iteration, for several, for what an earlier attempt did."""
+"""Receipts of transforms: of one iteration, of several, of blocks from an earlier attempt."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from ...plan.transform import TransformPlan
 from ...slices.columns import Operation
 
 Operations = Callable[[DataSlice], Counter[int]]
-"""How many rows of a slice have which operation."""
+"""Returns the number of rows of a slice for each operation."""
 _COUNTS = ("rows_read", "rows_added", "rows_retracted", "rows_corrected", "iterations")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 _ENGINE = ("engine", "engine_version")
 
 
 def up_to_date(head: Multihash | None, reason: str | None) -> TransformReceipt:
-    """Nothing was written."""
+    """Return the receipt of a job that wrote nothing."""
     return TransformReceipt(
         outcome="up-to-date", prev_head=str(head), head=str(head), reason=reason
     )
 
 
 def operations_in(file: Any, column: str) -> Counter[int]:
-    """Of a Parquet file, by a path or opened."""
+    """Count the operations in a Parquet file, given by its path or opened."""
     counted = pc.value_counts(pq.read_table(file, columns=[column])[column])
     return Counter({each["values"]: each["counts"] for each in counted.to_pylist()})
 
 
 def operations_of(dataset: Dataset) -> Operations:
-    """As the slices of a dataset tell."""
+    """Return a function that counts the operations in a stored slice of the dataset."""
     column = dataset.state().vocab.operation_type_column
 
     def count(part: DataSlice) -> Counter[int]:
@@ -57,7 +57,7 @@ def operations_of(dataset: Dataset) -> Operations:
 def of_iteration(
     plan: TransformPlan, blocks: Sequence[HashedBlock], engine: Engine, operations: Operations
 ) -> TransformReceipt:
-    """What one iteration committed."""
+    """Return the receipt of one committed iteration."""
     known = of_blocks(blocks, operations) or up_to_date(plan.head, None)
     read = sum(
         interval.end - interval.start + 1
@@ -74,7 +74,8 @@ def of_iteration(
 
 
 def of_blocks(blocks: Sequence[HashedBlock], operations: Operations) -> TransformReceipt | None:
-    """The receipt of blocks whose own was lost; it does not know how many rows were read."""
+    """Make a receipt of blocks whose original receipt was lost; the number of read rows is
+    unknown."""
     if not blocks:
         return None
     events = [block.event for block in blocks if isinstance(block.event, ExecuteTransform)]
@@ -102,7 +103,7 @@ def of_blocks(blocks: Sequence[HashedBlock], operations: Operations) -> Transfor
 
 
 def added_up(first: TransformReceipt, second: TransformReceipt) -> TransformReceipt:
-    """One receipt for two iterations that follow each other."""
+    """Join the receipts of two successive iterations."""
     updated = "updated" in (first.outcome, second.outcome)
     counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
     latest = {

@@ -1,13 +1,13 @@
-"""Replay: one recorded execution made again, to be compared with what the chain says.
+"""Replay: repeat one recorded execution, and compare it with the chain.
 
     replayed = replay(stores, dataset, block, context)
     if replayed.differences: …            # names of fields that came out differently
 
-Same intervals of the inputs, same recorded system time, the transform and schema in force at
-that block, and the engine version that made it where it is here. Nothing is committed. What
-engines may do differently, the encoding of files, does not count: hashes and sizes of files
-are taken over from the record when the rows are the same. Between different engines less is
-proved, see `elsewhere.py`.
+A replay uses the same intervals of the inputs, the recorded system time, the transform and schema
+in force at that block, and the engine version that made it if this node has that. It commits
+nothing. The encoding of files may differ between engines and does not count: if the rows are the
+same, hashes and sizes of files are copied from the record. Between different engines a replay
+proves less, see `other_engines.py`.
 """
 
 from __future__ import annotations
@@ -60,35 +60,36 @@ from .run import input_files
 
 
 class NotVerifiable(BadInput):
-    """What a replay needs is not here or does not work: an input, its history, or the engine."""
+    """A replay lacks something, or that fails: an input, its history, or the engine."""
 
 
 FAILS = (InvalidQuery, IncompatibleSchema, UnexpectedNulls, SchemaNotKnown, TransformNotDefined)
-"""What says that the query cannot have given what was recorded. Other errors are those of this
-node: something is absent, damaged, or an engine fails for reasons of its own."""
+"""Errors which mean that the query cannot have produced the record. Other errors concern this node:
+something is missing or damaged, or an engine fails for an internal reason."""
 CUT_SHORT = (JobLost, JobOverBudget, Unavailable, StorageFull, StorageReadOnly)
-"""What ends the work without a verdict."""
+"""Errors that end the work without a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A recorded execution and the one made again, with files taken over where rows agree."""
+    """A recorded execution and its repetition, with the recorded files if the rows agree."""
 
     block: HashedBlock
     expected: ExecuteTransform
     actual: ExecuteTransform
     schema: DataSchema | None
-    """Of the rows made again."""
+    """Schema of the repeated rows."""
     engine: str
     engine_version: str
     recorded: EngineRun | None
-    """The engine that made the record; None if that was another node's."""
+    """Engine that made the record; None if another node executed it."""
     undecided: str | None = None
-    """Why the differences prove nothing, if they do not."""
+    """Reason why the differences prove nothing; None if they do."""
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """Fields in which the two differ; none means that the execution is reproduced."""
+        """Return the fields in which the two differ; none means that the execution is
+        reproduced."""
         names = ExecuteTransform.__struct_fields__
         return tuple(n for n in names if getattr(self.expected, n) != getattr(self.actual, n))
 
@@ -102,17 +103,17 @@ def replay(
     newest_engine: bool = False,
     on_made: Callable[[Made], None] = lambda _: None,
 ) -> Replayed:
-    """Make an execution again; by the engine version that made it, unless told otherwise.
+    """Repeat an execution, with the engine version that made it, or with the newest one.
 
-    `on_made` is shown what came out for as long as its files are there.
+    `on_made` receives the result while its files exist.
 
     Raises:
-        NotVerifiable: an input is not here, was rewritten since, lacks a slice or is damaged;
-            or no engine here runs the query, or it fails for reasons of its own; or it refuses
-            what another engine did.
-        InvalidQuery, …: what is in `FAILS`, of an execution that this engine made, unless a
+        NotVerifiable: an input is missing, was rewritten since, lacks a slice or is damaged;
+            or no engine here runs the query, or it fails for an internal reason; or it refuses
+            an execution of another engine.
+        InvalidQuery, …: errors in `FAILS`, for an execution that this engine made, unless a
             limit of this machine ended it.
-        JobLost, …: what is in `CUT_SHORT`.
+        JobLost, …: errors in `CUT_SHORT`.
     """
     event = block.event
     if not isinstance(event, ExecuteTransform) or block.prev is None:
@@ -177,15 +178,16 @@ def _compared(
 
 
 def _is_of_this_machine(reason: NodeError) -> bool:
-    """Whether it says no more than that this machine was slower or smaller than that of the
-    record."""
+    """Whether the error means only that this machine was slower or smaller than the one that made
+    the record."""
     return isinstance(reason, InvalidQuery) and is_beyond_limits(reason)
 
 
 def recorded_plan(
     stores: Stores, before: ChainState, block: HashedBlock, event: ExecuteTransform
 ) -> tuple[TransformPlan, list[Dataset]]:
-    """The plan that a recorded execution followed. Raises as `replay`, and `…NotFound`."""
+    """Rebuild the plan of a recorded execution. Raises the same errors as `replay`, and
+    `…NotFound`."""
     definition = require_transform(before)
     names = {item.dataset_ref.id: str(item.alias) for item in definition.inputs}
     inputs = [stores.dataset(DatasetRef(id=item.dataset_id)) for item in event.query_inputs]
@@ -210,13 +212,13 @@ def recorded_plan(
 
 
 def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -> InputPlan:
-    """The blocks in the recorded interval, as the plan of that time had them."""
+    """Return the input with the blocks of the recorded interval, as in the original plan."""
     upto = item.new_block_hash or item.prev_block_hash
     consumed = Consumed(item.prev_block_hash, item.prev_offset)
     blocks: list[InputBlock] = []
     try:
         if upto is not None:
-            dataset.path(after=upto)  # still an ancestor of its head
+            dataset.path(after=upto)  # fails unless it is still an ancestor of the head
         if item.new_block_hash is not None:
             pages = dataset.pages(after=item.prev_block_hash, upto=item.new_block_hash)
             blocks = [input_block(one) for page in pages for one in page]
@@ -237,7 +239,7 @@ def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -
 
 
 def _first_schema_of(dataset: Dataset) -> Multihash:
-    """Where the schema of an input begins of which nothing was consumed."""
+    """Return the block with the first schema of an input of which nothing was consumed."""
     for page in dataset.pages():
         if (found := first_schema(input_block(block) for block in page)) is not None:
             return found
@@ -245,9 +247,9 @@ def _first_schema_of(dataset: Dataset) -> Multihash:
 
 
 def with_files_of(made: ExecuteTransform, recorded: ExecuteTransform) -> ExecuteTransform:
-    """The execution made again, with hashes and sizes of files as recorded.
+    """Return the repeated execution with hashes and sizes of files as recorded.
 
-    Another Parquet encoding of the same rows is fine, and the content of checkpoints is not
+    Another Parquet encoding of the same rows is allowed, and the content of checkpoints is not
     compared; logical hash, offsets and presence are.
     """
     data, checkpoint = made.new_data, made.new_checkpoint

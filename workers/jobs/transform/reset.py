@@ -1,4 +1,4 @@
-"""A derivative loses all it computed and keeps its definition, to be computed anew."""
+"""Reset: a derivative loses all computed data, keeps its definition, and is computed again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from odf_node.storage.datasets.rewrite.rewrite import rewritten, swap
 
 
 def reset(stores: Stores, dataset: Dataset) -> None:
-    """Drop everything that holds data. Raises `RefConflict`: somebody moved the head meanwhile."""
+    """Drop all blocks with data. Raises `RefConflict` if another writer moved the head
+    meanwhile."""
     blocks = dataset.blocks()
     swap(stores, dataset, rewritten(dataset, blocks, without_data(blocks), {}))

@@ -1,8 +1,8 @@
-"""What an engine made, checked and fitted to the dataset: the slice, and a schema if it is new.
+"""The output of an engine, checked and fitted to the dataset: the slice, and a schema if it is new.
 
-The file is taken as it is where it has the columns of the dataset. Otherwise it is written
-anew: columns in the order of the dataset, its exact types. Columns the dataset does not have
-yet are appended to its schema, and optional; nothing else may change.
+If the file has the dataset's columns, it is used unchanged. Otherwise it is rewritten with the
+columns in the dataset's order and exact types. New columns are appended to the dataset's schema as
+optional; nothing else may change.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ..ingest.source import EngineFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """An iteration's output on local disk."""
+    """Output of an iteration on the local disk."""
 
     schema: SetDataSchema | None
-    """To be committed before the data, if the dataset does not have it."""
+    """Schema to be committed before the data; None if the dataset already has it."""
     arrow: pa.Schema
     data: DataSlice | None
     data_path: Path
@@ -49,10 +49,10 @@ def checked(
     schema: DataSchema | None,
     next_offset: int,
 ) -> Made:
-    """The output of an engine, once it is what it must be.
+    """Check the output of an engine, and return it.
 
     Raises:
-        EngineFailed: the engine did not keep its contract.
+        EngineFailed: the engine violated its contract.
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
     """
     rows = _rows(response, data_path, next_offset)
@@ -78,11 +78,12 @@ _WAS_SIGNED = {
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.int64(),
 }
-"""Derivatives from before unsigned columns were kept have them as the next larger signed ones."""
+"""Older derivatives have unsigned columns as the next larger signed type, since their rows were
+written before unsigned types were kept."""
 
 
 def as_before(found: pa.Schema, dataset: pa.Schema) -> pa.Schema:
-    """The columns found, signed where the dataset has them so."""
+    """Return the found columns, with a signed type if the dataset has that."""
     return pa.schema(
         field.with_type(_WAS_SIGNED[field.type])
         if field.name in dataset.names
@@ -93,7 +94,7 @@ def as_before(found: pa.Schema, dataset: pa.Schema) -> pa.Schema:
 
 
 def wanted_schema(found: pa.Schema, dataset: pa.Schema | None) -> pa.Schema:
-    """The schema of the dataset with the columns found. Raises `IncompatibleSchema`."""
+    """Return the dataset's schema, extended by the found columns. Raises `IncompatibleSchema`."""
     if dataset is None:
         for field in found:
             if holds_null_type(field.type):
@@ -147,7 +148,8 @@ def _check_system_columns(found: pa.Schema, vocab: Vocab) -> None:
 
 
 def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether a file of these columns is one of the dataset; a required column suits both."""
+    """Whether a file with these columns fits the dataset; a required column fits an optional
+    one."""
     return found.names == wanted.names and all(
         one.type == other.type and (other.nullable or not one.nullable)
         for one, other in zip(found, wanted, strict=True)
@@ -164,7 +166,7 @@ def _rewritten(path: Path, wanted: pa.Schema) -> Path:
 
 
 def _fitted(file: pq.ParquetFile, wanted: pa.Schema, nulls: NullCounts) -> Iterator[pa.RecordBatch]:
-    """Rows with the columns wanted; none after the first misplaced null."""
+    """Yield rows with the wanted columns; stop at the first misplaced null."""
     for batch in file.iter_batches(WRITE_ROWS):
         columns = [conform(batch.column(field.name), field.type) for field in wanted]
         fitted = pa.RecordBatch.from_arrays(columns, schema=wanted)

@@ -1,8 +1,8 @@
-"""Transforms from start to end: plan, execute, put, commit; until the inputs are read up.
+"""Transform jobs: plan, execute, put, commit, until all inputs are consumed.
 
-Everything visible happens in the commit, one move of the head for schema and data together.
-What was consumed is in the chain itself, so a job that is repeated goes on where it was cut
-short. A worker that loses the race for the head plans again.
+Nothing is visible before the commit, which moves the head once for schema and data together. The
+chain itself records what was consumed, so a repeated job continues where it was interrupted. A
+worker that loses the race for the head plans again.
 """
 
 from __future__ import annotations
@@ -55,24 +55,25 @@ NOTHING_RECORDED = (
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """A transform job at work on one derivative."""
+    """A transform job working on one derivative."""
 
     stores: Stores
     dataset: Dataset
     context: WorkerContext
     now: Instant
     may_reset: bool
-    """Once an iteration: the next one meets an input that was rewritten meanwhile."""
+    """Whether to reset the derivative if an input was rewritten; at most once in an iteration,
+    since an input may be rewritten again before the next one."""
     everything_is_read: bool = False
     was_reset: bool = False
     warnings: list[str] = field(default_factory=list)
 
     def iterate(self) -> TransformReceipt:
-        """One iteration, or the news that there is nothing to do.
+        """Run one iteration, or report that there is nothing to do.
 
         Raises:
-            NodeError: the transform, its inputs or the derivative do not allow it.
-            RefConflict: other writers were first too often.
+            NodeError: the transform, its inputs or the derivative does not allow it.
+            RefConflict: other writers committed first too often.
         """
         limits = self.context.transforms.limits
         lost = 0
@@ -116,7 +117,8 @@ class Run:
         )
 
     def _refuse_hidden(self, state: ChainState) -> None:
-        """What the author may not read looks like what is not here. Raises `InputsNotHere`."""
+        """Refuse inputs that the author may not read, as if they were missing. Raises
+        `InputsNotHere`."""
         hidden = hidden_inputs(
             self.stores, self.dataset.entry, state, everything_is_read=self.everything_is_read
         )
@@ -124,7 +126,7 @@ class Run:
             raise InputsNotHere(hidden)
 
     def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
-        """The receipt of a committed iteration; None for one that leaves nothing to record."""
+        """Return the receipt of a committed iteration; None if it has nothing to record."""
         engine = engine_for(plan.transform, self.context.engines.all)
         job_progress = self.context.job_progress
         job_progress.phase("read")
@@ -170,11 +172,11 @@ def run_transform(
     now: Instant,
     repeated: bool = False,
 ) -> TransformReceipt:
-    """Compute what is new, iteration by iteration. `now` is the time of the request.
+    """Compute new results, iteration by iteration. `now` is the time of the request.
 
-    Ends when the inputs are read up, or after some time with `has_more`.
+    Ends when all inputs are consumed, or after some time with `has_more`.
 
-    Raises: as `Run.iterate`; what earlier iterations of the job committed stays.
+    Raises: the same errors as `Run.iterate`; commits of earlier iterations of the job stay.
     """
     options = context.transforms
     asked = payload.reset_on_diverged
@@ -198,9 +200,9 @@ def run_transform(
 
 
 def events_of(plan: TransformPlan, done: Executed) -> list[MetadataEvent]:
-    """What an iteration leaves in the chain; nothing if there is nothing a block could record.
+    """Return the events of an iteration; none if there is nothing that a block could record.
 
-    A run on empty inputs settles the schema only.
+    A run on empty inputs only sets the schema.
     """
     made = done.made
     events: list[MetadataEvent] = [] if made.schema is None else [made.schema]
@@ -214,12 +216,12 @@ def events_of(plan: TransformPlan, done: Executed) -> list[MetadataEvent]:
 
 
 def input_files(folder: Path, scratch: Path, options: TransformOptions) -> InputFiles:
-    """Files of a job that works in this folder; jobs share the copies kept in `scratch`."""
+    """Return the files of a job that works in this folder; jobs share the copies in `scratch`."""
     return InputFiles(folder / "in", scratch / CACHE, cache_bytes=options.cache_bytes)
 
 
 def committed_since(dataset: Dataset, now: Instant) -> list[HashedBlock]:
-    """Blocks an earlier attempt of the same job has committed, oldest first."""
+    """Return the blocks that an earlier attempt of the same job committed, oldest first."""
     newest = []
     for block in backwards(dataset, dataset.head()):
         if block.block.system_time < now:

@@ -1,1 +1,1 @@
-"""Datasets tried before they are made: on a sample, and on the first rows of inputs."""
+"""Trials of datasets before they are created: on a sample, and on the first rows of inputs."""

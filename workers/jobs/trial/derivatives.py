@@ -1,4 +1,4 @@
-"""A derivative that is tried: its query runs on the first rows of its inputs."""
+"""Trial of a derivative: its query runs on the first rows of its inputs."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def try_transform(
     input_rows: int,
     now: Instant,
 ) -> Tried:
-    """The derivative with what its query makes of the first rows of its inputs: of those that are
-    tried beside it, or of datasets of the node.
+    """Return the derivative with the result of its query on the first rows of its inputs. These are
+    datasets of the same trial, or of the node.
 
-    Raises as `run_check`.
+    Raises the same errors as `run_check`.
     """
     folder.mkdir(parents=True)
     transform = made.state.transform
@@ -99,7 +99,7 @@ def try_transform(
 def _inputs(
     transform: SetTransform, before: Mapping[DatasetId, Tried], stores: Stores
 ) -> Sequence[tuple[Tried, str]]:
-    """The inputs in their order, with what the query calls them. Raises `InputsNotHere`."""
+    """Return the inputs in their order, with their names in the query. Raises `InputsNotHere`."""
     found, missing = list[tuple[Tried, str]](), list[str]()
     for item in transform.inputs:
         known = before.get(item.dataset_ref.id) if item.dataset_ref.id is not None else None
@@ -118,7 +118,7 @@ def _inputs(
 def _first_rows(
     known: Tried, context: WorkerContext, files: InputFiles, folder: Path, most: int
 ) -> Tried:
-    """A dataset of the node with its columns and the first of its rows.
+    """Return a dataset of the node with its columns and its first rows.
 
     Raises `ObjectNotFound`.
     """
@@ -131,7 +131,7 @@ def _first_rows(
 
 
 def _read(dataset: Dataset, files: InputFiles, most: int) -> pa.Table | None:
-    """At most so many rows of the first slice."""
+    """Read the first rows of the first slice, at most `most`."""
     for page in dataset.pages():
         for block in page:
             event = block.event
@@ -150,7 +150,7 @@ def _head(path: Path, most: int) -> pa.Table:
 def _request_input(
     known: Tried, schema: DataSchema, alias: str, path: Path, now: Instant
 ) -> TransformRequestInput:
-    """What an engine is told of an input: it is complete up to the newest of the rows."""
+    """Describe an input for an engine: it is complete up to the newest event time of the rows."""
     rows, vocab = known.rows, known.state.vocab
     empty = TransformRequestInput(
         dataset_id=known.dataset.id,

@@ -1,4 +1,4 @@
-"""A root that is tried: its sample goes through all stages of a batch, and is not committed."""
+"""Trial of a root: its sample passes through all stages of a batch, but is not committed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ DIFFERENT = "the sources declare different columns, so the first rows will tell 
 
 
 class NothingToTry(BadInput):
-    """A sample for a dataset that no rows are posted to."""
+    """The request has a sample for a dataset that accepts no posted rows."""
 
 
 def try_columns(root: Tried, context: WorkerContext, folder: Path) -> Tried:
-    """The root with the columns that its sources declare, each tried on a batch without rows.
+    """Return the root with the columns that its sources declare; each source is tried on a batch
+    without rows.
 
-    Raises as `run_source_check`.
+    Raises the same errors as `run_source_check`.
     """
     state = root.state
     found = []
@@ -62,10 +63,10 @@ def try_sample(
     *,
     now: Instant,
 ) -> Tried:
-    """The root with what its sample becomes.
+    """Return the root with the rows and the schema that its sample results in.
 
     Raises:
-        NodeError: what a batch of these rows would be refused for.
+        NodeError: a batch of these rows would be refused.
     """
     folder.mkdir(parents=True)
     path = folder / "sample"

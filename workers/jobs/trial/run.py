@@ -1,4 +1,4 @@
-"""A trial: what would be in datasets that manifests describe. Nothing is committed."""
+"""A trial: compute the content of datasets that manifests describe. Nothing is committed."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def run_trial(
     *,
     now: Instant,
 ) -> TrialReceipt:
-    """Try each dataset, inputs before what is computed from them.
+    """Try each dataset, inputs before the derivatives computed from them.
 
     Raises:
-        NodeError: what the first that is refused is refused for; the fact `dataset` names it.
+        NodeError: the error of the first refused dataset; the fact `dataset` names it.
     """
     tried: dict[DatasetId, Tried] = {}
     with work_folder(context.scratch, "trial-") as name:
@@ -67,7 +67,7 @@ def run_trial(
 
 
 def _described(described: TrialDataset, stores: Stores, now: Instant) -> Tried:
-    """The dataset with the state its chain would begin with."""
+    """Return the dataset with the initial state of its chain."""
     seed: Seed = from_data(described.events[0], Seed)
     events = [from_data(event, MetadataEvent) for event in described.events]
     _, state = author(EMPTY, events, system_time=now)

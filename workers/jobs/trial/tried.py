@@ -1,4 +1,4 @@
-"""A dataset as trials see it: what is known of it, and a file of some of its rows."""
+"""A dataset in a trial: its known properties, and a file of some of its rows."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from ...slices.write import parquet_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A dataset of the node, or one that is only described."""
+    """A dataset of the node, or one that a manifest describes."""
 
     dataset: Dataset
     state: ChainState
     schema: DataSchema | None = None
-    """Of its slices; None: nothing tells it yet."""
+    """Schema of its slices; None if it is not known yet."""
     reason: str | None = None
-    """Why nothing does."""
+    """Reason why the schema is not known."""
     rows: pa.Table | None = None
-    """Of its slices, from offset 0; None: there are none to be tried with."""
+    """Rows of its slices, from offset 0; None if it has none for a trial."""
     rows_read: int | None = None
     warnings: tuple[str, ...] = field(default=())
     engine: Engine | None = None
 
     def outcome(self, shown_rows: int) -> TrialOutcome:
-        """What there is to be told of it."""
+        """Return the result of the trial for the requester."""
         rows = None if self.rows is None else self.rows.slice(0, shown_rows)
         return TrialOutcome(
             alias=str(self.dataset.entry.alias),
@@ -52,7 +52,7 @@ class Tried:
         )
 
     def write_rows(self, path: Path) -> None:
-        """The rows as a file that an engine reads."""
+        """Write the rows to a file that an engine can read."""
         if self.rows is not None and self.schema is not None:
             arrow = to_arrow(self.schema)
             pq.write_table(self.rows.cast(arrow), path, **parquet_settings(arrow))

@@ -1,1 +1,1 @@
-"""Verification that executes: recorded transformations are made again and compared."""
+"""Verification by execution: repeat recorded transformations and compare the results."""

@@ -1,7 +1,7 @@
-"""Blocks that were pushed and wait to be validated before the head moves onto them.
+"""Pushed blocks, which wait to be validated before the head moves onto them.
 
-They are stored as objects, so nobody reads them as a part of the dataset; an overlay over the
-index makes a dataset of them that replays can look at.
+They are stored as objects, so readers do not see them as part of the dataset. An overlay over the
+index presents them to replays as a dataset.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .run import Subject, described, note, verify_dataset
 
 
 class NotValidated(Conflict):
-    """Pushed blocks that are not what they claim, or of which that cannot be told."""
+    """Pushed blocks are not valid, or this node cannot validate them."""
 
 
 class OverlaidBlocks:
-    """A `BlockIndex` in which a dataset has a few more blocks."""
+    """A `BlockIndex` that adds some blocks to a dataset."""
 
     def __init__(self, base: BlockIndex, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
         self._base, self._dataset = base, dataset
@@ -92,7 +92,7 @@ class OverlaidBlocks:
 
 
 class _CandidateSource(DatasetSource):
-    """A dataset as it would be with the candidate as its head."""
+    """A dataset as it would be if the candidate were its head."""
 
     def __init__(self, dataset: Dataset, head: Multihash) -> None:
         super().__init__(dataset)
@@ -113,19 +113,19 @@ def run_candidate(
     """Validate the candidate and make it the head.
 
     Raises:
-        NotValidated: it is not valid, or that cannot be told here; the first reason is named.
+        NotValidated: it is invalid, or this node cannot validate it; the first reason is named.
         RefConflict: the head was moved meanwhile. ChainRuleBroken, ObjectMissing, …
     """
     if payload.candidate is None or payload.expected is None:
         raise BadInput("a candidate is validated against the head it was pushed onto")
     head, expected = Multihash.parse(payload.candidate), Multihash.parse(payload.expected)
     present = dataset.head()
-    if present == head:  # an earlier attempt came so far
+    if present == head:  # an earlier attempt succeeded
         return VerifyAnswer(ok=True, head=str(head), datasets=())
     if present != expected and not payload.force:
         raise RefConflict(expected, present)
     blocks = _pending(dataset, head)
-    if not blocks:  # back to where the dataset was; everything up to there was let in before
+    if not blocks:  # back to an earlier head; all blocks up to it were accepted before
         dataset.commit([dataset.block(head)], expected=expected, force=payload.force)
         remember_inputs(stores, dataset)
         return VerifyAnswer(ok=True, head=str(head), datasets=())
@@ -170,7 +170,7 @@ def _let_in(
 
 
 def _pending(dataset: Dataset, head: Multihash) -> list[HashedBlock]:
-    """Blocks behind the last one that leads to the present head, oldest first.
+    """Return the candidate's blocks that are not in the present chain, oldest first.
 
     Raises:
         ObjectNotFound: a block was not put.

@@ -1,9 +1,9 @@
-"""Executions of a derivative made again, one by one: reproduced, not reproduced, cannot tell.
+"""Repeat executions of a derivative one by one: reproduced, not reproduced, or cannot tell.
 
-Cannot tell means that what a replay needs is not here or does not work: an input, the history it
-had, or an engine; or that another engine made the block, by other rules. That proves nothing
-against the block, so it is a note and no problem. Nor does a job that is cancelled or a store that
-is away: they end the verification without a verdict.
+"Cannot tell" means that something a replay needs is missing or does not work: an input, its former
+history, or an engine; or another engine made the block by different rules. That proves nothing
+against the block, so it is a note and not a problem. If the job is cancelled or a store is not
+available, the verification ends without a verdict.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ..work.context import WorkerContext
 
 @dataclass(slots=True)
 class Replays:
-    """What the replays of one dataset came to."""
+    """Results of the replays of one dataset."""
 
     verdicts: dict[str, str] = field(default_factory=dict)
-    """By block."""
+    """Verdicts by block."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
     engines: Counter[str] = field(default_factory=Counter)
@@ -48,7 +48,7 @@ class Replays:
         return sum(found == verdict for found in self.verdicts.values())
 
     def added_to(self, report: VerifyReport) -> VerifyReport:
-        """The report with what replays found."""
+        """Return the report with the results of replays added."""
         return replace(
             report,
             problems=(*report.problems, *self.problems),
@@ -66,10 +66,10 @@ def replay_blocks(
     blocks: Sequence[CheckedBlock],
     context: WorkerContext,
 ) -> Replays:
-    """Make the executions among these blocks again, oldest first; nothing is committed.
+    """Repeat the executions among these blocks, oldest first; nothing is committed.
 
     Raises:
-        JobLost, …: what is in `CUT_SHORT`.
+        JobLost, …: errors in `CUT_SHORT`.
     """
     found = Replays()
     executions = [block for block in blocks if block.event == ExecuteTransform.__name__]

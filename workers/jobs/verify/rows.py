@@ -1,4 +1,4 @@
-"""Rows of received slices hashed after they count, until which the dataset is marked."""
+"""Hash the rows of received slices after they are committed; the dataset is marked until then."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
 
 AT_ONCE = 256
-"""Slices between two looks at whether the job is still ours."""
+"""Number of slices between two checks for a lost job."""
 
 
 def hash_rows(
@@ -32,9 +32,9 @@ def hash_rows(
     limits: GateLimits,
     check: Callable[[], None],
 ) -> VerifyAnswer:
-    """Hold the slices of an interval to their blocks, rows and all; what is found is noted.
+    """Compare the slices of an interval with their blocks, including all rows; note the result.
 
-    A history that is gone since has nothing that could be wrong.
+    A history that no longer exists counts as correct.
     """
     gate = SliceGate(replace(limits, hashed_at_once=None))
     try:
@@ -71,7 +71,7 @@ def _claims(dataset: Dataset, payload: VerifyPayload) -> list[SliceClaim]:
 
 
 def _settle(stores: Stores, dataset: Dataset, payload: VerifyPayload, problem: str | None) -> None:
-    """Blocks that came since are marked still."""
+    """Update the mark of the dataset; blocks that arrived since stay marked."""
     with stores.locks.hold(dataset.id):
         note = read_unverified(stores.objects, dataset.id)
         if note is None or note.after != payload.after:

@@ -1,4 +1,5 @@
-"""A verification job: datasets one by one, inputs first; none that fails stops the others."""
+"""A verification job: check datasets one by one, inputs first; a failure does not stop the
+others."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ PHASE = "verify"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A dataset to look at, its bytes, and whether that is the whole of it."""
+    """A dataset to verify, its bytes, and the interval to verify."""
 
     dataset: Dataset
     source: ChainSource
@@ -54,12 +55,12 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A dataset that was looked at."""
+    """Result of the verification of a dataset."""
 
     report: VerifyReport
     replays: Replays
     ran: RanReceipt | None = None
-    """Where the checks of objects were done, if there were any."""
+    """Where objects were checked, if there were any."""
 
     @property
     def ok(self) -> bool:
@@ -72,10 +73,11 @@ def verify_dataset(
     payload: VerifyPayload,
     context: WorkerContext,
 ) -> Found:
-    """Chain, objects and rows; then replays, if the chain can be trusted to name what was done.
+    """Check chain, objects and rows; then replay, if the chain is sound enough to trust its
+    records.
 
     Raises:
-        NodeError: there is no such dataset or interval; Spark could not do its part.
+        NodeError: the dataset or interval does not exist; Spark could not do its part.
         JobLost, JobOverBudget: the job was ended.
     """
     told = context.job_progress
@@ -106,9 +108,9 @@ def run_verification(
     *,
     now: Instant,
 ) -> VerifyAnswer:
-    """Look at the inputs and the dataset; a bad one is part of the answer.
+    """Verify the inputs and the dataset; a failure of one is part of the answer.
 
-    What was found of a whole dataset is noted beside its objects.
+    The result for a whole dataset is noted beside its objects.
     """
     found = [_input(stores, DatasetId.parse(one), payload, context, now) for one in payload.inputs]
     subject = Subject(
@@ -131,7 +133,7 @@ def _input(
     context: WorkerContext,
     now: Instant,
 ) -> VerifiedDataset:
-    """An input that cannot be looked at is told, and is not valid."""
+    """Verify an input; an input that cannot be checked is reported as not valid."""
     alias = ""
     try:
         dataset = stores.dataset(DatasetRef(id=one))
@@ -171,7 +173,7 @@ def described(dataset: Dataset, found: Found) -> VerifiedDataset:
 def note(
     stores: Stores, subject: Subject, found: Found, payload: VerifyPayload, *, now: Instant
 ) -> None:
-    """Keep what was found, if everything was looked at that there is."""
+    """Store the result, if all of the dataset was verified."""
     everything = payload.objects and payload.rows and payload.replay
     if not everything or not subject.is_whole or not found.report.blocks:
         return
@@ -198,7 +200,7 @@ def note(
 
 
 def _all_rows_looked_at(stores: Stores, dataset: Dataset, head: Multihash) -> None:
-    """Nothing is left to be hashed, unless more came meanwhile."""
+    """Remove the mark of rows to be hashed, unless new blocks arrived meanwhile."""
     with stores.locks.hold(dataset.id):
         note = read_unverified(stores.objects, dataset.id)
         if note is not None and dataset.head() == head:

@@ -1,8 +1,8 @@
-"""The stages of a verification as tasks on partitions: a task does a run of splits.
+"""The stages of a verification as tasks on partitions: each task processes a run of splits.
 
-Tasks only read, so one that runs again gives the same. What they find comes back in the order of
-the splits; rows stay where they were read. A few tasks for each place where one runs are one job of
-Spark, after which progress is told and the job may be found to be cancelled.
+Tasks only read, so a repeated task gives the same result. Results are returned in the order of the
+splits; the rows stay where they were read. Each Spark job consists of a few tasks per processor;
+progress and cancellation are handled between these jobs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ...partitions.objects import LentObjects, lent
 from ...partitions.port import Way
 
 TASK_BYTES = 256 << 20
-"""Bytes that a task reads at most, unless one split has more."""
+"""Limit of the bytes that a task reads, unless a single split has more."""
 TASK_SPLITS = 32
 TASKS_EACH = 4
-"""Tasks of one job of Spark, for each place where one runs."""
+"""Number of tasks of one Spark job, for each task that can run at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Task(Generic[W]):
 
     work: tuple[W, ...]
     expected: int
-    """Bytes that all tasks in its place may come to."""
+    """Estimated bytes that all tasks in the same process read."""
     objects: LentObjects
 
 
@@ -45,16 +45,17 @@ class OnPartitions:
     def __init__(
         self, way: Way, objects: LocatedObjects, dataset: DatasetId, *, size: int, memory: int
     ) -> None:
-        """`size`: of all objects, in bytes; `memory`: bytes that a task may take."""
+        """`size` is the size of all objects in bytes; `memory` is the bytes that a task may
+        take."""
         self._way, self._objects, self._dataset = way, objects, dataset
         self._size, self._memory = size, memory
         self._most = min(TASK_BYTES, size // (way.width * TASKS_EACH))
         self.width = way.width
         self.splits = 0
-        """That were done so far."""
+        """Number of splits processed so far."""
 
     def run(self, stage: Stage[W, R], splits: Iterable[Split[W]]) -> Iterator[R]:
-        """As `Runner.run`.
+        """Run the stage on all splits, like `Runner.run`.
 
         Raises:
             StageFailed: a task could not be run.
@@ -70,7 +71,7 @@ class OnPartitions:
                 yield from found
 
     def _runs(self, splits: Iterable[Split[W]]) -> Iterator[list[Split[W]]]:
-        """Splits that one task does, in their order."""
+        """Group the splits by task, in their order."""
         run: list[Split[W]] = []
         size = 0
         for split in splits:
@@ -92,7 +93,7 @@ class OnPartitions:
 
 
 def run_task(stage: Stage[W, R], memory: int, task: Task[W]) -> Iterator[R]:
-    """What the stage gives for each split of the task."""
+    """Yield the result of the stage for each split of the task."""
     expect(task.expected)
     with bounded_memory(memory):
         for work in task.work:

@@ -1,4 +1,5 @@
-"""Where a verification is done: small datasets in threads of the worker, larger ones on Spark."""
+"""Where a verification runs: in threads of the worker for small datasets, on Spark for larger
+ones."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .spread import OnPartitions
 
 
 class Placed:
-    """The `Where` of one dataset of the node, which tells afterwards where that was."""
+    """Chooses the runner for one dataset of the node (a `Where`), and reports the choice
+    afterwards."""
 
     def __init__(self, context: WorkerContext, dataset: DatasetId) -> None:
         self._context, self._dataset = context, dataset
@@ -25,7 +27,8 @@ class Placed:
         self._size = 0
 
     def __call__(self, source: ChainSource, size: int) -> Runner:
-        """Spark, if there is much to read and its tasks can read it where it lies."""
+        """Return a runner on Spark, if there is much to read and its tasks can read the objects in
+        place."""
         self._size = size
         objects = self._context.objects
         if is_small(self._context, size) or not can_lend(objects):
@@ -37,7 +40,7 @@ class Placed:
         return self._runner
 
     def ran(self) -> RanReceipt | None:
-        """What there is to be told, once the verification has ended; None: of no object."""
+        """Return the receipt of where the checks ran; None if no object was checked."""
         if self._runner is None:
             return None
         return ran(self._context, self._way.usage, self._size, self._runner.splits)
