@@ -1,1 +1,1 @@
-"""Jobs, as those see them for whom they run."""
+"""Jobs as clients see them: status, waiting, cancellation."""

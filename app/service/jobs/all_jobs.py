@@ -23,8 +23,9 @@ def all_jobs(
     after: str | None,
     limit: int,
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """Jobs of all datasets, newest first, each with the alias of its dataset; where the next page
-    begins. Jobs on no dataset, such as queries, tell nobody but their account what was asked.
+    """Return a page of the jobs of all datasets, newest first, each with the alias of its dataset,
+    and the cursor of the next page (None at the end). Of jobs without a dataset, such as queries,
+    only their own account sees the details.
 
     Raises:
         Unauthenticated, Unauthorized.

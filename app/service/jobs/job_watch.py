@@ -1,6 +1,6 @@
-"""Waiting for jobs: one look at the queue for all who wait, at every wake-up.
+"""Waiting for jobs: at every wake-up, one query of the queue serves all waiting coroutines.
 
-Without a wake-up, or should one be lost, the look comes by itself after a pause.
+If wake-ups are not available, or one is lost, the query runs at intervals.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ T = TypeVar("T")
 FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
 STOP_S = 2.0
 SOON_S = 0.01
-"""Mostly a wake-up comes before, and that look serves those who have come as well."""
+"""Seconds after which a new waiter triggers a query. Usually a wake-up triggers one earlier."""
 LONGEST_REST_S = 0.1
-"""A look rests as long as it took, so that looking takes half of the time at most."""
+"""Limit in seconds of the rest after a query. The rest is as long as the query took, so that
+queries take at most half of the time."""
 _log = logging.getLogger("odf.node")
 
 
 class JobWatch:
-    """Of one event loop, from `start` to `stop`."""
+    """Waits for jobs in one event loop, from `start` to `stop`."""
 
     def __init__(self, jobs: JobRecords, wake_up: WakeUp, *, pause_s: float) -> None:
         self._jobs, self._wake_up, self._pause_s = jobs, wake_up, pause_s
         self._watchers: dict[JobId, set[asyncio.Queue[Job]]] = {}
         self._patient: dict[JobId, set[asyncio.Future[Job]]] = {}
-        """Who waits for the end alone: most, and of their jobs only those that ended are read."""
+        """Waiters for the end of a job only. Most waiters do that; of their jobs only the ended
+        ones are read."""
         self._wake, self._is_due = asyncio.Event(), False
         self._stopping = threading.Event()
         self._looking: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to look; to be called in the event loop."""
+        """Start the queries. Call it in the event loop."""
         loop = asyncio.get_running_loop()
         self._looking = loop.create_task(self._look())
         self._thread = threading.Thread(
@@ -65,7 +67,8 @@ class JobWatch:
             await run_in_threadpool(self._thread.join, min(STOP_S, self._pause_s))
 
     async def ended(self, job: JobId, patience_s: float | None) -> Job | None:
-        """The job once it has ended, None when patience ends first; None waits for ever."""
+        """Wait until the job has ended, and return it; return None when patience ends first.
+        Without `patience_s`, wait for ever."""
         end: asyncio.Future[Job] = asyncio.get_running_loop().create_future()
         self._patient.setdefault(job, set()).add(end)
         self._wake_soon()
@@ -78,7 +81,7 @@ class JobWatch:
             _drop(self._patient, job, end)
 
     async def changes(self, job: JobId) -> AsyncGenerator[Job]:
-        """The job now, and again whenever it got further; the last one has ended."""
+        """Yield the job as it is, and again after every change, until it has ended."""
         last: Job | None = None
         with self._watching(job) as seen:
             while last is None or last.status not in FINISHED:
@@ -98,7 +101,8 @@ class JobWatch:
             _drop(self._watchers, job, seen)
 
     def _wake_soon(self) -> None:
-        """Should the job have ended before anybody waited; others that come meanwhile share it."""
+        """Trigger a query soon, for a job that ended before the wait began. Other new waiters
+        share the query."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_later(SOON_S, self._wake.set)
@@ -122,7 +126,7 @@ class JobWatch:
                 found = await run_in_threadpool(
                     self._found, list(self._watchers), list(self._patient)
                 )
-            except Exception:  # a busy or restarting database: the next look may get through
+            except Exception:  # the database may be busy or restarting: retry later
                 _log.exception("jobs were not looked at")
                 continue
             for job in found:
@@ -135,7 +139,7 @@ class JobWatch:
 
     def _tell(self, job: Job) -> None:
         for seen in self._watchers.get(job.id, ()):
-            if seen.full():  # a slow watcher is told the newest only
+            if seen.full():  # a slow watcher gets only the newest state
                 seen.get_nowait()
             seen.put_nowait(job)
         for end in self._patient.get(job.id, ()) if job.status in FINISHED else ():
@@ -144,12 +148,12 @@ class JobWatch:
 
 
 def _drop(table: dict[JobId, set[T]], job: JobId, waiting: T) -> None:
-    """Somebody waits no more."""
+    """Remove a waiter."""
     table[job].discard(waiting)
     if not table[job]:
         del table[job]
 
 
 def _shown(job: Job) -> tuple[object, ...]:
-    """What a watcher is told about."""
+    """Return the properties of a job whose changes a watcher gets."""
     return job.status, job.attempt, job.progress

@@ -1,4 +1,4 @@
-"""Jobs as their submitters see them: how far, what came of it, one's own to be cancelled."""
+"""Jobs as clients see them: find, list and cancel them, show progress, result and rejected rows."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ UNTOLD = "why it failed is told to those who may write to the dataset"
 
 
 class UnknownJobStatus(BadInput):
-    """A status no job has."""
+    """There is no job status with this name."""
 
 
 class NoRejectedRows(NotFound):
-    """A job that set no rows aside, or so long ago that they are kept no more."""
+    """The job rejected no rows, or they are not kept any more."""
 
     def __init__(self, job: JobId) -> None:
         super().__init__(f"no rejected rows of job {job} are kept", job=str(job))
@@ -41,8 +41,8 @@ class NoRejectedRows(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job, and whether the actor may know why it failed: that tells what was posted, or where
-    from it is fetched, and neither became part of the dataset."""
+    """A job, and whether the actor may see why it failed. The reason may contain posted rows or the
+    address of the source, which are not part of the dataset."""
 
     job: Job
     in_full: bool
@@ -53,18 +53,20 @@ class Seen:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The queue as it is seen from outside, and who may see what of it."""
+    """The job queue, and the rights to see its jobs."""
 
     queue: JobQueue
     access: DatasetAccess
 
 
 def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ) -> Seen:
-    """A job on a dataset the actor may do that with; one on no dataset is its account's alone.
+    """Return a job, if the actor may perform the action on its dataset. A job without a dataset is
+    visible to its own account only.
 
     Raises:
-        JobNotFound: no such job, or none that the actor may see.
-        ActionForbidden: one that may only be seen.
+        JobNotFound: there is no such job, or the actor may not see it.
+        TokenInvalid, TokenExpired: everybody may see the job, but the token is bad.
+        ActionForbidden: the actor may see the job, but not perform the action.
     """
     job = jobs.queue.get(JobId(job_id))
     if job.spec.dataset is None and _is_own(actor, job):
@@ -85,9 +87,9 @@ def _is_own(actor: Actor, job: Job) -> bool:
 
 
 def cancel_job(jobs: Jobs, actor: Actor, job_id: str) -> Job:
-    """A job that has not ended ends now, and whatever it does is not committed.
+    """Cancel a job that has not ended. Its work is not committed.
 
-    Raises as `find_job`.
+    Raises the same errors as `find_job`.
     """
     job = find_job(jobs, actor, job_id, Action.WRITE).job
     jobs.queue.cancel(job.id)
@@ -95,9 +97,10 @@ def cancel_job(jobs: Jobs, actor: Actor, job_id: str) -> Job:
 
 
 def rejected_rows(jobs: Jobs, actor: Actor, job_id: str) -> bytes:
-    """The rows a batch was ingested without, as NDJSON. Who may post may see them.
+    """Return the rows of a batch that ingest set aside, as NDJSON. The actor must be allowed to
+    write to the dataset.
 
-    Raises as `find_job`, and `NoRejectedRows`.
+    Raises the errors of `find_job`, and `NoRejectedRows`.
     """
     job = find_job(jobs, actor, job_id, Action.WRITE).job
     rows = jobs.queue.rejected(job.id)
@@ -117,7 +120,8 @@ def list_jobs(
     after: str | None,
     limit: int,
 ) -> dict[str, Any]:
-    """Jobs of a dataset, newest first; `next` is the `after` of the next page."""
+    """Return a page of the jobs of a dataset, newest first. `next` is the `after` of the next
+    page."""
     found = jobs.queue.page(
         dataset=entry.id,
         statuses=statuses,
@@ -133,7 +137,7 @@ def list_jobs(
 
 
 def parse_statuses(text: str | None) -> frozenset[JobStatus] | None:
-    """Names separated by commas. Raises `UnknownJobStatus`."""
+    """Parse names of statuses, separated by commas. Raises `UnknownJobStatus`."""
     if not text:
         return None
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
@@ -145,7 +149,7 @@ def parse_statuses(text: str | None) -> frozenset[JobStatus] | None:
 
 
 def shown(job: Job, *, in_full: bool = True) -> dict[str, Any]:
-    """A job as JSON: status, times, how far, and its result or problem once it has ended."""
+    """Return a job as JSON: status, times, progress, and its result or problem if it has ended."""
     document: dict[str, Any] = {
         "id": job.id,
         "kind": job.spec.kind,
@@ -169,5 +173,6 @@ def shown(job: Job, *, in_full: bool = True) -> dict[str, Any]:
 
 
 def _without_names(result: dict[str, Any]) -> dict[str, Any]:
-    """A receipt without its warnings: they name what was posted and is not in the dataset."""
+    """Return a receipt without its warnings, which may contain posted values that are not in the
+    dataset."""
     return {name: value for name, value in result.items() if name != "warnings"}

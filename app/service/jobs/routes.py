@@ -1,4 +1,4 @@
-"""Jobs: how work that was answered 202 is getting on, as it goes; lists of them; an end to one."""
+"""Routes of jobs: status and progress of work that was answered with 202, lists, cancellation."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def job_status(job: str, jobs: JobsDep, actor: ActorDep) -> Response:
 
 @router.delete("/jobs/{job}", summary="Cancel a job that has not ended")
 def cancel(job: str, jobs: JobsDep, actor: ActorDep) -> Response:
-    """What it did so far is not committed. Of one that has ended nothing changes."""
+    """The work of the job is not committed. A job that has already ended does not change."""
     return JsonAnswer(usecase.shown(usecase.cancel_job(jobs, actor, job)))
 
 
 @router.get("/jobs/{job}/rejected", summary="Rows a batch was ingested without")
 def rejected_rows(job: str, jobs: JobsDep, actor: ActorDep) -> Response:
-    """NDJSON: where each row stood, what is wrong with it, and its text."""
+    """Return NDJSON with the position of each row, the error in it, and its text."""
     rows = usecase.rejected_rows(jobs, actor, job)
     return Response(rows, 200, {"cache-control": "no-store"}, NDJSON)
 
 
 @router.get("/jobs/{job}/events", summary="The job as it gets on, as server-sent events")
 async def job_events(job: str, jobs: JobsDep, waiting: WaitingDep, actor: ActorDep) -> Response:
-    """Events `job` with the job as it then is; the last one, `ended`, ends the stream."""
+    """Stream events `job` with the current state of the job. The last event is named `ended`."""
     found = await run_in_threadpool(usecase.find_job, jobs, actor, job)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_events(waiting.watch, found), 200, headers, EVENT_STREAM)
@@ -68,7 +68,7 @@ def jobs_of(
     after: Cursor = None,
     limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
 ) -> Response:
-    """Newest first; `status` and `kind` take several, separated by commas."""
+    """Return jobs, newest first. `status` and `kind` may be several names, separated by commas."""
     size = min(limit, settings.max_page)
     statuses = usecase.parse_statuses(status)
     kinds = [name.strip() for name in kind.split(",")] if kind else None
@@ -80,7 +80,7 @@ def jobs_of(
 
 
 def add_job_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve lists below the dataset addresses."""
+    """Serve lists of jobs below the dataset addresses."""
     tags: list[str | Enum] = ["jobs"]
     routes.get(prefix + "/jobs", summary="Jobs of a dataset, newest first", tags=tags)(jobs_of)
 

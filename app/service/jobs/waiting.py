@@ -1,4 +1,4 @@
-"""Waiting for a job a moment: its receipt if it ends soon, 202 with where to look if not."""
+"""Responses that wait for a job: its receipt if it ends in time, else 202 with the job's URL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?([0-9]{1,9})")
 
 @dataclass(frozen=True)
 class Waiting:
-    """How requests wait for their jobs."""
+    """The watch by which requests wait for jobs, and the limit of the wait in seconds."""
 
     watch: JobWatch
     most_s: float
@@ -38,13 +38,14 @@ class JobCancelled(Conflict):
 
 
 def asked_wait(prefer: str) -> float | None:
-    """The seconds a `Prefer` header names, if it does."""
+    """Return the seconds in `wait=SECONDS` of a `Prefer` header, None without it."""
     asked = _WAIT.search(prefer)
     return None if asked is None else float(asked[1])
 
 
 def patience_of(prefer: str, most_s: float) -> float:
-    """Seconds to wait, by the `Prefer` header (RFC 7240): `respond-async`, `wait=SECONDS`."""
+    """Return the seconds to wait, by the `Prefer` header (RFC 7240): `respond-async`,
+    `wait=SECONDS`. The limit is `most_s`."""
     asked = asked_wait(prefer)
     if asked is not None:
         return min(asked, most_s)
@@ -52,20 +53,21 @@ def patience_of(prefer: str, most_s: float) -> float:
 
 
 async def job_answer(waiting: Waiting, job: JobId, base: str, prefer: str) -> Response:
-    """What became of the job, as long as the caller and the node have patience."""
+    """Wait for the job and return its receipt, or 202 when the time of the caller or the node is
+    over."""
     ended = await waiting.watch.ended(job, patience_of(prefer, waiting.most_s))
     return accepted(job, base) if ended is None else receipt_answer(ended)
 
 
 def accepted(job: JobId, base: str) -> Response:
-    """202 with where to look."""
+    """Return 202 with the URL of the job."""
     url = f"{base}jobs/{job}"
     shown = {"job": job, "status": "waiting", "url": url, "events": f"{url}/events"}
     return JsonAnswer(shown, 202, {"location": url})
 
 
 def receipt_answer(job: Job) -> Response:
-    """What became of a job that has ended."""
+    """Return the response for a job that has ended: its receipt or its error."""
     match job.outcome:
         case Succeeded(result=receipt):
             return JsonAnswer(receipt)

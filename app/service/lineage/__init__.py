@@ -1,1 +1,1 @@
-"""What a dataset is made of, and what is made of it."""
+"""Lineage: the inputs of a dataset, and the datasets that are derived from it."""

@@ -1,7 +1,7 @@
-"""What a dataset is made of and what is made of it, as far as the caller may see.
+"""The lineage graph of a dataset: its inputs and its dependants, as far as the caller may see.
 
-A dataset the caller may not read looks like one that is not on this node: its id is in the
-definition of whatever is made of it, nothing else is told, and nothing behind it.
+An input that the caller may not read looks like one that is not on this node: the graph contains
+its id, which is in the definition of the derivative anyway, but no other facts and no inputs of it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..auth.dataset_access import DatasetAccess
 from .lineage_columns import column_origins
 
 MAX_DATASETS = 1000
-"""Datasets of one graph, at most."""
+"""Limit of datasets in one graph."""
 Edge = tuple[DatasetId, DatasetId]
 
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A dataset the caller may read, with what its chain says."""
+    """A dataset that the caller may read, with the state of its chain."""
 
     entry: DatasetEntry
     state: ChainState
@@ -51,12 +51,12 @@ class Graph:
     unknown: dict[DatasetId, None] = field(default_factory=dict)
     edges: dict[Edge, None] = field(default_factory=dict)
     is_cut: bool = False
-    """There is more than is shown."""
+    """Whether the graph is incomplete because of a limit."""
 
 
 @dataclass(frozen=True)
 class LineageSources:
-    """What the graph is made from."""
+    """The dependencies of functions that build the graph."""
 
     datasets: Datasets
     inputs: DatasetInputs
@@ -66,7 +66,7 @@ class LineageSources:
 def lineage_of(
     sources: LineageSources, actor: Actor, entry: DatasetEntry, *, up: int, down: int
 ) -> Graph:
-    """The graph around a dataset, so many steps up to inputs and down to users."""
+    """Return the graph around a dataset: `up` steps to inputs, and `down` steps to dependants."""
     graph = Graph(entry.id)
     _see(sources, actor, graph, entry.id)
     _follow(sources, actor, graph, up, lambda one: inputs_of(graph.known[one].state), upwards=True)
@@ -113,7 +113,7 @@ def _see(
     *,
     hidden_is_told: bool = True,
 ) -> bool:
-    """Whether the caller may read it; it is in the graph then."""
+    """Add the dataset to the graph if the caller may read it; return whether it may."""
     if one in graph.known:
         return True
     entry = sources.access.visible(actor, one)
@@ -122,7 +122,7 @@ def _see(
             state = sources.datasets.dataset(DatasetRef(id=one)).state()
             graph.known[one] = GraphNode(entry, state, sources.access.shown_alias(entry))
             return True
-    except DatasetNotFound:  # forgotten meanwhile
+    except DatasetNotFound:  # deleted meanwhile
         pass
     if hidden_is_told:
         graph.unknown[one] = None
@@ -130,9 +130,9 @@ def _see(
 
 
 def origins(graph: Graph, item: GraphNode) -> dict[str, list[tuple[DatasetId, str]]] | None:
-    """For each column of a derivative, the columns of its inputs it is made of.
+    """Return, for each column of a derivative, the input columns from which it is computed.
 
-    None for a root, and for SQL that cannot be followed.
+    None for a root, and for SQL that cannot be analysed.
     """
     definition = item.state.transform
     if definition is None:
@@ -151,7 +151,7 @@ def origins(graph: Graph, item: GraphNode) -> dict[str, list[tuple[DatasetId, st
 
 
 def _names(definition: SetTransform) -> dict[str, DatasetId]:
-    """Inputs by the name the query uses."""
+    """Return the inputs by the names that the query uses."""
     named = (
         (item.alias or str(item.dataset_ref), item.dataset_ref.id) for item in definition.inputs
     )
@@ -159,7 +159,7 @@ def _names(definition: SetTransform) -> dict[str, DatasetId]:
 
 
 def shown(graph: Graph, *, columns: bool) -> dict[str, Any]:
-    """The graph as JSON."""
+    """Return the graph as JSON."""
     datasets: list[dict[str, Any]] = [
         {
             "id": str(one),

@@ -1,7 +1,7 @@
-"""Which columns of the inputs a column of a derivative is made of, read from its SQL.
+"""Column lineage: find the input columns of each column of a derivative, from its SQL.
 
-Values only: what decides whether a row is there (filters, joins, grouping) is not counted. SQL
-that cannot be followed gives no answer rather than half of one.
+Only values count, not the columns that decide whether a row exists (filters, joins, grouping). SQL
+that cannot be analysed completely gives no result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ DIALECTS = {
     "datafusion": ("postgres" + _SENSITIVE,),
     "risingwave": ("risingwave",),
 }
-"""Dialects by engine, one tried after the other. DataFusion speaks that of PostgreSQL, near enough,
-but keeps the case of names. Spark of other nodes may not tell names by their case."""
+"""Dialects by engine, tried one after the other. DataFusion is close enough to PostgreSQL, but
+keeps the case of names. Spark on other nodes may ignore the case of names."""
 MAX_SQL_CHARS = 100_000
 
 Origins = dict[str, list[tuple[str, str]]]
@@ -30,9 +30,10 @@ Origins = dict[str, list[tuple[str, str]]]
 
 
 def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Origins | None:
-    """Origins of every output column; `inputs` are columns by the name the query uses.
+    """Return the origins of every output column. `inputs` are the columns of each input, by the
+    name that the query uses.
 
-    None when the query cannot be followed: another dialect, or columns that nobody knows.
+    None if the query cannot be analysed: it is in another dialect, or columns are unknown.
     """
     steps = transform.queries or ()
     if not steps or sum(len(s.query) for s in steps) > MAX_SQL_CHARS:
@@ -40,7 +41,7 @@ def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) ->
     for dialect in DIALECTS.get(transform.engine.lower(), ()):
         try:
             return _followed(steps, inputs, dialect)
-        except Exception as problem:  # whatever a parser makes of a stranger's text
+        except Exception as problem:  # the parser may raise anything for untrusted text
             logging.getLogger("odf.node").debug("no lineage of columns: %s", str(problem)[:200])
     return None
 
@@ -48,7 +49,7 @@ def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) ->
 def _followed(
     steps: Sequence[SqlQueryStep], inputs: Mapping[str, Sequence[str]], dialect: str
 ) -> Origins:
-    """Each step in terms of the inputs, the last one is the output."""
+    """Trace each step back to the inputs, and return the origins of the last one, the output."""
     known: dict[str, Origins] = {
         _folded(name, dialect): {_inside(column, dialect): [(name, column)] for column in columns}
         for name, columns in inputs.items()
@@ -69,7 +70,7 @@ def _followed(
 
 
 def _inside(column: str, dialect: str) -> str:
-    """What a column is called in what is parsed."""
+    """Return the name of a column in the parsed text."""
     if column == "window" and dialect in DIALECTS["spark"]:
         return WINDOW
     return _folded(column, dialect)
@@ -84,7 +85,8 @@ def _folded(name: str, dialect: str) -> str:
 
 
 def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> tuple[Origins, Sequence[str]]:
-    """For each column of the query; and their names as it writes them, as far as it does."""
+    """Return the origins of each column of the query, and the names of columns as the query spells
+    them, if it names them."""
     import sqlglot
     from sqlglot import exp
     from sqlglot.lineage import lineage

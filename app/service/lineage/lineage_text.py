@@ -1,7 +1,7 @@
-"""Forms of Spark's SQL that the parser of column lineage does not read, as ones it does.
+"""Rewriting of Spark SQL that the parser of column lineage cannot read.
 
-Only where values come from has to stay: `window(time, …)` is a function like any other, and an
-as-of join a join.
+The result needs to preserve only the origin of values: `window(time, …)` becomes an ordinary
+function, and an as-of join an ordinary join.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 WINDOW = "odf_window"
-"""What `window` is called in what is parsed, where it is no word of the language."""
+"""The name for `window` in the parsed text, because `window` is a keyword of the parser."""
 
 
 def parsed_spark(sql: str, dialect: str) -> Any:
-    """The syntax tree of a query, in which fields of a window are its time."""
+    """Return the syntax tree of a query, with fields of a window replaced by its time column."""
     import sqlglot
     from sqlglot import exp
 
@@ -45,7 +45,7 @@ def _readable(sql: str, tokens: Sequence[Any]) -> str:
 
 
 def _changes(tokens: Sequence[Any]) -> Iterator[tuple[int, int, str]]:
-    """Places of the text, each with what stands there instead."""
+    """Yield the replacements: start, end, and the new text."""
     words = ["" if _is_quoted(token) else token.text.upper() for token in tokens] + [""] * 2
     skip = 0
     for at, token in enumerate(tokens):
@@ -61,7 +61,7 @@ def _changes(tokens: Sequence[Any]) -> Iterator[tuple[int, int, str]]:
 
 
 def _behind(words: Sequence[str], at: int) -> int:
-    """The place behind the parenthesis that closes the one here."""
+    """Return the index after the parenthesis that closes the one at `at`."""
     depth = 0
     for place in range(at, len(words) - 2):
         depth += {"(": 1, ")": -1}.get(words[place], 0)

@@ -1,8 +1,8 @@
 """A lineage graph as OpenLineage events: a `DatasetEvent` for each root, a `JobEvent` for each
 derivative, with its SQL, its inputs and the lineage of its columns.
 
-Static lineage: what is defined, not each run of it. Datasets are named by their ids, which stay
-when a dataset is renamed; the alias is in their documentation.
+The lineage is static: it describes definitions, not runs. Datasets are named by their ids, which do
+not change when a dataset is renamed; their documentation contains the alias.
 Source: OpenLineage 2-0-2.
 """
 
@@ -29,7 +29,7 @@ _FACET_URLS = {
 
 
 def events(graph: Graph, namespace: str) -> list[dict[str, Any]]:
-    """One event for each dataset the caller may see; `namespace` is the node's URL."""
+    """Return one event for each dataset that the caller may see. `namespace` is the node's URL."""
     return [
         _job_event(graph, item, namespace)
         if item.entry.kind is DatasetKind.Derivative
@@ -109,7 +109,7 @@ def _field(namespace: str, one: DatasetId, column: str) -> dict[str, str]:
 
 
 def _type(data_type: Any) -> str:
-    """The kind of an ODF type; optional or not is no part of it."""
+    """Return the kind of an ODF type, without whether it is optional."""
     inner = data_type.inner if isinstance(data_type, DataTypeOption) else data_type
     return str(to_data(inner)["kind"])
 

@@ -1,4 +1,4 @@
-"""GET …/lineage: what a dataset is made of and what is made of it."""
+"""GET …/lineage: the inputs of a dataset, and the datasets that are derived from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lineage(
     columns: bool = False,
     form: Annotated[Literal["graph", "openlineage"], Query(alias="format")] = "graph",
 ) -> Response:
-    """A graph, or OpenLineage events; datasets the caller may not read are ids only."""
+    """Return a graph, or OpenLineage events. Inputs that the caller may not read are ids only."""
     graph = lineage_of(sources, actor, entry, up=upstream, down=downstream)
     if form == "openlineage":
         return JsonAnswer({"events": events(graph, base.rstrip("/"))})
@@ -37,6 +37,6 @@ def lineage(
 
 
 def add_lineage_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses."""
+    """Serve the lineage below the dataset addresses."""
     tags: list[str | Enum] = ["datasets"]
     routes.get(prefix + "/lineage", summary="Inputs and users of a dataset", tags=tags)(lineage)

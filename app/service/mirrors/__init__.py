@@ -1,1 +1,1 @@
-"""Datasets that follow one on another node."""
+"""Mirrors: datasets that follow a dataset on another node."""

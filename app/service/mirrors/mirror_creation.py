@@ -1,6 +1,6 @@
-"""A mirror comes into being: with the Seed of what it follows, and a job that fills it.
+"""Creation of a mirror: a dataset with the Seed of its remote, and a job that fills it.
 
-Kept apart from `mirrors.py` because the client takes long to import.
+It is not in `mirrors.py` because importing the client takes long.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def create_mirror(
     asked: MirrorAsked,
     visibility: Visibility,
 ) -> tuple[DatasetEntry, JobId]:
-    """A dataset of one Seed, and the job that fills it.
+    """Create a dataset with the Seed of the remote only, and submit the job that fills it.
 
     Raises:
         Unauthenticated, Unauthorized, ReservedName, AliasTaken, DatasetIdTaken, RemoteUnusable,
-        TransferFailed, and what else a pull finds wrong with the remote.
+        TransferFailed, and other errors of a pull.
     """
     if actor.account is None:
         raise Unauthenticated

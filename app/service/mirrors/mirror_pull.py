@@ -1,6 +1,7 @@
-"""Mirrors at work: the first look at a remote, and the pull into the stores of this node.
+"""Transfers of mirrors: fetch the Seed of a remote, pull into the stores of this node, fetch single
+objects.
 
-Kept apart from `mirrors.py` because the client takes long to import.
+They are not in `mirrors.py` because importing the client takes long.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ PIECE_BYTES = 1 << 20
 
 
 def first_look(asked: MirrorAsked, limits: ClientLimits) -> tuple[HashedBlock, Seed]:
-    """The Seed of what is to be mirrored. Raises `RemoteUnusable` and what a pull raises."""
+    """Fetch the Seed of the remote. Raises `RemoteUnusable`, and the errors of a pull."""
     with _told_as_ours():
         return first_block(asked.remote, asked.token, limits=limits)
 
@@ -53,11 +54,11 @@ def pull_mirror(
     force: bool = False,
     progress: Progress = UNWATCHED,
 ) -> MirrorReceipt:
-    """Bring the dataset to the head of its remote; what came of it is noted.
+    """Bring the dataset to the head of its remote, and store the outcome as the mirror's status.
 
     Raises:
         NotAMirror, Diverged, DestinationAhead, SeedOverwrite, RemoteUnusable, TransferFailed,
-        and what else a pull finds wrong with the remote.
+        and other errors of a pull.
     """
     mirror = mirror_of(mirrors.stores.mirrors, entry)
     try:
@@ -87,10 +88,11 @@ def pull_mirror(
 
 
 def fetch_object(mirrors: Mirrors, key: ObjectKey) -> HealReceipt:
-    """An object of a mirror that is not whole here, from the remote; hashed as it comes.
+    """Fetch an object of a mirror from the remote, because it is damaged or missing here. Its hash
+    is checked as it arrives.
 
     Raises:
-        NotAMirror, RemoteUnusable, TransferFailed, HashMismatch, …: as a pull.
+        NotAMirror, RemoteUnusable, TransferFailed, HashMismatch, and other errors of a pull.
     """
     entry = mirrors.stores.registry.get(DatasetRef(id=key.dataset))
     mirror = mirror_of(mirrors.stores.mirrors, entry)
@@ -106,7 +108,7 @@ def fetch_object(mirrors: Mirrors, key: ObjectKey) -> HealReceipt:
 
 
 def _opened(mirrors: Mirrors, mirror: Mirror) -> str | None:
-    """The token; it opens only for the dataset and the remote it was given for."""
+    """Unseal the token for the remote. It is sealed for one dataset and one remote."""
     if mirror.sealed_token is None:
         return None
     key_id, _, sealed = mirror.sealed_token.partition(b":")
@@ -130,7 +132,8 @@ def _note(
 
 @contextmanager
 def _told_as_ours() -> Iterator[None]:
-    """What the remote refuses, or does not have, is not what this node refuses or lacks."""
+    """Turn refusals and missing datasets of the remote into `RemoteUnusable`, so that they do not
+    look like refusals of this node."""
     try:
         yield
     except (Refused, DatasetMissing) as error:

@@ -20,7 +20,7 @@ from ..transfer.received import Receiving, commit_received
 
 
 class NodeTarget:
-    """`Target` of the client: one dataset of this node. Its lock is that of the job."""
+    """A `Target` of the client: one dataset of this node. The job holds the lock of the dataset."""
 
     def __init__(self, receiving: Receiving, entry: DatasetEntry) -> None:
         self._receiving, self._stores, self._entry = receiving, receiving.stores, entry
@@ -43,7 +43,8 @@ class NodeTarget:
         return self._dataset.open_object(kind, object_hash)
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
-        """What lies in the stores was hashed when it came; it is kept young for the commit."""
+        """Return whether the object is stored. Its hash was checked when it was stored. Renew it,
+        so that it is not swept before the commit."""
         found = self._stores.objects.renew(ObjectKey(self._entry.id, kind, object_hash))
         return found is not None and found.size == size
 

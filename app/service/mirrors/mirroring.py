@@ -1,8 +1,8 @@
-"""Pulls mirrors: threads of the service that claim mirror jobs, run them and say what came of it.
+"""Threads of the service that claim mirror jobs, run them and report their outcome.
 
-Transfers belong to the service, not to workers, which know no network of nodes. Several
-services share the queue; what one that was killed had begun, another one goes on with, and
-nothing verified is fetched again.
+The service does transfers, because workers have no access to other nodes. Several services share
+the queue. If one is killed, another one continues its pulls, and does not fetch verified objects
+again.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _log = logging.getLogger("odf.mirror")
 
 
 class MalformedMirrorJob(BadInput):
-    """A mirror job whose dataset or payload means nothing."""
+    """A mirror job has no dataset, or its payload cannot be read."""
 
 
 class Stopping(Exception):
-    """The service ends in the middle of a pull; another one goes on."""
+    """The pull stops early, because the service stops or the lease of the job is lost."""
 
 
 class MirrorRunner:
-    """Threads that pull the mirrors of one node, until they are told to stop."""
+    """Threads that pull the mirrors of one node until `stop`."""
 
     def __init__(self, mirrors: Mirrors, *, threads: int, poll_s: float) -> None:
         self._mirrors, self._poll_s = mirrors, poll_s
@@ -53,7 +53,7 @@ class MirrorRunner:
             thread.start()
 
     def stop(self) -> None:
-        """A pull that runs is given up at its next step."""
+        """Stop the threads. A running pull stops at its next step."""
         self._stop.set()
         self._mirrors.wake_up.set()
         for thread in self._threads:
@@ -68,7 +68,7 @@ class MirrorRunner:
                 if job is not None:
                     self._run(job, worker)
                     continue
-            except Exception:  # a busy or restarting database: look again
+            except Exception:  # the database may be busy or restarting: retry later
                 _log.exception("no mirror could be looked for")
             wake_up.wait(self._poll_s)
 
@@ -78,7 +78,7 @@ class MirrorRunner:
             with progress:
                 outcome = self._outcome(job, progress)
         except Stopping:
-            return  # its lease runs out
+            return  # after its lease ends, another service claims the job
         try:
             self._mirrors.stores.jobs.finish(job.id, worker, outcome)
         except LeaseLost:
@@ -98,7 +98,7 @@ class MirrorRunner:
             except ValueError as bad:
                 raise MalformedMirrorJob(f"a mirror job cannot be read: {bad}") from None
             entry = self._mirrors.stores.registry.get(DatasetRef(id=job.spec.dataset))
-            from .mirror_pull import pull_mirror  # the client takes long to import
+            from .mirror_pull import pull_mirror  # importing the client takes long
 
             receipt = pull_mirror(self._mirrors, entry, force=payload.force, progress=progress)
             return Succeeded(mirror_job.to_json(receipt))
@@ -111,7 +111,8 @@ class MirrorRunner:
             return Failed(INTERNAL, INTERNAL_MESSAGE)
 
     def _fetch(self, job: Job) -> heal_job.HealReceipt:
-        """An object that is not whole here. Raises as `fetch_object`."""
+        """Fetch an object that is damaged or missing here. Raises `MalformedMirrorJob`, and the
+        errors of `fetch_object`."""
         from .mirror_pull import fetch_object
 
         try:
@@ -122,7 +123,8 @@ class MirrorRunner:
 
 
 class _Beating:
-    """Extends the lease of a job meanwhile, and ends its pull once that is lost or we stop."""
+    """Extends the lease of a job during its pull. It ends the pull when the lease is lost or the
+    service stops."""
 
     def __init__(self, jobs: JobClaims, job: Job, worker: str, stop: threading.Event) -> None:
         self._jobs, self._job, self._worker, self._stop = jobs, job, worker, stop
@@ -144,14 +146,14 @@ class _Beating:
             except LeaseLost:
                 self._lost.set()
                 return
-            except Exception:  # the next beat may get through
+            except Exception:  # the next attempt may succeed
                 _log.exception("lease of a mirror job not extended")
 
     def _go_on(self) -> None:
         if self._stop.is_set() or self._lost.is_set():
             raise Stopping("the pull was given up")
 
-    # what a pull tells its watcher
+    # Methods of `Progress`, which a pull calls at its steps
     def expect_blocks(self, count: int) -> None:  # noqa: ARG002
         self._go_on()
 

@@ -1,8 +1,9 @@
-"""Mirrors: datasets of this node that follow one elsewhere, and take nothing from anybody else.
+"""Mirrors: datasets of this node that follow a dataset on another node, and accept data from
+nowhere else.
 
-A mirror is made with the Seed of its remote (`mirror_creation.py`), and filled by jobs
-(`job_payloads/mirror_job.py`) that pull as the client does. The token for the remote is kept
-sealed; it goes to the origin of the remote and nowhere else.
+A mirror is created with the Seed of its remote (`mirror_creation.py`), and filled by jobs
+(`job_payloads/mirror_job.py`) that pull like the client. The token for the remote is stored
+sealed, and sent only to the origin of the remote.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ _FIELDS = frozenset({"name", "remote", "token"})
 
 
 class RemoteUnusable(BadInput):
-    """What a mirror is to follow is not there, not reachable for us, or does not let us in."""
+    """The remote of a mirror does not exist, is not reachable from here, or refuses access."""
 
 
 class NotAMirror(BadInput):
-    """The dataset follows nothing."""
+    """The dataset is not a mirror."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorAsked:
-    """What to follow, under which name."""
+    """A request for a mirror: its name, its remote, and a token for the remote."""
 
     name: DatasetAlias
     remote: Location
@@ -54,7 +55,7 @@ class MirrorAsked:
 
 @dataclass(frozen=True)
 class Mirrors:
-    """The mirrors of a node: their remotes, sealed tokens, and what pulls them."""
+    """The dependencies and limits of the mirrors of a node."""
 
     stores: Stores
     receiving: Receiving
@@ -62,11 +63,11 @@ class Mirrors:
     limits: ClientLimits
     clock: Clock
     wake_up: threading.Event = field(default_factory=threading.Event)
-    """Set when a mirror has something to do."""
+    """Set when there may be a mirror job to run."""
 
 
 def mirror_asked(manifest: bytes) -> MirrorAsked | None:
-    """What a `DatasetMirror` manifest asks for; None for a manifest of another kind.
+    """Parse a `DatasetMirror` manifest; return None for a manifest of another kind.
 
     Raises:
         MalformedManifest, UnsupportedUrl, RemoteUnusable
@@ -90,9 +91,10 @@ def mirror_asked(manifest: bytes) -> MirrorAsked | None:
 
 
 def parse_remote(text: str) -> Location:
-    """Raises `UnsupportedUrl`, `RemoteUnusable`.
+    """Parse the URL of a remote. Raises `UnsupportedUrl`, `RemoteUnusable`.
 
-    A bucket is none: requests to it would be signed with the credentials of this node.
+    A bucket is not allowed, because requests to it would be signed with the credentials of this
+    node.
     """
     location = Location.parse(text)
     if location.transfer not in FOLLOWED:
@@ -105,19 +107,19 @@ def parse_remote(text: str) -> Location:
 def change_remote(
     mirrors: Mirrors, entry: DatasetEntry, remote: Location, token: str | None
 ) -> None:
-    """Follow another address, or with another token. Raises `NotAMirror`."""
+    """Change the remote or the token of a mirror. Raises `NotAMirror`."""
     mirror_of(mirrors.stores.mirrors, entry)
     keep_remote(mirrors, entry, remote, token)
 
 
 def detach(mirrors: MirrorStore, entry: DatasetEntry) -> None:
-    """From now on the dataset is one like others. Raises `NotAMirror`."""
+    """Turn the mirror into an ordinary dataset. Raises `NotAMirror`."""
     mirror_of(mirrors, entry)
     mirrors.remove(entry.id)
 
 
 def mirror_of(mirrors: MirrorReads, entry: DatasetEntry) -> Mirror:
-    """What the dataset follows. Raises `NotAMirror`."""
+    """Return the mirror record of the dataset. Raises `NotAMirror`."""
     found = mirrors.find(entry.id)
     if found is None:
         raise NotAMirror("the dataset is no mirror: it follows nothing")
@@ -125,14 +127,15 @@ def mirror_of(mirrors: MirrorReads, entry: DatasetEntry) -> Mirror:
 
 
 def submit_pull(mirrors: Mirrors, entry: DatasetEntry, *, force: bool = False) -> JobId:
-    """Queue a pull behind other work on the dataset; one that waits already is joined."""
+    """Queue a pull behind other work on the dataset. If an equal job waits already, return that
+    one."""
     job = mirrors.stores.jobs.submit(mirror_job.spec_of(entry.id, MirrorPayload(force=force)))
     mirrors.wake_up.set()
     return job
 
 
 def shown(mirror: Mirror) -> dict[str, Any]:
-    """A mirror as JSON. The token is never shown."""
+    """Return a mirror as JSON. The token is never shown."""
     status = mirror.status
     return {
         "remote": mirror.remote,
@@ -145,7 +148,7 @@ def shown(mirror: Mirror) -> dict[str, Any]:
 
 
 def limits_of(settings: Settings) -> ClientLimits:
-    """What this node takes from a remote, and where it goes for it."""
+    """Return the limits on data from remotes, and the networks in which remotes may be."""
     return ClientLimits(
         blocks=settings.max_batch_blocks,
         metadata_bytes=settings.max_batch_bytes,
@@ -155,7 +158,7 @@ def limits_of(settings: Settings) -> ClientLimits:
 
 
 def keep_remote(mirrors: Mirrors, entry: DatasetEntry, remote: Location, token: str | None) -> None:
-    """From now on the dataset follows that address; the token is sealed."""
+    """Store the remote of a dataset, with the sealed token."""
     sealed = None
     if token:
         owner = owner_of_token(entry.id, remote)
@@ -166,5 +169,6 @@ def keep_remote(mirrors: Mirrors, entry: DatasetEntry, remote: Location, token: 
 
 
 def owner_of_token(dataset: DatasetId, remote: Location) -> str:
-    """What a token is sealed for: it opens for this dataset and this remote alone."""
+    """Return the owner for which a token is sealed, so that it can be unsealed for this dataset and
+    this remote only."""
     return f"mirror:{dataset}:{remote}"

@@ -1,4 +1,4 @@
-"""Mirrors: what a dataset follows, told to and changed by its maintainers."""
+"""Routes of mirrors, for maintainers of a dataset: show, change and remove its remote."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ MirrorsDep = Annotated[Mirrors, Depends(wired(Mirrors))]
 
 
 class RemoteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Body of a change; no token means that none is sent from now on."""
+    """The body of a change. Without a token, pulls send none from now on."""
 
     remote: str
     token: str | None = None
 
 
 def mirror(stores: StoresDep, entry: MaintainedDep) -> Response:
-    """Remote, and how the last pull went. Tokens are never shown."""
+    """Return the remote and the outcome of the last pull. Tokens are never shown."""
     return JsonAnswer(usecase.shown(usecase.mirror_of(stores.mirrors, entry)))
 
 
 async def follow(request: Request, mirrors: MirrorsDep, entry: MaintainedDep) -> Response:
-    """`{"remote": "odf+https://…", "token": "…"}`: from now on, that is followed."""
+    """The body is `{"remote": "odf+https://…", "token": "…"}`, the remote to follow from now on."""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
         asked = decode_json(raw, RemoteBody)
@@ -47,13 +47,13 @@ async def follow(request: Request, mirrors: MirrorsDep, entry: MaintainedDep) ->
 
 
 def detach(stores: StoresDep, entry: MaintainedDep) -> Response:
-    """The dataset stays as it is, and can be written to again."""
+    """Remove the remote. The dataset keeps its data, and can be written to again."""
     usecase.detach(stores.mirrors, entry)
     return Response(status_code=204)
 
 
 def add_mirror_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the above below the dataset addresses."""
+    """Serve these routes below the dataset addresses."""
     tags: list[str | Enum] = ["mirrors"]
     path = prefix + "/mirror"
     routes.get(path, summary="What the dataset follows", tags=tags)(mirror)
