@@ -1,1 +1,1 @@
-"""Queries over Arrow Flight SQL: gRPC on a port of its own, in front of the queries of the node."""
+"""Queries over Arrow Flight SQL: a gRPC server on a separate port, on top of the node's queries."""

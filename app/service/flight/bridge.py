@@ -1,6 +1,6 @@
-"""Work of the event loop, waited for by the thread of a call.
+"""Bridge from the threads of calls to the event loop: a thread starts work there and waits for it.
 
-A call whose client has left, or whose service stops, gives its work up.
+When the client disconnects or the service stops, the work is cancelled.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from odf_node.protocol.errors import Unavailable
 
 T = TypeVar("T")
 LOOK_S = 0.1
-"""How often a waiting thread asks whether its client is still there."""
+"""Seconds between two checks whether the client is still connected."""
 
 
 class CallGivenUp(Unavailable):
-    """Work of a call that nobody waits for, or that the service does not begin any more."""
+    """The work of a call was cancelled because its client left, or the service is stopping."""
 
 
 class Bridge:
-    """To the loop that serves everything else."""
+    """Runs work in the event loop of the service, for other threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._stopping = Event()
 
     def stop(self) -> None:
-        """Nothing is begun any more, and what is under way is given up."""
+        """Refuse new work, and cancel running work."""
         self._stopping.set()
 
     def result(self, work: Callable[[], Awaitable[T]], has_left: Callable[[], bool]) -> T:
-        """What the work gives or raises.
+        """Run the work in the event loop and wait for it. Return its result or raise its error.
 
-        What was done when it was to be given up is given all the same, so that it can be closed.
+        If the work finishes despite its cancellation, its result is returned, so that the caller
+        can close it.
 
         Raises:
             CallGivenUp: the client left, or the service stops.
@@ -58,20 +59,20 @@ class Bridge:
         return self._outcome(future)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """The work, which nobody waits for; also while the service stops."""
+        """Run the work in the event loop without waiting for it, even while the service stops."""
         if not self._loop.is_closed():
             asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def later(
         self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]
     ) -> Callable[[], None]:
-        """The work, unless what is returned was called before."""
+        """Run the work after a delay. Return a function that cancels it."""
         timers: list[asyncio.TimerHandle] = []
         self.soon(lambda: timers.append(self._loop.call_later(seconds, self.start, work)))
         return lambda: self.soon(lambda: timers[0].cancel())
 
     def soon(self, work: Callable[[], object]) -> None:
-        """The work, by the thread of the loop; nothing once that is closed."""
+        """Call the function in the thread of the event loop. Do nothing if the loop is closed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(work)
 

@@ -1,7 +1,7 @@
-"""Who asks over Flight: the header `authorization` of a call, with a token or without an account.
+"""Authentication of Flight calls by the header `authorization`, with a token or as `anonymous`.
 
-A call without a token begins by a handshake as `anonymous`. The token that answers it gives no
-right and is kept nowhere: it only says that its bearer has no account.
+A client without a token begins with a handshake as `anonymous`. The token in the response grants no
+rights and is not stored: it only marks later calls as anonymous.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _NOBODY = re.compile(rf"anon_[{_CROCKFORD}]{{26}}")
 _BASIC = re.compile(r"[Bb][Aa][Ss][Ii][Cc] +([A-Za-z0-9+/_-]*)=* *")
 _ANONYMOUS = {("anonymous", ""), ("anonymous", "anonymous"), ("kamu", "kamu")}
-"""Names and passwords that mean no account; the last is what older clients send."""
+"""Names and passwords of anonymous calls. Older clients send the last pair."""
 
 
 class BasicRefused(Refused):
-    """A name and a password; accounts show tokens."""
+    """The call has a name and a password, but accounts have to send tokens."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -39,14 +39,14 @@ class BasicRefused(Refused):
 
 
 class CallersOfFlight:
-    """Who asks, for the threads of calls."""
+    """Identifies the actors of calls, in the threads of calls."""
 
     def __init__(self, callers: Callers, random: Random, *, allow_anonymous: bool) -> None:
         self._callers, self._random = callers, random
         self._allow_anonymous = allow_anonymous
 
     def of(self, headers: Sequence[tuple[str, str | bytes]]) -> Actor:
-        """The actor of a call with these headers.
+        """Return the actor of a call with these headers.
 
         Raises:
             Unauthenticated, BasicRefused, MalformedBearer, TokenInvalid, TokenExpired,
@@ -61,7 +61,7 @@ class CallersOfFlight:
         return actor
 
     def answer_to(self, actor: Actor) -> str:
-        """The header that the next calls are to show, so that they say the same."""
+        """Return the value of the header that the client has to send with its next calls."""
         return f"Bearer {actor.bearer or nobody(self._random)}"
 
     def _actor(self, found: Sequence[str | bytes]) -> Actor:
@@ -78,7 +78,8 @@ class CallersOfFlight:
 
 
 def credentials(encoded: str) -> tuple[str, str] | None:
-    """Name and password of Basic authentication; drivers leave the padding out."""
+    """Decode name and password of Basic authentication, also without padding, as drivers send it.
+    Return None if that fails."""
     padded = encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4)
     try:
         name, _, password = base64.b64decode(padded, validate=True).decode().partition(":")
@@ -88,17 +89,17 @@ def credentials(encoded: str) -> tuple[str, str] | None:
 
 
 def nobody(random: Random) -> str:
-    """A token that says that there is no account."""
+    """Return a new token that marks calls as anonymous."""
     value = int.from_bytes(random(16), "big")
     return "anon_" + "".join(_CROCKFORD[value >> 5 * at & 31] for at in reversed(range(26)))
 
 
 def share_of(actor: Actor, peer: str) -> str:
-    """Whose share a call takes."""
+    """Return the caller whose share a call uses."""
     return caller_of({"state": {"actor": actor}, "client": (host_of(peer), 0)})
 
 
 def host_of(peer: str) -> str:
-    """The address of a peer as gRPC writes it: `ipv4:127.0.0.1:50312`."""
+    """Return the IP address of a peer. gRPC writes it as `ipv4:127.0.0.1:50312`."""
     kind, _, rest = peer.partition(":")
     return unquote(rest).rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer

@@ -1,4 +1,4 @@
-"""One call of Flight: who asks, whether the client is still there, and its share of calls."""
+"""A Flight call: its actor, whether its client is still connected, and its share of calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Call:
-    """For the thread of the call."""
+    """A call, for the thread that serves it."""
 
     actor: Actor
     share: str
@@ -32,14 +32,16 @@ class Call:
     trace: str
 
     def result(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What the event loop makes of it. Raises as `Bridge.result`."""
+        """Run the work in the event loop, in the trace of the call. Raises the same errors as
+        `Bridge.result`."""
         name = self.actor.account.name if self.actor.account else None
         with part_of(self.trace, actor=name):
             return self.bridge.result(work, self.has_left)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Within its share. Raises `ShareTaken`, `AllTaken`."""
+        """Take a slot of the caller's share for the duration of the `with` block. Raises
+        `ShareTaken`, `AllTaken`."""
         with self.slots.taken(self.share):
             yield
 

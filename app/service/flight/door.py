@@ -1,4 +1,4 @@
-"""The port of Flight SQL of one service: opened, if the settings name one, and closed."""
+"""Start and stop of the Flight SQL server of a service, if the settings name a port for it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 
 class FlightAddressInUse(NodeFault):
-    """The port of Flight SQL could not be listened on."""
+    """The service cannot listen on the port of Flight SQL."""
 
 
 class FlightNotInstalled(NodeFault):
-    """A port of Flight SQL is set, and this installation has no gRPC."""
+    """A port of Flight SQL is set, but gRPC is not installed."""
 
 
 class FlightCertificatesUnusable(NodeFault):
-    """The files of key and certificates cannot be read."""
+    """Only one of key and certificates is set, or their files cannot be read."""
 
 
 class FlightDoor:
-    """Closed until `start`. Only an open one needs gRPC."""
+    """The Flight SQL server of a service, from `start` to `stop`. gRPC is imported by `start`
+    only."""
 
     def __init__(
         self,
@@ -53,11 +54,12 @@ class FlightDoor:
 
     @property
     def port(self) -> int | None:
-        """The port listened on, also when the settings left the choice to the system."""
+        """The port of the server, also if the system chose it; None if the server is not
+        running."""
         return None if self._port is None else self._port.port
 
     def start(self) -> None:
-        """Listen, if a port is set. By the thread of the event loop, which has to be running.
+        """Start the server, if a port is set. Call it in the running event loop.
 
         Raises:
             FlightNotInstalled, FlightAddressInUse, FlightCertificatesUnusable.
@@ -83,7 +85,8 @@ class FlightDoor:
             ) from None
 
     def stop(self) -> None:
-        """Give up what is under way, and listen no longer. Blocks, while the loop still runs."""
+        """Cancel running work and stop the server. This blocks, and the event loop must run
+        meanwhile, so call it in another thread."""
         if self._bridge is not None and self._port is not None:
             self._bridge.stop()
             self._port.stop()

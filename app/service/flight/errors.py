@@ -1,4 +1,4 @@
-"""What went wrong → the status of a Flight call: by the one table of HTTP statuses."""
+"""Errors as statuses of Flight calls, derived from the table of HTTP statuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("odf.node")
 
 
 def told(error: Exception) -> tuple[HTTPStatus, grpc.StatusCode, str]:
-    """The status over HTTP, that of the call, and the sentence of the node, as over HTTP."""
+    """Return the HTTP status of an error, the gRPC status, and the same message as over HTTP."""
     if not isinstance(error, NodeError):
         _log.error("a Flight call crashed", exc_info=error)
         return HTTPStatus.INTERNAL_SERVER_ERROR, grpc.StatusCode.INTERNAL, INTERNAL_MESSAGE

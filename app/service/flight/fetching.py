@@ -1,4 +1,4 @@
-"""The rows of a statement, from the process that computes them to the client that takes them."""
+"""Streaming of the rows of a statement, from the process that computes them to the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .statements import Statement, Statements
 
 
 class ClientTooSlow(LimitExceeded):
-    """A client that left its rows lying."""
+    """The client took no rows for too long."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -31,21 +31,23 @@ class ClientTooSlow(LimitExceeded):
 
 @dataclass(frozen=True)
 class Fetching:
-    """For the threads of calls."""
+    """Plans and runs statements, for the threads of calls. `batch_bytes` is the limit of a batch in
+    bytes, `idle_s` how long a client may take no rows, in seconds."""
 
     statements: Statements
     batch_bytes: int
     idle_s: float
 
     def planned(self, call: Call, query: str) -> tuple[Statement, pa.Schema]:
-        """Raises as `Statements.plan`, `Bridge.result`."""
+        """Plan a query; return the statement and its columns. Raises the errors of
+        `Statements.plan`, `Bridge.result`."""
         return call.result(partial(self.statements.plan, call.actor, call.share, query))
 
     def rows(self, call: Call, statement: Statement) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Columns and batches. The process of the query ends with the last of them, with the
-        first that cannot be had, and when the iterator is dropped.
+        """Run a statement; return its columns and an iterator of batches. The process of the query
+        ends after the last batch, at the first error, and when the iterator is dropped.
 
-        Raises as `Statements.begin`, `Bridge.result`.
+        Raises the errors of `Statements.begin`, `Bridge.result`.
         """
         running = self._running(call, statement)
         return next(running), running
@@ -53,7 +55,7 @@ class Fetching:
     def counted(
         self, call: Call, make: Callable[[], Iterator[pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
-        """Batches that are made within the share of the call."""
+        """Return the batches of `make`, and occupy a slot of the caller's share until the end."""
 
         def batches() -> Iterator[Any]:
             with call.counted():
@@ -65,7 +67,8 @@ class Fetching:
         return running
 
     def _running(self, call: Call, statement: Statement) -> Iterator[Any]:
-        """The columns, then the batches. Begun by its maker, so that its end is always run."""
+        """Yield the columns, then the batches. `rows` starts this generator, so that its `finally`
+        always runs."""
         with call.counted():
             rows = call.result(partial(self.statements.begin, call.actor, call.share, statement))
             try:
@@ -85,7 +88,7 @@ class Fetching:
     def _watched(
         self, call: Call, rows: Rows, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """The batches; the process ends if the client takes none for too long."""
+        """Yield the batches. End the process if the client takes none for `idle_s`."""
         for batch in batches:
             began = time.monotonic()
             taken = call.bridge.later(self.idle_s, rows.close)

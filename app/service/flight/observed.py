@@ -1,7 +1,7 @@
-"""Calls of Flight in the counts, the log and the audit log of the service, as requests over HTTP.
+"""Flight calls in the metrics, the log and the audit log of the service, like HTTP requests.
 
-A call is a method of its own, `FLIGHT`, with the name of the call as its route and the status that
-HTTP would have. Asking for rows is a deed, as `POST /query` is.
+A call has the method `FLIGHT`, the name of the call as its route, and the status that it would have
+over HTTP. The audit log records requests for rows, like `POST /query`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("odf.node")
 
 @dataclass(frozen=True)
 class Watching:
-    """Where calls are told of."""
+    """Metrics and audit log that record calls. With `logs_all`, the log has all calls."""
 
     counters: Counters
     audit: AuditWriter
@@ -39,7 +39,8 @@ class Watching:
 
 @dataclass(frozen=True)
 class Ended:
-    """A call that is over; `sent` are bytes of its answer, `actor` is None if nobody was let in."""
+    """A call that has ended. `sent` is the number of bytes in its response; `actor` is None if
+    authentication failed."""
 
     name: str
     peer: str
@@ -51,13 +52,13 @@ class Ended:
 
 @dataclass(frozen=True)
 class Observed:
-    """For the threads of calls; counting is the event loop's."""
+    """Records calls, for the threads of calls. The counters are changed in the event loop."""
 
     watching: Watching
     bridge: Bridge
 
     def ended(self, call: Ended) -> None:
-        """Counts and tells it, soon."""
+        """Record the call in the event loop, soon."""
         self.bridge.soon(partial(self._tell, call))
 
     def _tell(self, call: Ended) -> None:

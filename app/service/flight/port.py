@@ -1,4 +1,4 @@
-"""The gRPC server: calls, each in a thread of its own, to and from what answers them."""
+"""The gRPC server, which runs each call in a thread and passes it to `FlightSql`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .observed import Ended, Observed
 from .server import FlightSql
 
 SPARE_THREADS = 8
-"""Beside those of calls that are answered: they refuse the others."""
+"""Number of threads beyond the limit of calls. They refuse the calls above that limit."""
 STOP_S = 2.0
 _READS: dict[str, Callable[[FlightSql], Callable[[Call, Any], Any]]] = {
     "GetFlightInfo": lambda sql: sql.get_flight_info,
@@ -42,7 +42,8 @@ _MANY_REQUESTS = frozenset({"DoPut", "DoExchange"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortOptions:
-    """Where and how to listen. `tls`: private key and certificates, both PEM."""
+    """The address and options of the server. `calls` is the limit of concurrent calls,
+    `message_bytes` that of a received message; `tls` is private key and certificates in PEM."""
 
     address: str
     calls: int
@@ -51,7 +52,7 @@ class PortOptions:
 
 
 class FlightPort:
-    """Listens from the moment it is made until `stop`."""
+    """The server. It listens from its creation until `stop`."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class FlightPort:
         slots: Slots,
         observed: Observed,
     ) -> None:
-        """Raises `OSError`: the address is taken, or the certificates are none."""
+        """Raises `OSError` if the address is in use, or the certificates are invalid."""
         self._callers, self._sql = callers, sql
         self._bridge, self._slots, self._observed = bridge, slots, observed
         threads = options.calls + SPARE_THREADS
@@ -70,7 +71,7 @@ class FlightPort:
             ThreadPoolExecutor(threads, "flight"),
             options=[
                 ("grpc.max_receive_message_length", options.message_bytes),
-                ("grpc.max_send_message_length", -1),  # answers are cut by a setting of their own
+                ("grpc.max_send_message_length", -1),  # another setting limits the size of batches
                 ("grpc.so_reuseport", 0),
             ],
             maximum_concurrent_rpcs=2 * threads,
@@ -92,7 +93,7 @@ class FlightPort:
                 return int(self._server.add_insecure_port(options.address))
             secured = grpc.ssl_server_credentials([options.tls])
             return int(self._server.add_secure_port(options.address, secured))
-        except RuntimeError as error:  # whatever is wrong
+        except RuntimeError as error:  # gRPC raises this for every cause
             raise OSError(str(error)) from None
 
     def _handler(self, name: str) -> grpc.RpcMethodHandler:
@@ -132,7 +133,7 @@ class FlightPort:
         context: grpc.ServicerContext,
         answers: Callable[[Actor], Iterator[bytes]],
     ) -> Iterator[bytes]:
-        """The answers; whatever is raised ends the call with its status. Every call is counted."""
+        """Yield the responses. Any error ends the call with its status. Every call is recorded."""
         began, sent, refused = time.perf_counter(), 0, None
         actor: Actor | None = None
         status = HTTPStatus.OK

@@ -1,6 +1,6 @@
-"""Rows of a query → record batches for a client, each short enough for one message.
+"""Conversion of the rows of a query into record batches, each small enough for one message.
 
-A batch is read when the client has taken the one before; nothing is gathered.
+A batch is read after the client has taken the previous one, so that no rows are buffered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..query.asked import TooManyRows
 
 
 class RowTooLong(LimitExceeded):
-    """One row takes more bytes than a message may have."""
+    """One row has more bytes than the limit of a message."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -26,7 +26,7 @@ class RowTooLong(LimitExceeded):
 
 
 class PieceReader:
-    """A file to be read once, of pieces that are asked for one by one; b"" is the end."""
+    """A file that can be read once. It requests its pieces one by one; b"" is the end."""
 
     closed = False
 
@@ -35,7 +35,7 @@ class PieceReader:
         self._rest = memoryview(b"")
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer at the end. Raises what asking for a piece raises."""
+        """Read `size` bytes, or fewer at the end. Raises the errors of requesting a piece."""
         taken: list[memoryview] = []
         while size > 0:
             if not self._rest:
@@ -54,7 +54,8 @@ class PieceReader:
 def bounded(
     batches: Iterator[pa.RecordBatch], *, max_bytes: int, max_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The batches, longer ones cut. Raises `RowTooLong`, and `TooManyRows` instead of an end."""
+    """Yield the batches, and split those above `max_bytes`. Raises `RowTooLong`, and `TooManyRows`
+    at the first batch beyond `max_rows`."""
     rows = 0
     for batch in batches:
         rows += batch.num_rows
@@ -68,7 +69,7 @@ def bounded(
 
 
 def cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a batch in batches of at most so many bytes. Raises `RowTooLong`."""
+    """Split a batch into batches of at most `max_bytes` bytes. Raises `RowTooLong`."""
     if batch.nbytes <= max_bytes:
         yield batch
         return

@@ -1,4 +1,4 @@
-"""Which command of Flight SQL is answered by what. For the threads of calls."""
+"""Dispatch of the commands of Flight SQL, in the threads of calls."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NO_PARAMETERS = "statements take no parameters here; write the values into the 
 
 
 class NotServedByFlight(NodeFault):
-    """A part of Flight SQL that this node has not."""
+    """The node does not support this part of Flight SQL."""
 
 
 @dataclass(frozen=True)
 class FlightSql:
-    """Requests and answers as they are on the wire."""
+    """Serves calls. Requests and responses are in their encoded form."""
 
     fetching: Fetching
     tables: tables.Tables
@@ -55,7 +55,7 @@ class FlightSql:
         if kind == CREATE:
             with call.counted():
                 yield wire.result(self._created(call, read_command(body)))
-        elif kind not in (CLOSE, CLOSE_SESSION):  # nothing is kept
+        elif kind not in (CLOSE, CLOSE_SESSION):  # these need no work, since nothing is stored
             raise NotServedByFlight(f"the action {kind[:50]!r} is none that this node has")
 
     def list_actions(self, _call: Call, _empty: bytes) -> Iterator[bytes]:
@@ -95,12 +95,12 @@ class FlightSql:
     def _described(
         self, call: Call, command: Command, raw: bytes
     ) -> tuple[pa.Schema | None, bytes]:
-        """Columns of the answer, and the ticket that brings it."""
+        """Return the columns of the result, and the ticket for it."""
         if command.name == "CommandStatementQuery":
             statement, schema = self._planned(call, command)
             return schema, _ticket(statement.handle)
         if command.name == "CommandPreparedStatementQuery":
-            # Its columns were told when it was made; they are told again with its rows.
+            # The client got the columns when it created the statement, and gets them with the rows.
             return None, _ticket(read_handle(command.handle()).handle)
         return _schema_of(command), raw
 
@@ -132,7 +132,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
 
 
 def _schema_of(command: Command) -> pa.Schema:
-    """Columns of what is listed. Raises `NotServedByFlight`."""
+    """Return the columns of the list that a command requests. Raises `NotServedByFlight`."""
     if command.name not in _SCHEMAS:
         raise NotServedByFlight(f"{command.name[:50]} is no command that this node has")
     if command.name == "CommandGetTables" and command.flag(5):

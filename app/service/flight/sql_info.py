@@ -1,4 +1,4 @@
-"""What CommandGetSqlInfo tells of the node. Drivers need the union to be of exactly this type.
+"""The facts of the node for CommandGetSqlInfo. Drivers require exactly this type of the union.
 
 Source: Arrow Flight SQL, `SqlInfo`.
 """
@@ -28,7 +28,7 @@ _LOWER_CASE, _AS_WRITTEN = 3, 1
 
 
 def sql_info(asked: Sequence[int], version: str) -> pa.RecordBatch:
-    """What is asked for, as far as it is known; all of it if nothing is."""
+    """Return the requested facts that the node knows, or all facts if `asked` is empty."""
     facts: dict[int, tuple[int, str | bool | int]] = {
         0: (_TEXT, "ODF Node"),
         1: (_TEXT, version),

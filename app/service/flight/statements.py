@@ -1,8 +1,8 @@
-"""Statements of Flight SQL on the queries of the node: planned once, then as often as is asked.
+"""Statements of Flight SQL on the queries of the node: planned once, and run any number of times.
 
-A handle holds all that a statement is: its text, and the datasets it is made of, each as of the
-block it had when it was planned. So nothing is kept for a client, and any call may be the last.
-A handle gives no right: whoever sends it is asked for theirs as with any query.
+A handle contains the whole statement: its text, and its input datasets, each with its head at the
+time of planning. So the node stores nothing for a client, and a client may stop after any call.
+A handle grants no rights: the rights of its sender are checked as for any query.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..query.query import Queries, Rows
 
 
 class MalformedHandle(BadInput):
-    """The handle of a statement that no node gave."""
+    """The handle of a statement cannot be parsed."""
 
 
 class Statement(msgspec.Struct, frozen=True, array_like=True):
-    """What a handle holds."""
+    """The content of a handle."""
 
     query: str
     pins: list[DatasetPin]
@@ -38,7 +38,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True):
 
 
 def read_handle(handle: bytes) -> Statement:
-    """Raises `MalformedHandle`."""
+    """Parse a handle. Raises `MalformedHandle`."""
     try:
         return decode_json(handle, Statement)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -47,13 +47,14 @@ def read_handle(handle: bytes) -> Statement:
 
 @dataclass(frozen=True)
 class Statements:
-    """For the event loop."""
+    """Plans and runs statements, in the event loop."""
 
     queries: Queries
     max_rows: int
 
     async def plan(self, actor: Actor, caller: str, query: str) -> tuple[Statement, pa.Schema]:
-        """The statement with the columns of its answer. Raises as `Queries.begin`."""
+        """Return the statement with the columns of its result. Raises the errors of
+        `Queries.begin`."""
         rows = await self.queries.begin(actor, caller, self._asked(Statement(query, []), 0))
         try:
             raw = b"".join([piece async for piece in rows])
@@ -63,8 +64,9 @@ class Statements:
             return Statement(query, rows.pins), empty.schema
 
     async def begin(self, actor: Actor, caller: str, statement: Statement) -> Rows:
-        """Its rows as an Arrow stream: one more than there may be, so that none is left out
-        unnoticed. Raises as `Queries.begin`."""
+        """Return the rows of a statement as an Arrow stream. It requests one row more than the
+        limit, so that a result above the limit is noticed. Raises the errors of
+        `Queries.begin`."""
         asked = self._asked(statement, self.max_rows + 1)
         return await self.queries.begin(actor, caller, asked)
 

@@ -1,4 +1,4 @@
-"""What a client may list: one catalogue, one schema in it, and the datasets it may read as tables.
+"""Metadata lists of Flight SQL: one catalogue, one schema in it, and readable datasets as tables.
 
 Source: Arrow Flight SQL, result schemas of the metadata commands.
 """
@@ -20,14 +20,15 @@ from ..datasets.listing import list_datasets
 from ..query.inputs import Inputs
 
 CATALOG = "kamu"
-"""Name of catalogue and schema, as queries know them and the reference node shows them."""
+"""Name of the catalogue and the schema, the same as in queries and on the reference node."""
 TABLE = "TABLE"
 PAGE = 200
-"""Datasets in a batch of tables."""
+"""Limit of datasets in one batch of tables."""
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
-    """Columns that are never null end in `_`, which is no part of their names."""
+    """Return a schema. A final `_` is not part of a name, and means that the column is never
+    null."""
     return pa.schema(
         [
             pa.field(name.removesuffix("_"), kind, nullable=not name.endswith("_"))
@@ -67,18 +68,19 @@ KEYS = {
     "CommandGetImportedKeys": _KEYS,
     "CommandGetCrossReference": _KEYS,
 }
-"""No keys are told: a changelog has many rows of one key."""
+"""Schemas of the lists of keys, which are always empty: a changelog has many rows with one key."""
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The datasets of the node, for the thread of a call."""
+    """The datasets of the node as tables, for the threads of calls."""
 
     access: DatasetAccess
     inputs: Inputs
 
     def batches(self, actor: Actor, command: Command) -> Iterator[pa.RecordBatch]:
-        """What CommandGetTables asks for. A name that is the pattern itself is the only one."""
+        """Yield the tables that CommandGetTables requests. If the pattern is the name of a dataset,
+        only this one is listed."""
         schema = TABLES_WITH_SCHEMA if command.flag(5) else TABLES
         types, pattern = command.texts(4), command.text(3)
         if not in_catalog(command) or (types and TABLE not in types):
@@ -102,7 +104,7 @@ class Tables:
                 return
 
     def _exact(self, actor: Actor, name: str) -> re.Pattern[str] | None:
-        """A pattern of the dataset of this name, if the actor sees one."""
+        """Return a pattern for the dataset with this name, None if the actor sees none."""
         found = self.inputs.named(actor, name)
         return None if found is None else re.compile(re.escape(self.access.shown_alias(found)))
 
@@ -120,7 +122,8 @@ def table_types() -> pa.RecordBatch:
 
 
 def in_catalog(command: Command) -> bool:
-    """Whether catalogue and pattern of schemas of a command are ours. Raises `MalformedCommand`."""
+    """Return whether the catalogue and the schema pattern of a command match those of this node.
+    Raises `MalformedCommand`."""
     return command.text(1) in (None, CATALOG) and bool(_like(command.text(2)).fullmatch(CATALOG))
 
 
@@ -131,7 +134,7 @@ def batch_of(schema: pa.Schema, *rows: Sequence[str | bytes]) -> pa.RecordBatch:
 
 
 def _like(pattern: str | None) -> re.Pattern[str]:
-    """A pattern of SQL: `%` any text, `_` one character; none means all."""
+    """Convert an SQL pattern: `%` matches any text, `_` one character, None everything."""
     if pattern is None:
         return re.compile(".*", re.DOTALL)
     parts = {"%": ".*", "_": "."}

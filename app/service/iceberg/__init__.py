@@ -1,1 +1,1 @@
-"""Iceberg: datasets as tables of a catalogue that is read only. Source: Iceberg REST catalog."""
+"""Iceberg: datasets as tables of a read-only catalogue. Source: Iceberg REST catalog."""

@@ -1,4 +1,5 @@
-"""Names of files that are made of a table: what a name says decides the bytes, once and for all."""
+"""Names of generated files of a table. A name determines the content of its file, which never
+changes."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ from odf_node.protocol.errors import NotFound
 
 
 class Kind(StrEnum):
-    """What is in a file, and which numbers its name has."""
+    """The kind of a file, which determines the numbers in its name."""
 
     METADATA = "table"
-    """How many versions."""
+    """Table metadata. The number is the count of versions."""
     SNAPSHOT = "snapshot"
-    """The version: the list of its manifests."""
+    """The list of manifests of a version. The number is that version."""
     DATA = "data"
-    """Group, and how many of its versions: a manifest."""
+    """A manifest of slices. The numbers are the group, and the count of its versions."""
     DELETES = "deletes"
-    """Version, group: a manifest."""
+    """A manifest of delete files. The numbers are the version and the group."""
     ROWS = "rows"
-    """Version, and the version of the slice: the rows of it that are deleted."""
+    """The deleted rows of a slice. The numbers are the version, and the version of the slice."""
 
 
 _NUMBERS = {Kind.METADATA: 1, Kind.SNAPSHOT: 1, Kind.DATA: 2, Kind.DELETES: 2, Kind.ROWS: 2}
@@ -35,7 +36,7 @@ _NAME = re.compile(
 
 
 class NoSuchTableFile(NotFound):
-    """No file of a table, or none of the history that the dataset has now."""
+    """The name is not that of a file of a table with the current history of the dataset."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -46,7 +47,7 @@ class NoSuchTableFile(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """The name of a file, in pieces. `identity` is that of the table."""
+    """The parsed name of a file. `identity` is the identity of the table."""
 
     kind: Kind
     identity: str
@@ -58,7 +59,7 @@ class FileName:
 
     @classmethod
     def parse(cls, text: str) -> FileName:
-        """Raises `NoSuchTableFile`."""
+        """Parse a name. Raises `NoSuchTableFile`."""
         match = _NAME.fullmatch(text)
         if match is None:
             raise NoSuchTableFile

@@ -1,4 +1,4 @@
-"""`GET {dataset}/iceberg/{name}`: files that are made of a table, for S3 clients and others."""
+"""`GET {dataset}/iceberg/{name}`: generated files of a table, for S3 clients and others."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ READS = ("GET", "HEAD")
 
 
 class TableFiles:
-    """The ASGI application at the addresses of such files."""
+    """The ASGI application that serves generated files."""
 
     def __init__(self, tables: IcebergTables, access: DatasetAccess) -> None:
         self._tables, self._access = tables, access
 
     def routes(self) -> Iterator[Route]:
-        """The rows of the table of addresses."""
+        """Yield the routes for the table of addresses."""
         yield Route(f"{DATASET}/iceberg/{{name}}", self.read, READS, takes_s3=True)
 
     async def read(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A file, or a part of it."""
+        """Send a file, or a part of it."""
         path, actor = path_of(scope), _actor(scope)
         entry = await to_thread.run_sync(
             self._access.resolve, actor, path.account, path.dataset, Action.READ
@@ -44,7 +44,7 @@ class TableFiles:
 
 
 def add_table_file_routes(routes: APIRouter, prefix: str) -> None:
-    """Declare the address; `TableFiles` answers there."""
+    """Declare the route for the framework; `TableFiles` serves it."""
     summary = "A file made of a dataset for clients of Iceberg"
     for method in READS:
         routes.add_api_route(

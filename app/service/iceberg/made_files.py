@@ -1,4 +1,4 @@
-"""Makes the files of a table: metadata, lists of manifests, manifests, rows that are deleted."""
+"""Generation of the files of a table: metadata, lists of manifests, manifests, deleted rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .table import GROUP, IcebergTable
 
 
 class TooManyDeletedRows(LimitExceeded):
-    """So many rows of one slice were taken back."""
+    """One slice has more deleted rows than the node lists."""
 
     def __init__(self, count: int, most: int) -> None:
         super().__init__(
@@ -43,14 +43,15 @@ class TooManyDeletedRows(LimitExceeded):
 
 
 class MadeFile(NamedTuple):
-    """The bytes of a file, and their digest."""
+    """The bytes of a file, and their SHA-256 in hexadecimal."""
 
     content: bytes
     tag: str
 
 
 class FileMemory:
-    """Files that were made, as many as fit; of several threads each may make one."""
+    """A cache of generated files, bounded in bytes. Concurrent threads may generate the same file
+    twice."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most, self._size = most_bytes, 0
@@ -58,7 +59,7 @@ class FileMemory:
         self._lock = threading.Lock()
 
     def recall(self, path: str) -> MadeFile | None:
-        """None: it is to be made."""
+        """Return a cached file, None if it is not cached."""
         with self._lock:
             if path not in self._known:
                 return None
@@ -66,7 +67,7 @@ class FileMemory:
             return self._known[path]
 
     def get(self, path: str, make: Callable[[], bytes]) -> MadeFile:
-        """What `make` gives, or gave."""
+        """Return the file from the cache, else call `make` and cache the result."""
         known = self.recall(path)
         if known is not None:
             return known
@@ -84,7 +85,7 @@ class FileMemory:
 
 @dataclass(frozen=True)
 class MadeFiles:
-    """The files of one table. `dead`: rows that are deleted in the version that is asked about."""
+    """Generates the files of one table. `dead` has the deleted rows of the requested version."""
 
     table: IcebergTable
     dead: DeadRows
@@ -93,12 +94,12 @@ class MadeFiles:
     most_deleted: int
 
     def get(self, name: FileName) -> MadeFile:
-        """Raises `NoSuchTableFile`, `TooManyDeletedRows`."""
+        """Return a file. Raises `NoSuchTableFile`, `TooManyDeletedRows`."""
         make = _MAKE[name.kind]
         return self.memory.get(self.table.path(name), lambda: make(self, *name.numbers))
 
     def check(self) -> None:
-        """Raises `TooManyDeletedRows`."""
+        """Raise `TooManyDeletedRows` if a slice has too many deleted rows."""
         most = max((each.cardinality for each in self.dead.values()), default=0)
         if most > self.most_deleted:
             raise TooManyDeletedRows(most, self.most_deleted)
@@ -156,7 +157,8 @@ class MadeFiles:
         return manifest_file(files, self.table.schema(number), Content.DELETES)
 
     def _deletes(self, number: int, group: int) -> Iterator[File]:
-        """Files about the rows that a version does not have, one for each slice."""
+        """Yield the delete files of a version, one for each slice of the group with deleted
+        rows."""
         versions = self.table.found.versions
         made_by = versions[number]
         for version in versions[group * GROUP : min((group + 1) * GROUP, number + 1)]:

@@ -1,5 +1,7 @@
-"""`/iceberg`: datasets for clients of Iceberg, by its REST catalogue. Source: Iceberg REST
-catalog, `open-api/rest-catalog-open-api.yaml`; nothing is taken that would change a table."""
+"""`/iceberg`: a read-only Iceberg REST catalogue, by which clients read datasets as tables.
+
+Source: Iceberg REST catalog, `open-api/rest-catalog-open-api.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -32,36 +34,36 @@ router = APIRouter(tags=["iceberg"])
 
 
 class NoSuchWarehouse(NotFound):
-    """No view of this name."""
+    """There is no view with this name."""
 
     def __init__(self) -> None:
         super().__init__(f"the warehouses of this node are {', '.join(VIEWS)}")
 
 
 class NoSuchNamespace(NotFound):
-    """No account of this name has a dataset that the caller may read."""
+    """No account with this name has a dataset that the caller may read."""
 
     def __init__(self) -> None:
         super().__init__("no namespace has this name, or none in which you may read")
 
 
 class NoSuchTable(NotFound):
-    """No dataset of this name that the caller may read."""
+    """There is no dataset with this name that the caller may read."""
 
     def __init__(self) -> None:
         super().__init__("no table has this name, or none that you may read")
 
 
 class NotInCatalogue(NotFound):
-    """An address that the catalogue does not have."""
+    """The catalogue does not serve this address."""
 
 
 class CatalogueIsReadOnly(BadInput):
-    """A request that would change a table."""
+    """The request would change a table."""
 
 
 def not_served(method: str, path: str) -> NodeError:
-    """Why a request is answered by nothing here."""
+    """Return the error for a request that no route of the catalogue serves."""
     if method in ("GET", "HEAD"):
         return NotInCatalogue(f"the catalogue has nothing at {path[:200]}")
     return CatalogueIsReadOnly(
@@ -70,11 +72,11 @@ def not_served(method: str, path: str) -> NodeError:
 
 
 NO_TOKEN = "None"  # noqa: S105
-"""What pyiceberg sends as its token if it was given none."""
+"""The token that pyiceberg sends if it has none."""
 
 
 async def known(actor: ActorDep) -> Actor:
-    """Who asks; raises `TokenInvalid`, `TokenExpired`."""
+    """Return the actor. Raises `TokenInvalid`, `TokenExpired`."""
     if actor.bearer == NO_TOKEN:
         return ANONYMOUS
     refuse_bad_token(actor)
@@ -86,7 +88,7 @@ async def shares_of(access: AccessDep) -> Shares:
 
 
 async def view_of(prefix: Text) -> str:
-    """Raises `NoSuchWarehouse`."""
+    """Return the view in the address. Raises `NoSuchWarehouse`."""
     if prefix not in VIEWS:
         raise NoSuchWarehouse
     return prefix
@@ -95,7 +97,7 @@ async def view_of(prefix: Text) -> str:
 async def page_size(
     settings: SettingsDep, most: Annotated[int | None, Query(alias="pageSize", ge=1)] = None
 ) -> int:
-    """Items of a page at most."""
+    """Return the limit of items on a page."""
     return settings.max_page if most is None else min(most, settings.max_page)
 
 
@@ -109,7 +111,7 @@ TablesDep = Annotated[IcebergTables, Depends(wired(IcebergTables))]
 async def table_of(
     actor: KnownDep, shares: SharesDep, view: ViewDep, namespace: Text, table: Text
 ) -> SharedTable:
-    """Raises `NoSuchTable`."""
+    """Return the table in the address. Raises `NoSuchTable`."""
     try:
         return await run_in_threadpool(shares.table, actor, namespace, view, table)
     except NotShared:
@@ -123,7 +125,7 @@ TableDep = Annotated[SharedTable, Depends(table_of)]
 async def config(
     _: KnownDep, warehouse: Annotated[str | None, Query(max_length=400)] = None
 ) -> Response:
-    """A warehouse is a view of all datasets."""
+    """Return the configuration for a warehouse, which is a view of all datasets."""
     view = await view_of(warehouse or DEFAULT)
     told = {"defaults": {}, "overrides": {"prefix": view}, "endpoints": ENDPOINTS}
     return JsonAnswer(told)
@@ -138,7 +140,7 @@ def list_namespaces(
     token: Token = None,
     parent: Annotated[str | None, Query(max_length=400)] = None,
 ) -> Response:
-    """Accounts hold no accounts."""
+    """Return the accounts as namespaces. A namespace has no child namespaces."""
     if parent:
         _namespace(shares, actor, parent)
         return JsonAnswer({"namespaces": []})
@@ -178,7 +180,8 @@ async def load_table(
     base: BaseDep,
     snapshots: Literal["all", "refs"] = "all",
 ) -> Response:
-    """Of `all` snapshots the newest are told; `refs`: the newest one only."""
+    """Return the table. With `all`, it has the newest snapshots up to a limit; with `refs`, only
+    the newest one."""
     there = _there(request)
     if there is not None:
         return there
@@ -191,7 +194,7 @@ async def load_table(
 
 @router.get(TABLE + "/credentials", summary="Keys to the files of a table")
 async def credentials(tables: TablesDep, table: TableDep, base: BaseDep) -> Response:
-    """When those of before expire."""
+    """Return new keys, for clients whose keys expire."""
     prefix, properties = tables.credentials(table.entry, base)
     told = {"storage-credentials": [{"prefix": prefix, "config": properties}]}
     return JsonAnswer(told, headers=NOT_KEPT)
@@ -203,11 +206,11 @@ ENDPOINTS = [
     *(f"HEAD {path.replace('/iceberg', '')}" for path in (NAMESPACE, TABLE)),
     f"GET {TABLE.replace('/iceberg', '')}/credentials",
 ]
-"""What clients may ask: with this list they try nothing else."""
+"""The supported endpoints. Clients that get this list use no others."""
 
 
 def _namespace(shares: Shares, actor: Actor, name: str) -> str:
-    """As it is spelled. Raises `NoSuchNamespace`."""
+    """Return the name of a namespace in its original spelling. Raises `NoSuchNamespace`."""
     try:
         told: str = shares.share(actor, name)["name"]
     except NotShared:
@@ -216,7 +219,7 @@ def _namespace(shares: Shares, actor: Actor, name: str) -> str:
 
 
 def _there(request: Request) -> Response | None:
-    """The answer to who only asks whether it is there."""
+    """Return the response to HEAD, which only checks existence; None for other requests."""
     if request.scope.get("state", {}).get(HEADERS_ONLY):
         return Response(status_code=204)
     return None

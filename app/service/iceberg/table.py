@@ -1,6 +1,6 @@
-"""A view of a dataset as an Iceberg table: which snapshots it has, with which schemas and files.
+"""A view of a dataset as an Iceberg table: its snapshots, with their schemas and files.
 
-Everything here follows from the versions of the dataset and the name it has: nothing is stored.
+Everything is computed from the versions of the dataset and its name. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..versions.versions import Versioned
 from .file_names import FileName, Kind
 
 GROUP = 256
-"""Versions whose slices are in one manifest; once it is full, it never changes."""
+"""Number of versions whose slices are in one manifest. A full manifest never changes."""
 
 
 class NotInIceberg(BadInput):
-    """Iceberg knows no such type."""
+    """Iceberg has no types for some columns."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         super().__init__(
@@ -41,13 +41,13 @@ class NotInIceberg(BadInput):
 
 @dataclass(frozen=True)
 class IcebergTable:
-    """As of the head of the dataset."""
+    """The table as of the head of the dataset."""
 
     found: Versioned
     view: str
     """A key of `VIEWS`."""
     location: str
-    """`s3://…`, below which all files are."""
+    """The URL `s3://…` below which all files are."""
 
     @property
     def projection(self) -> Projection:
@@ -55,7 +55,7 @@ class IcebergTable:
 
     @cached_property
     def identity(self) -> str:
-        """Of this view of this history."""
+        """The identity of the table: of this view of this history."""
         return self.found.history.identity(self.found.dataset.id, self.view)
 
     @cached_property
@@ -64,19 +64,19 @@ class IcebergTable:
         return IcebergSchemas(told or [DataSchema(fields=())])
 
     def schema(self, number: int) -> IcebergSchema:
-        """Of a version; of the head while there is none."""
+        """Return the schema of a version, or that of the head if there are no versions."""
         starts = [before for before, _ in self.found.outline.schemas]
         at = bisect_right(starts, number) - 1 if len(self.found.versions) else -1
         return self.schemas.all[at]
 
     def check_types(self) -> None:
-        """Raises `NotInIceberg`."""
+        """Raise `NotInIceberg` if Iceberg has no type for a column."""
         foreign = self.schemas.all[-1].foreign
         if foreign:
             raise NotInIceberg(foreign)
 
     def path(self, name: FileName) -> str:
-        """Of a file that is made of the table."""
+        """Return the URL of a generated file."""
         return f"{self.location}/iceberg/{name}"
 
     def name(self, kind: Kind, *numbers: int) -> FileName:
@@ -97,11 +97,13 @@ class IcebergTable:
         )
 
     def deleted_as_of(self, number: int) -> int | None:
-        """The version whose deleted rows are those of a version; None: no row is deleted."""
+        """Return the version whose delete files also apply to this version; None if no row is
+        deleted."""
         return self.found.changed_as_of(number, self.projection)
 
     def metadata(self, count: int, most: int) -> dict[str, Any]:
-        """Of the table with its first `count` versions, of which the newest `most` are told."""
+        """Return the metadata of the table with its first `count` versions. It lists the newest
+        `most` of them."""
         snapshots = [self.snapshot(number) for number in range(max(count - most, 0), count)]
         numbers = {each.schema for each in snapshots} or {self.schema(0).number}
         return table_metadata(
@@ -118,7 +120,7 @@ class IcebergTable:
         return f"{self.location}/data/{version.data.physical_hash}"
 
     def files(self, first: int, count: int) -> Iterator[File]:
-        """The slices of so many versions."""
+        """Yield the slices of `count` versions, beginning with `first`."""
         for version in self.found.versions[first : first + count]:
             yield File(
                 path=self.slice_path(version),
@@ -130,7 +132,7 @@ class IcebergTable:
             )
 
     def _ranges(self, version: Version) -> list[Range]:
-        """What the block says of the rows: no file is opened."""
+        """Return the ranges of columns that follow from the block, without opening the slice."""
         vocab, schema = self.found.outline.vocab, self.schema(version.number)
         ranges = []
         offset = schema.column(vocab.offset_column)
@@ -141,7 +143,7 @@ class IcebergTable:
             ranges.append(Range(number, lower, upper, nulls=0))
         time = schema.column(vocab.system_time_column)
         if time is not None and time[1].startswith("timestamp"):
-            # rows are as old as their block, or older
+            # the system time of a row is at most that of its block
             latest = (version.recorded.millis + 2) * 1000 - 1
             ranges.append(Range(time[0], None, bound(time[1], latest)))
         return ranges

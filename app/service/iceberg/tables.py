@@ -1,4 +1,4 @@
-"""Tables as the catalogue tells them, and the files that they name."""
+"""Tables as responses of the catalogue, and the generated files to which they refer."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from .made_files import FileMemory, MadeFiles
 from .table import IcebergTable
 
 REGION = "us-east-1"
-"""Means nothing; clients that are told none ask the internet for it."""
+"""A region without meaning. Clients without one would look it up on the internet."""
 _LISTS_DELETES = (Kind.SNAPSHOT, Kind.DELETES, Kind.ROWS)
 
 
 @dataclass(frozen=True)
 class IcebergTables:
-    """What tables are told from."""
+    """Makes tables and their files from the datasets of a node."""
 
     reads: VersionReads
     access: DatasetAccess
     keys: VendedKeys
     memory: FileMemory = field(repr=False)
     most_snapshots: int
-    """Newest ones, told with a table."""
+    """Limit of snapshots in the metadata of a table; they are the newest."""
     most_deleted: int
-    """Rows of a slice."""
+    """Limit of deleted rows of one slice."""
 
     async def load(
         self, entry: DatasetEntry, view: str, caller: str, *, only_newest: bool
     ) -> dict[str, Any]:
-        """Where the metadata of a table is, and what it says.
+        """Return the location of the metadata of a table, and the metadata.
 
         Raises:
-            NotInIceberg, TooManyDeletedRows. What `VersionReads` raises.
+            NotInIceberg, TooManyDeletedRows, and the errors of `VersionReads`.
         """
         table = self._table(await self.reads.of(entry, caller), view)
         table.check_types()
@@ -57,10 +57,10 @@ class IcebergTables:
         return {"metadata-location": place, "metadata": told}
 
     async def file(self, entry: DatasetEntry, text: str, caller: str) -> ServedFile:
-        """A file that metadata or manifests name.
+        """Return a file to which metadata or manifests refer.
 
         Raises:
-            NoSuchTableFile. As `load`.
+            NoSuchTableFile, TooManyDeletedRows, and the errors of `VersionReads`.
         """
         name = FileName.parse(text)
         found = await self.reads.of(entry, caller)
@@ -82,7 +82,8 @@ class IcebergTables:
         )
 
     def credentials(self, entry: DatasetEntry, base: str) -> tuple[str, dict[str, str]]:
-        """Below which place which properties let a client read files. `base`: of this node."""
+        """Return the location of the files, and the properties with which a client can read them.
+        `base` is the URL of this node."""
         keys = self.keys.make(entry.id)
         return self._location(entry), {
             "s3.endpoint": base.rstrip("/"),
@@ -101,7 +102,7 @@ class IcebergTables:
         return IcebergTable(found, view, self._location(found.dataset.entry))
 
     async def _dead_for(self, table: IcebergTable, name: FileName, caller: str) -> DeadRows:
-        """What a file is made of. Raises `NoSuchTableFile`."""
+        """Return the deleted rows that a file needs. Raises `NoSuchTableFile`."""
         if name.kind not in _LISTS_DELETES:
             return {}
         number = name.numbers[0]
