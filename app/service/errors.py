@@ -1,9 +1,9 @@
-"""The one table: what went wrong → HTTP status, and what an outsider sees of it.
+"""The table of errors: HTTP status and response body of each error class.
 
-Errors are looked up by class name along their line of ancestors, so a branch of
-`protocol/errors.py` answers for its leaves unless a line of its own says otherwise. By name,
-because a failed job brings its error as the names of leaf and branch, from a process this one
-does not import: leaves of workers have the status of their branch.
+The lookup uses the class name, then the names of the ancestors. So a branch of
+`protocol/errors.py` gives its status to its leaves, unless the table has an entry for the leaf. We
+use names because a failed job reports its error as the names of leaf and branch, and this process
+does not import the classes of workers: their leaves have the status of their branch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATUS: dict[str, HTTPStatus] = {
     "Unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "RemoteFailed": HTTPStatus.BAD_GATEWAY,
     "NodeFault": HTTPStatus.INTERNAL_SERVER_ERROR,
-    # leaves that differ from their branch
+    # leaves whose status differs from that of their branch
     "AccessTokenRejected": HTTPStatus.UNAUTHORIZED,
     "AnonymousRestricted": HTTPStatus.UNAUTHORIZED,
     "BasicRefused": HTTPStatus.UNAUTHORIZED,
@@ -67,7 +67,7 @@ STATUS: dict[str, HTTPStatus] = {
     "StorageReadOnly": HTTPStatus.INSUFFICIENT_STORAGE,
     "MethodNotServed": HTTPStatus.METHOD_NOT_ALLOWED,
     "CatalogueIsReadOnly": HTTPStatus.NOT_ACCEPTABLE,
-    # never an answer to a request
+    # never the response to a request
     "PeerSilent": HTTPStatus.REQUEST_TIMEOUT,
     "ListenerTooSlow": HTTPStatus.REQUEST_TIMEOUT,
 }
@@ -83,7 +83,8 @@ BARE: dict[str, bool] = {
     "UnreadableHash": True,
     "VersionMissing": True,
 }
-"""Answers whose body the reference fixes: plain text of the message, or nothing at all."""
+"""Errors whose body the reference fixes: True for the message as plain text, False for an empty
+body."""
 
 PROBLEM_TYPE = "urn:odf-node:problem:"
 INTERNAL = "Internal"
@@ -91,7 +92,7 @@ INTERNAL_MESSAGE = "Internal error"
 
 
 def status_of(error: NodeError | type[NodeError]) -> HTTPStatus:
-    """The status that answers an error; 500 for one that no branch answers for."""
+    """Return the status of an error; 500 if the table has neither its class nor an ancestor."""
     kind = error if isinstance(error, type) else type(error)
     for ancestor in kind.__mro__:
         if ancestor.__name__ in STATUS:
@@ -100,12 +101,12 @@ def status_of(error: NodeError | type[NodeError]) -> HTTPStatus:
 
 
 def status_of_failed(failed: Failed) -> HTTPStatus:
-    """The status that answers the error of a failed job."""
+    """Return the status for the error of a failed job."""
     return status_of_name(failed.error, failed.branch)
 
 
 def status_of_name(name: str, branch: str = "") -> HTTPStatus:
-    """The same for class name and branch; without a branch, for a job of a version before."""
+    """Return the status for names of class and branch. Jobs of older versions have no branch."""
     for known in (name, branch or older_branch(name)):
         if known in STATUS:
             return STATUS[known]
@@ -114,7 +115,7 @@ def status_of_name(name: str, branch: str = "") -> HTTPStatus:
 
 
 def descendants(kind: type[NodeError]) -> Iterator[type[NodeError]]:
-    """Every class below `kind` that has been imported."""
+    """Yield every imported subclass of `kind`, at any depth."""
     for child in kind.__subclasses__():
         yield child
         yield from descendants(child)
@@ -123,9 +124,9 @@ def descendants(kind: type[NodeError]) -> Iterator[type[NodeError]]:
 def problem(
     name: str, status: HTTPStatus, message: str, facts: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The problem document of RFC 9457, with the `message` of the reference node beside it.
+    """Return a problem document (RFC 9457) that also has the `message` of the reference node.
 
-    The fact `setting` is the one an administrator changes: the detail names it.
+    The fact `setting` names the setting that an administrator can change; `detail` includes it.
     """
     trace = trace_id(current_trace())
     setting = (facts or {}).get("setting")

@@ -40,9 +40,10 @@ class Settings(
 
 
 def load_settings(**given: Any) -> Settings:
-    """Read the settings from the environment; given values (not None) win. Raises the same errors
-    as
-    `read_settings`."""
+    """Read the settings from the environment; given values (not None) win.
+
+    Raises the same errors as `read_settings`.
+    """
     return read_settings(Settings, os.environ, given, more=OF_CLIENT)
 
 

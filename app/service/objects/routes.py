@@ -80,9 +80,8 @@ class Objects:
         await answer(scope, receive, send)
 
     async def ref(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond with the hash that a reference points to. With `If-None-Match` and `Prefer:
-        wait`,
-        wait until it points elsewhere."""
+        """Respond with the hash that a reference points to. With `If-None-Match` and
+        `Prefer: wait`, wait until it points elsewhere."""
         asked = {k: v for k, v in scope["headers"] if k in (b"if-none-match", b"prefer")}
         head = await self._head(scope)
         applied: Headers = []

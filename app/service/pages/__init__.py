@@ -1,1 +1,1 @@
-"""Pages for people, in a browser. What their forms change goes by the use cases of the API."""
+"""HTML pages for browsers. Their forms call the same use cases as the API."""

@@ -1,4 +1,4 @@
-"""The page of an account: its datasets that the visitor may read; for oneself, what to do next."""
+"""The page of an account: its datasets that the visitor may read, and next steps for its owner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_NAME_CHARS = 100
 
 
 class AccountNotSeen(NotFound):
-    """No account of that name, or none with a dataset that the visitor may read."""
+    """The account does not exist, or has no dataset that the visitor may read."""
 
     def __init__(self) -> None:
         super().__init__("There is no such account, or none with a dataset that you may read")

@@ -1,4 +1,5 @@
-"""Accounts of the node: a list, one with its tokens, and forms that make and change them."""
+"""Pages for accounts: the list, one account with its tokens, and forms to create and change
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: who asked for which change, filtered, newest first."""
+"""The page of the audit log: which account requested which change, filtered, newest first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS = ("actor", "action", "dataset", "since", "until")
 
 
 class MalformedPosition(BadInput):
-    """A place in the audit log that is no number."""
+    """The position in the audit log is no number."""
 
     def __init__(self) -> None:
         super().__init__("before is the number of an entry; leave it out for the newest ones")

@@ -1,4 +1,4 @@
-"""Jobs of the node: what waits, runs or ended, why it failed; open ones can be cancelled."""
+"""The page of the node's jobs: status, reason of failure, and a form to cancel open jobs."""
 
 from __future__ import annotations
 

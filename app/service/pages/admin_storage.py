@@ -1,4 +1,4 @@
-"""What the node stores: sizes, free space, damages, and which datasets are the largest."""
+"""The page of the node's storage: sizes, free space, damaged objects, and the largest datasets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATH = "/v/admin/storage"
 LARGEST = 20
 DAMAGES = 100
 UPKEEP = ("fsck", "gc")
-"""Commands whose last runs are shown."""
+"""Maintenance commands whose last runs are shown."""
 
 
 def _storage(given: Views, actor: Actor, request: Request) -> Response:

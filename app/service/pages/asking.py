@@ -1,4 +1,4 @@
-"""The form of queries on the page of a dataset: what was asked, its rows, and files of them."""
+"""The query form on the page of a dataset: its query, its rows, and links to files of the rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from ..query.query import Queries
 
 ROWS = 100
 EXPORTS = tuple(form.value for form in Form if form not in IN_JSON)
-"""Formats in which the rows can be taken along."""
+"""Formats in which a visitor can download the rows."""
 
 
 def answered(
     queries: Queries, actor: Actor, caller: str, text: str | None, *, alias: str
 ) -> dict[str, Any]:
-    """What the form shows. Without a text it proposes one; `problem` says what is wrong with it."""
+    """Run the query and return the content of the form; `problem` is the message of an error.
+
+    Without a text the form proposes a query and runs none."""
     shown: dict[str, Any] = {
         "text": text or f'select * from "{alias}" order by "offset" desc',  # noqa: S608 - shown, not run
         "is_asked": bool(text),
@@ -54,7 +56,7 @@ def answered(
 
 
 def taken_along(queries: Queries, actor: Actor, caller: str, text: str, form: str) -> Response:
-    """All rows in a file. Raises `UnknownFormat`, and as `Queries.begin`."""
+    """Return all rows as a file. Raises `UnknownFormat`, and the same errors as `Queries.begin`."""
     body = QueryBody(query=text, data_format=form)
     most = queries.settings.query_max_rows
     asked = checked(body, max_rows=most)

@@ -1,4 +1,4 @@
-"""What the pages of blocks show: the history of a dataset, and one block of it."""
+"""Contents of the pages of blocks: the history of a dataset, and one block."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .differences import MAX_CHARS, changes, event_text, replaced_by
 from .visit import Visit
 
 BLOCKS = 100
-"""On a page of the history."""
+"""Number of blocks on a page of the history."""
 LOOKED_BACK = 1000
-"""Blocks among which the one is looked for that said the same kind of thing before."""
+"""Number of older blocks that are searched for the event that a block replaces."""
 
 
 def block_line(block: HashedBlock) -> dict[str, Any]:
-    """A block in a list."""
+    """Return a block as an entry of a list."""
     return {
         "number": block.sequence_number,
         "hash": str(block.hash),
@@ -33,7 +33,7 @@ def block_line(block: HashedBlock) -> dict[str, Any]:
 
 
 def newest(visit: Visit, most: int) -> list[dict[str, Any]]:
-    """The newest blocks."""
+    """Return the newest blocks, at most `most`."""
     return [
         block_line(one)
         for one in _blocks(visit).ancestors(visit.entry.id, visit.dataset.head(), limit=most)
@@ -41,7 +41,7 @@ def newest(visit: Visit, most: int) -> list[dict[str, Any]]:
 
 
 def history(visit: Visit, asked: str) -> dict[str, Any]:
-    """Blocks from the one named on, newest first. Raises `UnreadableHash`, `BlockNotFound`."""
+    """Return blocks from the named one backwards. Raises `UnreadableHash`, `BlockNotFound`."""
     start = visit.dataset.block(parse_hash(asked)).hash if asked else visit.dataset.head()
     found = _blocks(visit).ancestors(visit.entry.id, start, limit=BLOCKS)
     last = found[-1]
@@ -54,7 +54,7 @@ def history(visit: Visit, asked: str) -> dict[str, Any]:
 
 
 def block(visit: Visit, asked: str) -> dict[str, Any]:
-    """One block. Raises `UnreadableHash`, `BlockNotFound`."""
+    """Return the content of one block's page. Raises `UnreadableHash`, `BlockNotFound`."""
     found = visit.dataset.block(parse_hash(asked))
     ((_, raw),) = _blocks(visit).raw(visit.entry.id, found.hash, limit=1)
     text = event_text(found.event)
@@ -71,7 +71,7 @@ def block(visit: Visit, asked: str) -> dict[str, Any]:
 
 
 def _objects(found: HashedBlock) -> list[dict[str, Any]]:
-    """The slice and the checkpoint that a block adds."""
+    """Return the slice and the checkpoint that a block adds."""
     event = found.event
     if not isinstance(event, AddData | ExecuteTransform):
         return []
@@ -106,7 +106,7 @@ def _objects(found: HashedBlock) -> list[dict[str, Any]]:
 
 
 def _changed(visit: Visit, found: HashedBlock) -> dict[str, Any]:
-    """How it differs from the one that said the same kind of thing before."""
+    """Return the earlier block whose event this block replaces, and the differences."""
     older: Any = ()
     if found.prev is not None:
         older = islice(walk_back(_blocks(visit), visit.entry.id, found.prev), LOOKED_BACK)

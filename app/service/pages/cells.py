@@ -1,4 +1,4 @@
-"""Cells, types and columns in words."""
+"""Texts for cells, types and columns of a table."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from odf_node.protocol.metadata.schema import DataSchema
 
 MAX_CELL_CHARS = 120
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-"""Signs that turn the direction of text around: a cell would read as another one."""
+"""Characters that reverse the direction of text: with them a cell would look like a different
+text."""
 
 
 def cell_text(value: Any) -> str | None:
-    """A JSON value as a cell shows it: texts as they are, the rest as JSON, long ones cut; None for
+    """Return the text of a cell: strings unchanged, other values as JSON, long ones cut; None for
     null."""
     if value is None:
         return None
@@ -28,12 +29,12 @@ def cell_text(value: Any) -> str | None:
 
 
 def fields_of(schema: DataSchema | None) -> list[dict[str, Any]]:
-    """Columns as JSON has them: `name`, `type`."""
+    """Return the columns as in JSON: `name`, `type`."""
     return [] if schema is None else list(to_data(schema)["fields"])
 
 
 def column_lines(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Name and type of a column, then those of its members by their path: `address.city`."""
+    """Yield path and type of a column, then of its members: `address.city`."""
     yield path, type_text(kind)
     inner = kind
     while "inner" in inner or "itemType" in inner:
@@ -44,7 +45,7 @@ def column_lines(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def type_text(kind: dict[str, Any]) -> str:
-    """A type in words: `Int32`, `List of String`, `Float64, or null`."""
+    """Return a type in words: `Int32`, `List of String`, `Float64, or null`."""
     name: str = kind["kind"]
     if name == "Option":
         return f"{type_text(kind['inner'])}, or null"

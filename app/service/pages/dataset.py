@@ -1,11 +1,11 @@
-"""The pages of a dataset, all at its address; the query says which.
+"""The pages of a dataset. All have its address; the query parameter selects the page.
 
-(nothing)            what it is, its newest rows, how to load it
-`?query=`            the same, with the rows of a query; with `&format=` a file of them
+(nothing)            description, newest rows, and how to load the dataset
+`?query=`            the same with the rows of a query; with `&format=` a file of these rows
 `?rows=40`           rows, without the newest 40
 `?columns=`          all columns
-`?history=`          its blocks, from the one of that hash on, by default from the head
-`?block=`            the block of that hash
+`?history=`          its blocks, backwards from the block with that hash, by default from the head
+`?block=`            the block with that hash
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ VIEWS: dict[str, tuple[str, View]] = {
     "history": ("history", block_view.history),
     "block": ("block", block_view.block),
 }
-"""Template and content of a page by the parameter that asks for it."""
+"""Template and content function of a page, by the query parameter that selects it."""
 
 
 def routes(prefix: str) -> tuple[Route, ...]:
-    """The pages of a dataset; `prefix` is the pattern of the addresses of datasets."""
+    """Return the routes of the pages; `prefix` is the pattern of the addresses of datasets."""
     return (Route(prefix, shown(_dataset)), Route(prefix + "/", shown(_dataset)))
 
 
@@ -57,7 +57,7 @@ def _dataset(given: Views, actor: Actor, request: Request) -> Response:
 
 
 def _visit(given: Views, actor: Actor, request: Request) -> Visit:
-    """Raises as `DatasetAccess.resolve`."""
+    """Return the context of this request. Raises the same errors as `DatasetAccess.resolve`."""
     address = request.path_params
     entry = given.access.resolve(actor, address.get("account"), address["dataset"], Action.READ)
     is_open = part_of(request, Settings).allow_anonymous and given.access.may_read(ANONYMOUS, entry)

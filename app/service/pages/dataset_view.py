@@ -1,4 +1,4 @@
-"""What the page of a dataset shows, out of the use cases of the API; no HTML in here."""
+"""The content of the page of a dataset, from the use cases of the API. This module has no HTML."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ COLUMNS = 50
 BLOCKS = 10
 FILES = 5
 STEPS = 3
-"""How far lineage is shown up and down."""
+"""Number of lineage steps that are shown in each direction."""
 EDGES = 100
 MARKDOWN = (".md", ".markdown")
 DEFAULT_SOURCE = "default"
 
 
 def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
-    """One dataset: what it says of itself, how fresh and how large it is, rows, columns, what a
-    query gives, blocks, files, and its lineage."""
+    """Return the content of the page: description, age, size, rows, columns, the result of a
+    query, blocks, files, and lineage."""
     views, entry, state = visit.views, visit.entry, visit.state
     shown = description(views.stores, views.access, entry, visit.base)
     fields = fields_of(state.data_schema)
@@ -87,7 +87,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
 
 
 def _linked(visit: Visit, width: int) -> dict[str, Any]:
-    """The dataset for catalogues; of many columns, they find those in the document itself."""
+    """Return the dataset's metadata for catalogues, without columns if there are too many."""
     catalogs = Catalogs(visit.views.stores, visit.views.access, visit.views.outlines)
     document = catalogs.croissant(visit.entry, visit.base)
     return document if width <= COLUMNS else {**document, "recordSet": []}
@@ -116,18 +116,19 @@ def _queries(definition: Any) -> list[str]:
 
 
 def _document(path: str, content: str) -> dict[str, Any]:
-    """An attachment; Markdown as HTML, everything else as it is."""
+    """Return an attachment; Markdown also as HTML."""
     is_markdown = path.lower().endswith(MARKDOWN)
     return {"path": path, "content": content, "html": markdown(content) if is_markdown else None}
 
 
 def _web_link(url: str | None) -> str | None:
-    """The address if a browser may be led there; strangers write it."""
+    """Return the address if it is safe as a link (http, https); strangers write it."""
     return url if url and urlsplit(url).scheme in ("http", "https") else None
 
 
 def _posting(state: ChainState) -> dict[str, Any] | None:
-    """A file as the first push source reads it, and the source's name if it has to be said."""
+    """Return a file name for the first push source, and the source's name if a post must give
+    it."""
     if not state.push_sources:
         return None
     name = min(state.push_sources)
@@ -142,7 +143,7 @@ def _asked(visit: Visit, query: str | None) -> dict[str, Any]:
 
 
 def _lineage(visit: Visit) -> dict[str, Any]:
-    """Inputs and users, each with the steps between; aliases only of what is visible."""
+    """Return the inputs and the users of the dataset as edges; hidden datasets have no alias."""
     graph = lineage.lineage_of(visit.views.lineage, visit.actor, visit.entry, up=STEPS, down=STEPS)
     names: dict[str, str | None] = {str(one): item.alias for one, item in graph.known.items()}
     names |= {str(one): None for one in graph.unknown}

@@ -1,6 +1,6 @@
-"""What an event changes of the one before it that said the same kind of thing, line by line.
+"""The differences between an event and the earlier event that it replaces, line by line.
 
-Pure: events in, lines out.
+The functions are pure.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
 from odf_node.protocol.metadata.events import AddData, ExecuteTransform, Seed
 
 MAX_LINES = 1000
-"""Of an event that is compared: the time it takes grows with their square."""
+"""Limit of lines of a compared event: the time grows with their square."""
 MAX_LINE_CHARS = 400
 MAX_CHARS = 200_000
-"""Of an event as text; the file of the block holds the rest."""
+"""Limit of characters of an event as text; the file of the block has the rest."""
 CONTEXT = 3
 
 
 class Line(NamedTuple):
-    """`sign` is `+` or `-`, a blank for what stayed, `@` where lines were left out."""
+    """A line of a difference. `sign` is `+` or `-`, a blank for an unchanged line, or `@` where
+    lines were left out."""
 
     sign: str
     text: str
 
 
 def event_text(event: Any) -> str:
-    """An event as YAML that people read: blanks at the ends of lines do not matter to them, and
-    would turn a query into one long line."""
+    """Return an event as readable YAML, without blanks at the ends of lines: these would make
+    YAML write a query as one long line."""
     if isinstance(event, UnknownEvent):
         return f"{event.name or event.discriminator}: {event.detail}\n"
     return to_yaml(_readable(to_data(event)))
 
 
 def subject_of(event: Any) -> tuple[str, ...] | None:
-    """What an event says something of, so that a later one replaces it; None if it adds."""
+    """Return what an event defines, so that a later one replaces it; None if it only adds."""
     if isinstance(event, AddData | ExecuteTransform | Seed | UnknownEvent):
         return None
     source = getattr(event, "source_name", "")
@@ -45,7 +46,7 @@ def subject_of(event: Any) -> tuple[str, ...] | None:
 
 
 def replaced_by(event: Any, older: Iterable[HashedBlock]) -> HashedBlock | None:
-    """The newest of the older blocks that says something of the same."""
+    """Return the newest of the older blocks that defines the same subject."""
     subject = subject_of(event)
     if subject is None:
         return None
@@ -53,7 +54,7 @@ def replaced_by(event: Any, older: Iterable[HashedBlock]) -> HashedBlock | None:
 
 
 def changes(old: Any, new: Any) -> list[Line] | None:
-    """Lines that differ between two events, with some around them; None if they are too long."""
+    """Return the lines that differ, with context lines; None if the events are too long."""
     before, after = (event_text(each).splitlines() for each in (old, new))
     if max(len(before), len(after)) > MAX_LINES:
         return None

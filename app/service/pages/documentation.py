@@ -1,4 +1,4 @@
-"""The page of the API."""
+"""The reference page of the API."""
 
 from __future__ import annotations
 

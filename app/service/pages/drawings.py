@@ -1,4 +1,4 @@
-"""Drawings as numbers, which templates make SVG of: bars of a column, and the graph of lineage."""
+"""Coordinates of drawings for SVG templates: bars of a column, and the lineage graph."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ BARS_WIDTH, BARS_HEIGHT = 96, 20
 BOX_WIDTH, BOX_HEIGHT = 176, 34
 GAP_X, GAP_Y = 56, 12
 MAX_BOXES = 24
-"""Of a drawing; a page lists what is not drawn."""
+"""Limit of boxes in a drawing; the page lists the other datasets."""
 MAX_BOX_CHARS = 24
 
 
 def bars_path(counts: Sequence[int]) -> str:
-    """The `d` of an SVG path in a box of `BARS_WIDTH` by `BARS_HEIGHT`: bars side by side, the
-    highest as high as the box; a count that is not 0 is seen."""
+    """Return the `d` of an SVG path of bars in a box of `BARS_WIDTH` by `BARS_HEIGHT`. The highest
+    bar is as high as the box; any count above 0 is visible."""
     most, width = max(counts), BARS_WIDTH // len(counts)
     pieces = []
     for place, count in enumerate(counts):
@@ -28,7 +28,7 @@ def bars_path(counts: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A dataset in a drawing: its corner, and its name, as far as there is room for it."""
+    """A dataset in a drawing: its corner, and its name, cut to the width of the box."""
 
     x: int
     y: int
@@ -43,22 +43,22 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Boxes, and the `d` of a path of arrows between them; sizes in units of the view box."""
+    """Boxes, and the `d` of a path of arrows between them. Sizes are in units of the view box."""
 
     width: int
     height: int
     boxes: tuple[Box, ...]
     arrows: str
     left_out: int
-    """Datasets for which there is no room."""
+    """Number of datasets that the drawing leaves out."""
 
 
 def lineage_drawing(
     center: str, names: dict[str, str | None], edges: Sequence[tuple[str, str]]
 ) -> Drawing:
-    """A graph from left to right, inputs before users; `names` by id, None for hidden ones.
+    """Draw a graph from left to right, inputs before users; `names` by id, None for hidden ones.
 
-    Near datasets have precedence where there are too many.
+    If there are too many datasets, the nearest ones are drawn.
     """
     columns = _columns(center, edges)
     near = sorted((one for one in columns if one in names), key=lambda one: abs(columns[one]))
@@ -85,7 +85,8 @@ def lineage_drawing(
 
 
 def _columns(center: str, edges: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """How many steps each is behind the center, along the longest way; before it: negative."""
+    """Return the steps of each dataset behind the center, along the longest path; negative
+    before."""
     columns = {center: 0}
     for _ in range(len(edges)):
         before = dict(columns)

@@ -1,4 +1,4 @@
-"""The front page: the datasets this visitor may see; searched, filtered, ordered by GET alone."""
+"""The front page: the datasets that the visitor may read, with search, filters and order by GET."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _home(given: Views, actor: Actor, request: Request) -> Response:
 
 
 def asked_of(request: Request) -> Asked:
-    """What the address asks for; empty fields of a form ask for nothing."""
+    """Return the parameters of the address; empty fields of the form count as absent."""
     given = request.query_params
     return Asked(**{name: given[name] for name in asdict(Asked()) if given.get(name)})
 
@@ -57,9 +57,9 @@ def datasets(
     *,
     account: str | None = None,
 ) -> dict[str, Any]:
-    """One page of the list at `path`, which may be that of an account.
+    """Return one page of the list at `path`, which may be the page of an account.
 
-    Raises as `question`, and `MalformedPage`.
+    Raises `MalformedPage`, and the same errors as `question`.
     """
     number = page_number(request.query_params.get("page"))
     wanted = question(given.access, actor, replace(asked, account=account or asked.account))
@@ -94,13 +94,13 @@ def datasets(
 
 
 def around_list(given: Views) -> dict[str, Any]:
-    """What the form of a list takes."""
+    """Return what the search form of a list needs."""
     is_multi = given.access.tenancy is Tenancy.MULTI
     return {"is_multi": is_multi, "max_search_chars": MAX_SEARCH_CHARS}
 
 
 def _turned(order: Any, by: str) -> str | None:
-    """The other direction for what the list is ordered by already; else the usual one."""
+    """Return the opposite direction if the list is already ordered by this column; else None."""
     if order.by != by:
         return None
     return "asc" if order.descending else "desc"

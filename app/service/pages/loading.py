@@ -1,6 +1,6 @@
-"""How to load a dataset with the tools people have: lines that run as they are printed.
+"""Code examples that load a dataset with common tools; each runs as printed.
 
-They say what docs/reading.md says, for one dataset. `tests/app/test_page_loading.py` runs them.
+They follow docs/reading.md, for one dataset. `tests/app/test_page_loading.py` runs them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NO_WORD = re.compile(r"[^A-Za-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One tool, and what to type into it."""
+    """One tool, and the lines to run with it."""
 
     tool: str
     lines: str
@@ -106,7 +106,7 @@ curl -s '{url}/read?format=parquet&projection=facts' > {folder}.parquet""",
     Way("Iceberg: DuckDB", _ATTACHED, FACTS),
     SHARED,
 )
-"""Of a dataset that everybody may read."""
+"""Examples for a dataset that everybody may read."""
 CLOSED = (
     Way(
         "pandas",
@@ -202,11 +202,11 @@ token = os.environ["ODF_NODE_TOKEN"]
     ),
     SHARED,
 )
-"""Of one that takes a token, which stands in `ODF_NODE_TOKEN`."""
+"""Examples for a dataset that requires a token; the token is in `ODF_NODE_TOKEN`."""
 
 
 def ways(base: str, alias: str, *, is_open: bool) -> list[Way]:
-    """Each way to load a dataset of the node at `base`; unless it is open to all, with a token."""
+    """Return the examples for a dataset of the node at `base`; with a token unless `is_open`."""
     folder = alias.rpartition("/")[2]
     account, _, name = table_name(alias).split(".")
     texts = {
@@ -223,6 +223,6 @@ def ways(base: str, alias: str, *, is_open: bool) -> list[Way]:
 
 
 def _variable(name: str) -> str:
-    """The name of a dataset as one of a variable in Python and in R."""
+    """Return the name of a dataset as a valid variable name in Python and R."""
     text = _NO_WORD.sub("_", name).strip("_").lower()
     return text if text.isidentifier() and not iskeyword(text) else f"rows_{text}"

@@ -1,7 +1,7 @@
-"""Markdown that strangers wrote, as HTML that can do no harm in a page.
+"""Convert Markdown by strangers into HTML that is safe in a page.
 
-HTML within the text is shown as text. Links lead to http, https and mailto addresses only;
-pictures become links, since pages load nothing foreign.
+HTML within the text is shown as text. Links may lead to http, https and mailto addresses only.
+Pictures become links, since pages load no foreign content.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MAX_CHARS = 200_000
-"""Longer documents are shown as text: a page is for people."""
+"""Limit of characters; longer documents are shown as plain text."""
 SCHEMES = frozenset({"http", "https", "mailto"})
 TOP = 3
 """Level of the first heading of a document, below those of the page."""
 
 
 def markdown(text: str) -> Markup | None:
-    """The text as HTML; None if it is too long for a page."""
-    from markupsafe import Markup  # with the templates: not needed to start
+    """Return the text as HTML; None if it is too long for a page."""
+    from markupsafe import Markup  # imported late: the start does not need it
 
     if len(text) > MAX_CHARS:
         return None

@@ -1,4 +1,4 @@
-"""Numbered pages of a list: links to the first, the last and those around the one that is shown."""
+"""Links between numbered pages of a list: the first, the last, and those around the current one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_DIGITS = 9
 
 
 class MalformedPage(BadInput):
-    """The number of a page that is none."""
+    """The page parameter is no valid page number."""
 
     def __init__(self) -> None:
         super().__init__("page is a number from 1 on; leave it out for the first page")
@@ -20,7 +20,7 @@ class MalformedPage(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """A page of a list: its number, and where it is; None for the one that is shown."""
+    """A page of a list: its number and its address; None for the current page."""
 
     number: int
     link: str | None
@@ -28,7 +28,7 @@ class PageLink:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Links between pages. None in `numbers` stands for those that are left out."""
+    """Links between pages. None in `numbers` stands for omitted pages."""
 
     numbers: list[PageLink | None]
     before: str | None
@@ -36,7 +36,7 @@ class Pages:
 
 
 def page_number(text: str | None) -> int:
-    """Raises `MalformedPage`."""
+    """Parse the page parameter; absent means 1. Raises `MalformedPage`."""
     if not text:
         return 1
     is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
@@ -46,7 +46,7 @@ def page_number(text: str | None) -> int:
 
 
 def pages(number: int, total: int, size: int, link: Callable[[int], str]) -> Pages:
-    """The links of page `number` of a list of `total` items, `size` of them on a page."""
+    """Return the links of page `number` in a list of `total` items with `size` items per page."""
     last = max(1, -(-total // size))
     shown = sorted({1, last, *range(max(1, number - AROUND), min(last, number + AROUND) + 1)})
     numbers: list[PageLink | None] = []

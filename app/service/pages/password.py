@@ -1,4 +1,4 @@
-"""One's own password, changed by whoever knows it."""
+"""The page where a visitor changes the own password, which requires the old one."""
 
 from __future__ import annotations
 

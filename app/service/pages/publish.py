@@ -1,4 +1,4 @@
-"""The form that publishes a file: choose it, correct what is proposed, publish; without script."""
+"""The form that publishes a file: choose it, correct the proposal, publish. It needs no script."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ Fields = Mapping[str, list[str]]
 
 
 class QuestionOpen(BadInput):
-    """Something that a file does not tell, and nobody decided."""
+    """A question about the file is still open: the file leaves it open, and the visitor made no
+    choice."""
 
 
 def _form(given: Views, actor: Actor, request: Request) -> Response:
@@ -53,7 +54,7 @@ def _form(given: Views, actor: Actor, request: Request) -> Response:
 
 
 async def _look(request: Request) -> Response:
-    """The file arrives; the answer is the proposal, as a form."""
+    """Receive the file, and respond with the proposal as a form."""
     given, actor = part_of(request, Views), ANONYMOUS
     publishing = part_of(request, FilePublishing)
     try:
@@ -77,7 +78,7 @@ def _proposed(
 
 
 async def _publish(request: Request) -> Response:
-    """The corrected proposal arrives: show it again, or make the dataset and post the file."""
+    """Receive the corrected proposal: show it again, or create the dataset and post the file."""
     given, actor = part_of(request, Views), ANONYMOUS
     try:
         actor = await to_thread.run_sync(_visitor, request)
@@ -116,7 +117,7 @@ def _made(
     token: UploadToken,
     fields: Fields,
 ) -> Response | tuple[DatasetEntry, Any, Proposal]:
-    """The dataset and the job of the post; or the form, if something is to be corrected."""
+    """Return the dataset, the job of the post and the proposal; or the form if it needs changes."""
     proposal = None
     try:
         proposal = usecase.look(publishing, actor, token, _reading(fields))
@@ -139,7 +140,7 @@ def _made(
 
 
 def _reading(fields: Fields) -> Choices:
-    """What decides on columns."""
+    """Return the choices that decide how the file splits into columns."""
     separator = _one(fields, "separator")
     return Choices(
         separator="\t" if separator == "tab" else separator[:1] or None,
@@ -148,10 +149,10 @@ def _reading(fields: Fields) -> Choices:
 
 
 def _choices(fields: Fields, proposal: Proposal) -> Choices:
-    """What the form says, by the columns that it shows."""
+    """Return the choices in the form, for the columns that it shows."""
     names = [one.name for one in proposal.columns]
     reading, order = _reading(fields), _one(fields, "date_order")
-    shown = _one(fields, "columns") == str(len(names))  # else the form is about other columns
+    shown = _one(fields, "columns") == str(len(names))  # otherwise the form shows other columns
     types = {
         name: kind
         for at, name in enumerate(names)
@@ -209,21 +210,21 @@ def _shown(
 
 
 def _told(given: Views, actor: Actor, request: Request, error: NodeError) -> Response:
-    """What is wrong, above an empty form if the visitor may use one."""
+    """Return a page with the error, above an empty form if the visitor is signed in."""
     if actor.account is None:
         return problem(given, actor, request, error)
     return _shown(given, actor, request, told=error.message, status=int(status_of(error)))
 
 
 def _visitor(request: Request) -> Actor:
-    """Raises `ForeignForm`, `AnonymousRestricted`."""
+    """Return the visitor of the request. Raises `ForeignForm`, `AnonymousRestricted`."""
     refuse_foreign(request, part_of(request, Views).public_url)
     is_open = part_of(request, Settings).allow_anonymous
     return visitor(part_of(request, Callers), request, allow_anonymous=is_open)
 
 
 def _fields(raw: bytes) -> Fields:
-    """Raises `MalformedForm`."""
+    """Parse the fields of a form. Raises `MalformedForm`."""
     try:
         return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A file of a visitor as a dataset: kept, looked at, proposed, made and posted; no HTML in here."""
+"""Publish a visitor's file as a dataset: store, inspect, propose, create, post. It has no HTML."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from ..uploads.uploaded_files import (
 
 @dataclass(frozen=True)
 class FilePublishing:
-    """What files of visitors are kept, looked at and published with."""
+    """The parts of the node that publish files of visitors."""
 
     authoring: Authoring
     posts: Posts
     uploads: FileUploads
     waiting: Waiting
     look_bytes: int
-    """So much of a file, unpacked, is looked at."""
+    """Number of unpacked bytes of a file that are inspected."""
 
     @property
     def stores(self) -> Stores:
@@ -56,7 +56,7 @@ class FilePublishing:
 def keep_file(
     publishing: FilePublishing, actor: Actor, form: UploadForm, chunks: Iterable[bytes]
 ) -> UploadToken:
-    """The file of a form, kept as files that are sent ahead are.
+    """Store the file of a form as an upload, like files that clients upload before a post.
 
     Raises:
         Unauthenticated, Unauthorized, ContentTooLarge, NotTheUploadForm, UnknownFormat,
@@ -74,10 +74,11 @@ def keep_file(
 def look(
     publishing: FilePublishing, actor: Actor, token: UploadToken, choices: Choices
 ) -> Proposal:
-    """The proposal for a file that is kept.
+    """Return the proposal for a stored file.
 
     Raises:
-        Unauthenticated, Unauthorized, UploadNotFound, and what `sample_of` and `propose` raise.
+        Unauthenticated, Unauthorized, UploadNotFound, and the same errors as `sample_of` and
+        `propose`.
     """
     account, uploads = _publisher(actor), publishing.uploads
     expected_upload(uploads, account, token)
@@ -96,10 +97,10 @@ def publish_file(
     proposal: Proposal,
     visibility: Visibility,
 ) -> tuple[DatasetEntry, Posted]:
-    """The dataset, made, and the job that reads the file into it.
+    """Create the dataset and submit the job that reads the file into it.
 
     Raises:
-        What `prepare_dataset` and `post` raise; then there is no dataset.
+        The same errors as `prepare_dataset` and `post`; the dataset then does not exist.
     """
     manifest = to_manifest(proposal, token.file_name).encode()
     made = prepare_dataset(publishing.authoring, actor, manifest, visibility)
@@ -116,12 +117,12 @@ def publish_file(
 
 
 def give_up(publishing: FilePublishing, actor: Actor, entry: DatasetEntry) -> None:
-    """The dataset that was made for a file goes, as the file was refused."""
+    """Delete the dataset that was created for a file, because the file was refused."""
     delete_dataset(publishing.stores, publishing.authoring.access, actor, entry)
 
 
 def named_after(choices: Choices, proposal: Proposal) -> Choices:
-    """Types that a form repeats as they were proposed are no decisions."""
+    """Return the choices without the types that the form repeats as proposed."""
     known = {one.name: one.kind for one in proposal.columns}
     changed = {name: kind for name, kind in choices.types.items() if known.get(name) != kind}
     return replace(choices, types=changed)
@@ -143,14 +144,15 @@ def _sample(name: str, body: Spooled, most: int) -> Sample:
 
 
 class NoFile(BadInput):
-    """A form that was sent without a file."""
+    """The form was sent without a file."""
 
     def __init__(self) -> None:
         super().__init__("choose a file first")
 
 
 def _begin(chunks: Iterable[bytes], most: int) -> bytes:
-    """The beginning of a file; all of it where its table of contents stands at the end."""
+    """Return the beginning of a file; all of it if the format has its table of contents at the
+    end."""
     pieces = iter(chunks)
     begin = bytearray(next(pieces, b""))
     is_archive = begin.startswith(EVERYTHING_FIRST)

@@ -1,4 +1,4 @@
-"""What the page of the API shows, out of the OpenAPI document; no HTML in here."""
+"""The content of the API reference page, from the OpenAPI document. This module has no HTML."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 Words = list[tuple[str, str | None]]
-"""Text in pieces, each with the schema it names, if it names one."""
+"""Text in pieces, each with the name of its schema, or None."""
 
 
 def reference(document: dict[str, Any]) -> dict[str, Any]:
-    """Operations by tag, in the order of the document, and the schemas they speak of."""
+    """Return the operations by tag, in the order of the document, and all schemas."""
     found = [
         _operation(document, path, item, method)
         for path, item in document["paths"].items()
@@ -78,7 +78,7 @@ def _contents(stated: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _shape(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema as its members, if it is an object that names them, else as its type."""
+    """Return the members of a schema if it is an object that names them, else its type."""
     required = schema.get("required", ())
     members = [
         {
@@ -93,7 +93,7 @@ def _shape(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _target(document: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    """What is stated, or what a reference leads to."""
+    """Return the stated object, or the target if it is a reference."""
     found = stated
     if "$ref" in stated:
         found = document
@@ -103,7 +103,7 @@ def _target(document: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def words_of(schema: dict[str, Any]) -> Words:
-    """The type of a value as people say it: `list of AuditEntry`, `string or null`."""
+    """Return the type of a value in words: `list of AuditEntry`, `string or null`."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return [(name, name)]

@@ -1,4 +1,4 @@
-"""Templates into answers: escaping is on, nothing foreign is loaded, nothing may frame them."""
+"""Render templates into responses, with escaping and a strict content security policy."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def page(name: str, content: dict[str, Any], status: int = 200) -> Response:
-    """The template `name` filled in."""
+    """Return the rendered template `name`."""
     text = _environment().get_template(f"{name}.html").render(content)
     return HTMLResponse(text, status, HEADERS)
 
 
 def static(name: str, media_type: str) -> Response:
-    """A file of the pages, as it is."""
+    """Return a static file of the pages, unchanged."""
     headers = {"cache-control": "max-age=3600"}
     return Response(_static(name), headers=headers, media_type=media_type)
 
@@ -62,14 +62,14 @@ def _environment() -> Environment:
 
 
 def prose(text: str | None) -> str:
-    """Our own words, in which backticks mean code."""
+    """Return one of our texts as HTML, with backticks as code."""
     from markupsafe import Markup, escape
 
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text or ""))))  # noqa: S704 - escaped
 
 
 def linked_data(document: dict[str, Any]) -> str:
-    """JSON inside of a script element, which no text of the document can end."""
+    """Return JSON for a script element, escaped so that no text in it can end the element."""
     from markupsafe import Markup
 
     text = json.dumps(document, ensure_ascii=True)
@@ -79,13 +79,13 @@ def linked_data(document: dict[str, Any]) -> str:
 
 
 def short_json(value: Any) -> str:
-    """A value in one short line."""
+    """Return a value as JSON in one short line."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_JSON_CHARS else text[: MAX_JSON_CHARS - 1] + "…"
 
 
 def result_text(result: dict[str, Any]) -> str:
-    """What a job says came of it: its outcome, its reason, and counts that are not 0."""
+    """Return the result of a job as text: its outcome, its reason, and its counts above 0."""
     said = [str(result[name]) for name in ("outcome", "reason") if result.get(name)]
     counts = [
         f"{re.sub('[A-Z]', lambda found: f' {found[0].lower()}', name)} {count_text(value)}"
@@ -96,10 +96,10 @@ def result_text(result: dict[str, Any]) -> str:
 
 
 def count_text(number: int) -> str:
-    """A number with its thousands apart."""
+    """Return a number with separators between thousands."""
     return f"{number:,}"
 
 
 def moment_text(instant: str) -> str:
-    """An instant to the second: `2024-01-31 23:59:59`, in UTC."""
+    """Return an instant to the second in UTC: `2024-01-31 23:59:59`."""
     return instant[:19].replace("T", " ")

@@ -1,4 +1,4 @@
-"""Pages of rows and of columns, for those that want more than the page of a dataset shows."""
+"""Contents of the pages of all rows and all columns of a dataset."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MAX_NUMBER_CHARS = 19
 
 
 class NoNumber(BadInput):
-    """A number of rows is expected in an address."""
+    """The address has no valid number of rows."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{text[:50]!r} is no number of rows; say how many of the newest to skip")
 
 
 def rows(visit: Visit, asked: str) -> dict[str, Any]:
-    """The rows before the newest `asked`. Raises `NoNumber`."""
+    """Return the rows before the newest `asked`. Raises `NoNumber`."""
     if not asked.isascii() or not asked.isdigit() or len(asked) > MAX_NUMBER_CHARS:
         raise NoNumber(asked)
     skip, count, state = int(asked), visit.state.num_records, visit.state
@@ -43,7 +43,7 @@ def rows(visit: Visit, asked: str) -> dict[str, Any]:
 
 
 def columns(visit: Visit, _: str) -> dict[str, Any]:
-    """All columns with their members; statistics are on the page of the dataset."""
+    """Return all columns with their members; the page of the dataset has the statistics."""
     lines = [
         line
         for field in fields_of(visit.state.data_schema)
@@ -53,7 +53,7 @@ def columns(visit: Visit, _: str) -> dict[str, Any]:
 
 
 def column_table(visit: Visit, sample: Sample, most: int) -> list[dict[str, Any]]:
-    """The first `most` columns: name, type, and what the sample says of them."""
+    """Return the first `most` columns: name, type, and statistics of the sample."""
     return [
         _row(field, line, sample)
         for field in fields_of(visit.state.data_schema)[:most]

@@ -1,5 +1,4 @@
-"""Requests to `/query`: parse the body of a POST or the parameters of a GET, check, add
-defaults."""
+"""Requests to `/query`: parse a body or URL parameters, check them, and add defaults."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rows of a dataset, in the formats clients want."""
+"""Reads of datasets: rows, and the last records, in the format that a client requests."""

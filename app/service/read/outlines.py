@@ -1,6 +1,6 @@
-"""What the chain of a dataset says as of its head, remembered: it never changes.
+"""A cache of outlines: summaries of a dataset's chain as of one block, which never change.
 
-Reads, look-ups and queries begin here, so that a warm one need not read the chain again.
+Reads, lookups and queries begin with an outline; if it is cached, they need not read the chain.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from odf_node.storage.stores.ports import KeyedStore
 
 Key = tuple[DatasetId, Multihash, Multihash | None]
-"""A dataset, the block as of which it is read, the block that its index was brought up to."""
+"""Dataset, block as of which it is read, and last block in its index."""
 
 
 class OutlineMemory:
-    """Outlines that were asked for last, up to so many slices in sum."""
+    """The most recently used outlines, up to a total number of slices."""
 
     def __init__(self, max_slices: int) -> None:
         self._max_slices = max_slices
@@ -34,7 +34,7 @@ class OutlineMemory:
         self._lock = threading.Lock()
 
     def get(self, key: Key, make: Callable[[], Outline]) -> Outline:
-        """The outline, made if it is not known; of several threads each may make it."""
+        """Return the outline, made by `make` if it is not cached. Two threads may both make it."""
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
@@ -56,7 +56,7 @@ def _weight(outline: Outline) -> int:
 
 @dataclass(frozen=True)
 class Outlines:
-    """Datasets of this node as their chains say, with the indices that the node has of them."""
+    """Returns outlines of the node's datasets, with the node's indices of them."""
 
     projections: KeyedStore
     memory: OutlineMemory
@@ -64,11 +64,11 @@ class Outlines:
     def of(
         self, dataset: Dataset, at: Multihash | None = None, *, indexed: bool = True
     ) -> tuple[Outline, IndexRef | None]:
-        """A dataset as of a block, by default its head, and the node's own index of it, if that is
-        wanted (`indexed`) and was made of the same history.
+        """Return the outline as of a block (default: the head), and the node's index of the dataset
+        if it is requested (`indexed`) and was built from the same history.
 
-        Another block than the head is looked for in the chain each time, since a rewritten history
-        may have it no longer. Raises `BlockNotFound`.
+        For a block other than the head we check each time that the chain has it, since a rewritten
+        history may no longer have it. Raises `BlockNotFound`.
         """
         state = (
             index_state(index_store(self.projections, dataset.id), dataset.id) if indexed else None

@@ -1,7 +1,7 @@
-"""Reading a dataset as a table: what a request says, and rows as bytes.
+"""Read a dataset as a table: parse the request, and encode rows as bytes.
 
-The names of the two cuts are used both ways by others, so ours say it: AS AT is when something
-was known (a system time, or a block), AS OF is when it happened (an event time).
+Other systems swap the names of the two cuts. Here AS AT means when something was known (a system
+time, or a block), and AS OF means when it happened (an event time).
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
 
 
 class InvalidTime(BadInput):
-    """A time that is no RFC 3339 instant, nor (where one may stand) the hash of a block."""
+    """A time is neither an RFC 3339 instant nor, where one is allowed, the hash of a block."""
 
 
 class InvalidProjection(BadInput):
-    """A projection or format of another name."""
+    """The name of a projection or format is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """What is asked for, in words; absent means the whole changelog."""
+    """A request as text; without any parameters it means the whole changelog."""
 
     as_at: str | None = None
     as_of: str | None = None
     projection: str | None = None
-    """By default what stands as of a time, and everything without one."""
+    """Default: `facts` with an `as_of` time, `changelog` without one."""
     columns: str | None = None
-    """Names with commas between."""
+    """Names of columns, separated by commas."""
     skip: int = 0
     limit: int | None = None
     form: str = Format.NDJSON.value
     filters: Sequence[str] = ()
-    """As `column:operator:value`; rows that all are true of."""
+    """Each as `column:operator:value`; a row must satisfy all of them."""
 
     def block(self) -> Multihash | None:
-        """The block AS AT which is read, if it is one. Raises `InvalidTime`."""
+        """Return the block if `as_at` names one. Raises `InvalidTime`."""
         return None if self.as_at is None else _known(self.as_at)[1]
 
     def asked(self) -> Asked:
-        """Raises `InvalidTime`, `InvalidProjection`, `MalformedFilter`."""
+        """Parse the request. Raises `InvalidTime`, `InvalidProjection`, `MalformedFilter`."""
         from odf_node.storage.datasets.read.read import Asked
         from odf_node.storage.datasets.read.rows import Cut, Projection
 
@@ -87,11 +87,11 @@ class ReadRequest:
         )
 
     def parsed_filters(self) -> tuple[Filter, ...]:
-        """Raises `MalformedFilter`."""
+        """Return the parsed filters. Raises `MalformedFilter`."""
         return tuple(parsed_filter(each) for each in self.filters)
 
     def format(self) -> Format:
-        """Raises `InvalidProjection`."""
+        """Return the format of the rows. Raises `InvalidProjection`."""
         try:
             return Format(self.form.strip().lower())
         except ValueError:
@@ -100,7 +100,7 @@ class ReadRequest:
 
 
 def _known(text: str) -> tuple[Instant | None, Multihash | None]:
-    """A system time, or a block."""
+    """Parse the text as a block hash, else as a system time."""
     try:
         return None, Multihash.parse(text.strip())
     except (MalformedHash, MalformedMultibase):
@@ -115,10 +115,11 @@ def _time(text: str, name: str) -> Instant:
 
 
 class Reading:
-    """Rows as bytes, begun: what can be refused was refused. Close it, or read it to its end."""
+    """Rows as bytes, whose first piece is already encoded. Close it, or read it to its end."""
 
     def __init__(self, view: View, request: ReadRequest, known: Known | None = None) -> None:
-        """`known`: about the slices of the view, so that not all are opened."""
+        """Begin to read. `known` has facts about the slices of the view, which save opening
+        some."""
         from odf_node.storage.datasets.read.narrowed import NOTHING_KNOWN
         from odf_node.storage.datasets.read.read import narrowed_for, rows_of
 
@@ -144,7 +145,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Tables:
-    """Datasets of this node as tables for readers, with what is known of their slices."""
+    """Describes datasets of this node as tables for readers, with known bounds of their slices."""
 
     stores: Stores
     outlines: Outlines
@@ -153,8 +154,8 @@ class Tables:
     def of(
         self, entry: DatasetEntry, block: Multihash | None, filters: Sequence[Filter]
     ) -> tuple[TableRef, Materials]:
-        """The table as of a block, with what is known in the columns of the filters, and where its
-        objects come from. Raises `BlockNotFound`."""
+        """Return the table as of a block, with known bounds of the filtered columns, and the source
+        of its objects. Raises `BlockNotFound`."""
         dataset = self.stores.dataset(DatasetRef(id=entry.id))
         outline, index = self.outlines.of(dataset, block, indexed=bool(filters))
         vocab = {
@@ -181,10 +182,10 @@ class Tables:
 def read_task(
     tables: Tables, entry: DatasetEntry, request: ReadRequest, *, max_bytes: int
 ) -> tuple[ReadTask, Materials]:
-    """What a reader is to do to read a dataset of this node, and where its objects come from.
+    """Return the task of a reader for this request, and the source of the dataset's objects.
 
     Raises:
-        InvalidTime, MalformedFilter. BlockNotFound: AS AT a block that is not one of the dataset.
+        InvalidTime, MalformedFilter. BlockNotFound: the dataset does not have the AS AT block.
     """
     table, materials = tables.of(entry, request.block(), request.parsed_filters())
     return ReadTask(table=table, request=asdict(request), max_bytes=max_bytes), materials

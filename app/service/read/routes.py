@@ -1,4 +1,4 @@
-"""GET …/read: rows of a dataset as of some time, in the format a client wants, streamed."""
+"""GET …/read: streams rows of a dataset as of a time, in the format that the client requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .rows import Rows
 MAX_ROWS = 2**53
 ReadersDep = Annotated[Readers, Depends(wired(Readers))]
 HEAD, SLICES = "odf-block", "odf-slices"
-"""Headers: the block as of which rows were read; slices that were opened, of how many."""
+"""Response headers: the block as of which rows were read; numbers of opened and of all slices."""
 TablesDep = Annotated[Tables, Depends(wired(Tables))]
 CountersDep = Annotated[Counters, Depends(wired(Counters))]
 
@@ -45,7 +45,8 @@ async def read(
     limit: Annotated[int | None, Query(ge=0, le=MAX_ROWS)] = None,
     form: Annotated[str, Query(alias="format", max_length=50)] = Format.NDJSON.value,
 ) -> Response:
-    """AS AT a block or system time, AS OF an event time; all rows unless filtered or limited."""
+    """Read AS AT a block or system time, AS OF an event time; all rows unless filtered or
+    limited."""
     asked = ReadRequest(
         as_at=as_at,
         as_of=as_of,
@@ -70,13 +71,13 @@ async def read(
 
 
 def told_of(table: TableRef, answer: Answer) -> dict[str, str]:
-    """Headers about what was read."""
+    """Return the response headers about a read."""
     opened = answer.opened
     slices = {} if opened is None else {SLICES: f"{opened.scanned}/{opened.total}"}
     return {HEAD: table.head, **slices}
 
 
 def add_read_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses."""
+    """Add the route below the dataset addresses."""
     tags: list[str | Enum] = ["datasets"]
     routes.get(prefix + "/read", summary="Rows as of some time, streamed", tags=tags)(read)

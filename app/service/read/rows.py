@@ -1,4 +1,4 @@
-"""Answers that come from a reader: streamed, and given back whatever becomes of the client."""
+"""Responses that stream from a reader, and release it even if the client disconnects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..readers.pool import Answer
 
 
 class Rows(StreamedAnswer):
-    """The bytes of a reader, between others that are known already."""
+    """Streams the bytes of a reader, between given bytes."""
 
     def __init__(
         self, answer: Answer, *, before: bytes = b"", behind: bytes = b"", **more: Any

@@ -1,4 +1,4 @@
-"""The last records of a dataset: planned here, from its newest slices only; read by a reader."""
+"""Plan how a reader reads the last records of a dataset, from its newest slices only."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BLOCKS_A_LOOK = 100
 
 
 class TooManyRecords(LimitExceeded):
-    """More records asked for than one request may read."""
+    """The request asks for more records than one request may read."""
 
 
 @dataclass(frozen=True)
 class Tails:
-    """Last records: where they are read from, and how many at most."""
+    """The stores of last records, and the limits of one request."""
 
     stores: Stores
     max_records: int
@@ -47,8 +47,10 @@ def tail_task(
     shape: DataFormat,
     max_bytes: int | None = None,
 ) -> tuple[TailTask, Materials, DataSchema | None]:
-    """What a reader is to do for the `limit` records before the last `skip`, in offset order;
-    where their objects come from; and the schema. The answer is JSON of that shape.
+    """Plan to read the `limit` records before the last `skip`, in offset order, as JSON of a shape.
+
+    Return the task of a reader, the source of its objects, and the schema.
+
 
     Raises:
         TooManyRecords: `skip + limit` above the node's limit.
@@ -83,10 +85,10 @@ async def last_rows(
     limit: int,
     max_bytes: int,
 ) -> dict[str, list[Any]]:
-    """The `limit` records before the last `skip`, as JSON values, column by column.
+    """Return the `limit` records before the last `skip`, as JSON values, column by column.
 
     Raises:
-        TooManyRecords, and what `Readers.answer` raises.
+        TooManyRecords, and the same errors as `Readers.answer`.
     """
     plan = partial(
         tail_task, tails, entry, skip=skip, limit=limit, shape=DataFormat.SOA, max_bytes=max_bytes
@@ -100,7 +102,7 @@ async def last_rows(
 
 
 def _newest_slices(stores: Stores, entry: DatasetEntry, wanted: int) -> list[DataSlice]:
-    """Slices from the newest on, until they hold that many records."""
+    """Return the newest slices, newest first, until they have `wanted` records."""
     found: list[DataSlice] = []
     start = stores.refs.head(entry.id)
     have = 0
