@@ -1,4 +1,4 @@
-"""The newest rows of a dataset as pages show them, and what they say of its columns."""
+"""The newest rows of a dataset for its pages, and the sample for statistics of its columns."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ from .cells import cell_text
 from .views import Views
 
 ROWS = 20
-"""On the page of a dataset."""
+"""Number of rows on the page of a dataset."""
 SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
-"""Rows of which statistics are computed, fewer where there are many columns."""
+"""Limits of rows and of cells in the sample for statistics."""
 SAMPLE_SLICES = 40
-"""Where slices are small, statistics are of the rows of about so many."""
+"""Approximate limit of slices that the sample reads."""
 MAX_BYTES = 1024 * 1024
-"""Of the rows of a page; longer ones are for those that ask for rows alone."""
+"""Limit in bytes of the rows of a page."""
 OPERATIONS = ("added", "retracted", "corrected from", "corrected to")
-"""By their numbers."""
+"""Words for operation types, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows in the order of their offsets, column by column, as JSON values; `problem` instead
-    if they cannot be read."""
+    """Rows by offset, column by column, as JSON values; or `problem` if they cannot be read."""
 
     columns: dict[str, list[Any]]
     problem: str | None = None
@@ -41,7 +40,7 @@ class Sample:
         return max(map(len, self.columns.values()), default=0)
 
     def cells(self, rows: int, operation: str) -> list[list[str | None]]:
-        """The last rows, newest first; `operation` is the column whose numbers become words."""
+        """Return the last rows, newest first; `operation` is the column whose numbers get words."""
         columns = {
             name: [_operation(value) for value in values[-rows:]]
             if name == operation
@@ -52,13 +51,13 @@ class Sample:
 
 
 def sample_size(columns: int, rows: int, slices: int) -> int:
-    """How many rows statistics take of a dataset of that shape."""
+    """Return the number of sample rows for a dataset of that shape."""
     in_slices = SAMPLE_SLICES * rows // max(1, slices)
     return max(ROWS, min(SAMPLE_ROWS, SAMPLE_CELLS // max(1, columns), in_slices))
 
 
 def sample(views: Views, entry: DatasetEntry, caller: str, many: int) -> Sample:
-    """The newest rows, `many` of them, or as many as the page shows if those are too long."""
+    """Return the newest `many` rows, or as many as the page shows if those are too long."""
     try:
         return Sample(_rows(views, entry, caller, skip=0, limit=many))
     except AnswerTooLong:
@@ -68,7 +67,7 @@ def sample(views: Views, entry: DatasetEntry, caller: str, many: int) -> Sample:
 
 
 def sample_page(views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int) -> Sample:
-    """The `limit` rows before the newest `skip`."""
+    """Return the `limit` rows before the newest `skip`."""
     try:
         return Sample(_rows(views, entry, caller, skip=skip, limit=limit))
     except NodeError as error:
@@ -84,6 +83,6 @@ def _rows(
 
 
 def _operation(value: Any) -> str | None:
-    """The number of an operation with its word."""
+    """Return the number of an operation with its word."""
     is_known = isinstance(value, int) and 0 <= value < len(OPERATIONS)
     return f"{value} {OPERATIONS[value]}" if is_known else cell_text(value)

@@ -1,4 +1,4 @@
-"""How a page answers: in a thread, for the account of the cookie; errors are pages as well."""
+"""Wrap page functions as endpoints: run in a thread, for the cookie's account, errors as pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Use = Callable[[Views, Actor, Request, Form], Response]
 
 
 def shown(view: View) -> Callable[[Request], Response]:
-    """The page for the account of the cookie; where it takes one, a stranger is led to sign in."""
+    """Return an endpoint for a page; redirect to sign-in if the page requires an account."""
 
     def made(request: Request) -> Response:
         return _seen(view, request)
@@ -41,8 +41,9 @@ def shown(view: View) -> Callable[[Request], Response]:
 
 
 def posted(use: Use, *, is_costly: bool = False) -> Callable[[Request], Awaitable[Response]]:
-    """What a form of this site asks for, done for the account of the cookie. `is_costly`: it checks
-    or makes a password, of which a few are done at once."""
+    """Return an endpoint for a form of this site, run for the account of the cookie.
+
+    `is_costly` means that it checks or sets a password; few such requests run at once."""
 
     async def made(request: Request) -> Response:
         given = part_of(request, Views)
@@ -74,7 +75,7 @@ def _seen(view: View, request: Request) -> Response:
 
 
 def shown_to_all(view: View) -> Callable[[Request], Response]:
-    """The page for everybody, signed in or not."""
+    """Return an endpoint for a page that everybody may see, signed in or not."""
 
     def made(request: Request) -> Response:
         return view(part_of(request, Views), ANONYMOUS, request)
@@ -83,7 +84,7 @@ def shown_to_all(view: View) -> Callable[[Request], Response]:
 
 
 def problem(given: Views, actor: Actor, request: Request, error: NodeError) -> Response:
-    """The page that says what went wrong."""
+    """Return the error page."""
     status = int(status_of(error))
     content = {"status": status, "message": error.message}
     path = request.url.path
@@ -91,7 +92,7 @@ def problem(given: Views, actor: Actor, request: Request, error: NodeError) -> R
 
 
 def redirect(given: Views, path: str) -> Response:
-    """On to another page of this node."""
+    """Redirect to another page of this node."""
     return RedirectResponse(
         views.root_of(given) + path, SEE_OTHER, headers={"cache-control": "no-store"}
     )

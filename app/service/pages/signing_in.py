@@ -1,4 +1,4 @@
-"""Signing in by account and password or by an access token, and signing out."""
+"""The pages to sign in by password or access token, and to sign out."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _signed_in(given: Views, form: dict[str, str], request: Request) -> Response
 
 
 def _token(form: dict[str, str], request: Request) -> str:
-    """The access token that was given, or a session for account and password.
+    """Return the given access token, or a session for the given account and password.
 
     Raises:
         CredentialsRejected, TooManyAttempts, AccessTokenRejected.

@@ -1,7 +1,7 @@
-"""All pages and their addresses; requests that do not ask for HTML are passed on to the API.
+"""All pages and their addresses.
 
-Each group of pages has a module with a table of its addresses. The page of a dataset answers if
-the request prefers `text/html`; else the API does.
+Each group of pages has a module with a table of its addresses. At the address of a dataset the page
+responds if the request prefers `text/html`; otherwise the API does.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from . import (
 from .render import static
 
 MAX_PASSWORDS = 2
-"""Passwords checked at once for pages; each takes memory and a core."""
+"""Limit of passwords that pages check at once; each check takes memory and a core."""
 MAX_FILES = 4
-"""Files of the publishing form that arrive or are looked at at once."""
+"""Limit of files of the publishing form that are received or inspected at once."""
 CSS, SCRIPT = "text/css", "text/javascript"
 SCRIPTS = ("copy", "dataset", "live", "tokens", "verify", "walk", "blocks", "sha3")
 STATIC = {
@@ -61,19 +61,19 @@ ROUTES = (
     *publish.ROUTES,
     *(Route(path, _static, methods=["GET"]) for path in STATIC),
 )
-"""All but those of a dataset."""
+"""All routes except those of a dataset."""
 OWN = frozenset(route.path for route in ROUTES)
 
 
 def page_routes(parts: dict[type, object], prefix: str) -> list[Address]:
-    """The rows of the table of addresses; `prefix` is the pattern of the addresses of datasets."""
+    """Return the entries of the routing table; `prefix` is the address pattern of datasets."""
     made = site(parts, prefix)
     own = [Address(path, made, is_page=True) for path in sorted(OWN)]
     return [*own, Address(prefix, made, ("GET", "HEAD"), is_page=True)]
 
 
 def site(parts: dict[type, object], prefix: str) -> Starlette:
-    """The application that answers for all pages."""
+    """Return the ASGI application of all pages."""
     made = Starlette(routes=[*ROUTES, *dataset.routes(prefix)])
     made.state.parts = parts
     made.state.passwords = CapacityLimiter(MAX_PASSWORDS)

@@ -1,6 +1,6 @@
-"""What a sample of rows says of a column: nulls, least and greatest value, how values spread.
+"""Statistics of a column in a sample of rows: nulls, least and greatest value, distribution.
 
-Pure functions of JSON values, as `storage/datasets/read/records.py` writes them.
+These are pure functions of JSON values, as `storage/datasets/read/records.py` writes them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ MEASURES: dict[str, Callable[[Any], float]] = {
     "Timestamp": lambda text: datetime.fromisoformat(text).timestamp(),
     "Date": lambda text: float(date.fromisoformat(text).toordinal()),
 }
-"""How far along a value is, by the kind of its type."""
+"""Functions that map a value to a number, by the kind of its type."""
 COUNTED = ("Bool", "String")
 """Kinds whose frequent values are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """Of the rows of a sample. `bars` are counts: of values from `least` to `greatest` in steps
-    of the same width, or of the most frequent values, which `frequent` names."""
+    """Statistics of a column. `bars` are counts: of values from `least` to `greatest` in steps of
+    equal width, or of the most frequent values, which `frequent` lists."""
 
     nulls: int
     distinct: int | None = None
@@ -43,7 +43,7 @@ class ColumnFacts:
 
 
 def facts_of(kind: dict[str, Any], values: Sequence[Any]) -> ColumnFacts:
-    """Of one column; nested and binary ones have nothing but nulls."""
+    """Return the statistics of a column; nested and binary columns have only the count of nulls."""
     while kind["kind"] == "Option":
         kind = kind["inner"]
     there = [value for value in values if value is not None]
@@ -52,7 +52,7 @@ def facts_of(kind: dict[str, Any], values: Sequence[Any]) -> ColumnFacts:
         return ColumnFacts(nulls)
     measured = _measured(MEASURES.get(kind["kind"]), there)
     if measured is None:
-        # a schema may say another type than the slices of a stranger have
+        # slices by strangers may have another type than the schema says
         is_plain = len({type(value) for value in there} - {str, bool}) == 0
         return _counted(nulls, there) if is_plain else ColumnFacts(nulls)
     order = sorted(range(len(there)), key=measured.__getitem__)
@@ -66,7 +66,7 @@ def facts_of(kind: dict[str, Any], values: Sequence[Any]) -> ColumnFacts:
 
 
 def _measured(measure: Callable[[Any], float] | None, values: Sequence[Any]) -> list[float] | None:
-    """None if some value has no measure: years no calendar of Python has, say."""
+    """Return the values as numbers; None if one cannot be converted, such as a year 10000."""
     if measure is None:
         return None
     try:
@@ -80,7 +80,7 @@ def _spread(measured: Sequence[float]) -> tuple[int, ...]:
     low, high = min(measured), max(measured)
     if low == high:
         return ()
-    # two floats may be further apart than a float says
+    # the difference of two floats may exceed the largest float
     scale = 1.0 if high - low < MAX_SPAN else 1 / MAX_SPAN
     span = high * scale - low * scale
     places = (int((value * scale - low * scale) * BARS / span) for value in measured)

@@ -1,4 +1,4 @@
-"""Tokens as pages show them: what each allows, where, until when; never a secret."""
+"""Rows of token lists on pages: rights, reach and expiry of each token; never a secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHERE = {Reach.NODE.value: "all that the account may", Reach.ACCOUNT.value: "own
 def shown_tokens(
     access: DatasetAccess, tokens: Sequence[dict[str, Any]], now: Instant
 ) -> list[dict[str, Any]]:
-    """Rows of a list, of what `token_data` gives: those that hold first, then the newest."""
+    """Return the rows for tokens (as from `token_data`): valid ones first, then newest first."""
     ids = {
         one["datasetId"]: DatasetId.parse(one["datasetId"]) for one in tokens if one["datasetId"]
     }

@@ -1,4 +1,4 @@
-"""One's own access tokens: a list, a form that makes one and shows it once, and their end."""
+"""The page of the visitor's access tokens: list, create (the token is shown once), revoke."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIFETIMES = {
     "365": "a year",
     NEVER: "until it is revoked",
 }
-"""Days for which a new token may hold; the first is proposed."""
+"""Days for which a new token may be valid; the first is the default."""
 REACHES = {
     "node": "all that I may do",
     "account": "my own datasets only",
@@ -69,7 +69,7 @@ def _revoke(given: Views, actor: Actor, request: Request, form: Form) -> Respons
 
 
 def _asked(form: Form) -> TokenAsked:
-    """Raises `MalformedTokenRequest`."""
+    """Return the request of the form. Raises `MalformedTokenRequest`."""
     scopes = tuple(scope for scope in Scope if form.get(f"may_{scope}"))
     days = form.get("days", "")
     if days not in LIFETIMES:

@@ -1,4 +1,4 @@
-"""What all pages are made from, and what stands around their content; no HTML in here."""
+"""The parts of the node that pages need, and the frame around their content. It has no HTML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..readers.pool import Readers
 
 @dataclass(frozen=True)
 class Views:
-    """What pages are made from."""
+    """The parts of the node that pages need."""
 
     stores: Stores
     access: DatasetAccess
@@ -37,7 +37,7 @@ class Views:
 
 
 def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
-    """What every page shows around its content."""
+    """Return what every page shows around its content."""
     return {
         "version": app_version(),
         "account": None if actor.account is None else str(actor.account.name),
@@ -49,5 +49,6 @@ def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
 
 
 def root_of(views: Views) -> str:
-    """What a proxy puts before the paths of this node: `/odf`, mostly nothing."""
+    """Return the path prefix that a proxy adds to this node's paths, such as `/odf`; often
+    empty."""
     return urlsplit(views.public_url or "").path.rstrip("/")

@@ -1,4 +1,4 @@
-"""Somebody looks at a dataset: who, at what, and from where."""
+"""The context of a request for a page of a dataset: actor, dataset, address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .views import Views, root_of
 
 @dataclass(frozen=True)
 class Visit:
-    """A look at one dataset, which the actor may read."""
+    """A request for a page of one dataset, which the actor may read."""
 
     views: Views
     actor: Actor
@@ -26,9 +26,10 @@ class Visit:
     base: str
     """URL of the node, with a slash at the end."""
     caller: str
-    """Whose share of the node's readers its rows take."""
+    """The key under which the request counts against the share of readers."""
     is_open: bool
-    """Whether everybody may read it. Scripts of a page carry no session: they reach only such."""
+    """Whether everybody may read the dataset. Scripts of a page send no session, so they work only
+    on such datasets."""
 
     @cached_property
     def alias(self) -> str:
@@ -36,7 +37,7 @@ class Visit:
 
     @property
     def path(self) -> str:
-        """Of the dataset's page, as links say it."""
+        """Path of the dataset's page in links."""
         return f"{root_of(self.views)}/{self.alias}"
 
     @property
@@ -49,11 +50,11 @@ class Visit:
 
     @cached_property
     def state(self) -> ChainState:
-        """What its chain says as of the head."""
+        """State of its chain as of the head."""
         return self.dataset.state()
 
     def content(self, **more: Any) -> dict[str, Any]:
-        """What all pages of a dataset show, and more."""
+        """Return what all pages of a dataset show, and `more`."""
         path = self.path.removeprefix(root_of(self.views))
         return {
             **views.frame(self.views, self.actor, path),

@@ -1,7 +1,7 @@
-"""Who looks: the session in the cookie of a browser, the same actor as its bearer would be.
+"""Identify the visitor of a page by the session cookie, as if it were a bearer token.
 
-Only pages look at the cookie. Browsers send it with requests of this site alone, and a form that
-changes something is refused if its browser says that it comes from another site.
+Only pages read the cookie. Browsers send it only with requests from this site. We refuse a form
+that changes something if the browser says that it comes from another site.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ COOKIE = "odf_session"
 
 
 class ForeignForm(Refused):
-    """A form of another site, sent here by a browser."""
+    """A browser sent a form of another site."""
 
     def __init__(self) -> None:
         super().__init__("this form comes from another site; open the page here and try again")
 
 
 def visitor(callers: Callers, request: Request, *, allow_anonymous: bool) -> Actor:
-    """Who looks at a page. Raises `AnonymousRestricted`."""
+    """Return the actor who requests a page. Raises `AnonymousRestricted`."""
     actor = _signed_in(callers, request.cookies.get(COOKIE))
     admit(actor, allow_anonymous=allow_anonymous)
     request.scope.setdefault("state", {})["actor"] = actor
@@ -43,7 +43,7 @@ def _signed_in(callers: Callers, token: str | None) -> Actor:
 
 
 def sign_in(answer: Response, token: str, lasts_s: int, base: str) -> None:
-    """Hand the token to the browser, out of reach of scripts and of other sites."""
+    """Set the token as a cookie that scripts and other sites cannot use."""
     seen = urlsplit(base)
     answer.set_cookie(
         COOKIE,
@@ -61,18 +61,18 @@ def sign_out(answer: Response, base: str) -> None:
 
 
 def refuse_foreign(request: Request, public_url: str | None) -> None:
-    """Browsers say where a form comes from. Raises `ForeignForm`."""
+    """Refuse a form whose `Origin` header names another site. Raises `ForeignForm`."""
     origin = request.headers.get("origin")
     if origin is None:
         return
     site = urlsplit(origin).netloc
-    # a proxy may name the node another way than browsers do
+    # a proxy may send another Host than the one that browsers use
     own = (request.headers.get("host"), urlsplit(public_url or "").netloc)
     if not site or site not in own:
         raise ForeignForm
 
 
 def local_path(text: str) -> str:
-    """Where to go on after signing in: a path of this site, whatever was asked for."""
+    """Return the path to open after sign-in: the given one if it is of this site, else `/`."""
     is_local = text.startswith("/") and not text.startswith("//") and "\\" not in text
     return text if is_local and text.isprintable() else "/"

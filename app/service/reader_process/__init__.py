@@ -1,1 +1,1 @@
-"""The program that reads rows: a process for each answer."""
+"""The program that reads rows, in one process for each answer."""

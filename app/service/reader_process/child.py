@@ -1,8 +1,8 @@
-"""One reader: takes a task, answers it, ends. Its limits are the system's, so they hold in C too.
+"""One reader: receives a task, answers it and ends. The system enforces its limits, also on C code.
 
-Whatever it allocates beyond its memory fails; a timer ends it when it says nothing for too long
-(stopped while it waits for the service, that is for the client); and it ends as soon as nobody
-is at the other end of its socket.
+An allocation beyond its memory limit fails. A timer ends it if it sends nothing for too long; the
+timer stops while it waits for the service, and so for the client. It also ends as soon as the
+service closes the other end of its socket.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from .work import run
 
 PAGE_BYTES = resource.getpagesize()
 GRACE_S = 5.0
-"""The service says that it was too slow; this is for when the service does not."""
+"""Seconds beyond the service's time limit; normally the service ends a slow reader first."""
 _log = logging.getLogger("odf.reader")
 
 
 class ReaderMemoryFull(LimitExceeded):
-    """The rows do not fit what a reader may take."""
+    """The rows need more memory than a reader may use."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class Wire:
         self._limits: Limits | None = None
 
     def order(self) -> Order:
-        """The first thing that is said; the limits in it hold from here on."""
+        """Receive the order, and apply its limits."""
         kind, length = head_of(self._exactly(HEAD.size))
         assert kind is Kind.TASK  # noqa: S101 - the service is not input
         order = read_order(self._exactly(length))
@@ -76,13 +76,14 @@ class Wire:
         return order
 
     def say(self, raw: bytes) -> None:
-        """However long it takes until somebody reads it."""
+        """Send a frame; wait without a time limit until the service reads it."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._link.sendall(raw)
         self._work_on()
 
     def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
-        """An object, opened and hashed by the service; which ends us if it cannot."""
+        """Request an object, which the service opens and hashes; it ends this process if it
+        cannot."""
         self.say(frame(Kind.NEED, needs([Need(kind.value, str(name))])))
         signal.setitimer(signal.ITIMER_REAL, 0)
         raw, files, *_ = socket.recv_fds(self._link, 1, 1)
@@ -93,7 +94,7 @@ class Wire:
         return os.fdopen(files[0], "rb")
 
     def open_index(self, key: str) -> BinaryIO | None:
-        """A file of the node's own index of the dataset; None if there is none."""
+        """Request a file of the node's index of the dataset; None if it does not exist."""
         self.say(frame(Kind.NEED, needs([Need(INDEX_FILE, key)])))
         signal.setitimer(signal.ITIMER_REAL, 0)
         raw, files, *_ = socket.recv_fds(self._link, 1, 1)
@@ -104,7 +105,7 @@ class Wire:
         return os.fdopen(files[0], "rb") if files else None
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
-        """The service knows that these are here; it ends us if they are not."""
+        """Have the service check that the objects exist; it ends this process if not."""
         asked = [Need(kind.value, str(name), size) for name, size in wanted]
         self.say(frame(Kind.REQUIRE, needs(asked)))
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -126,7 +127,7 @@ class Wire:
 
 
 def serve(link: socket.socket) -> None:
-    """Answer the one task that comes."""
+    """Receive one task and answer it."""
     _end_with(link)
     wire = Wire(link)
     try:
@@ -134,11 +135,11 @@ def serve(link: socket.socket) -> None:
         for raw in _answer(order, wire):
             wire.say(raw)
     except (BrokenPipeError, ConnectionResetError):
-        return  # nobody waits any more
+        return  # the service has closed the socket
 
 
 def _answer(order: Order, wire: Wire) -> Iterator[bytes]:
-    """The frames of an answer, of which the last says how it ended."""
+    """Yield the frames of an answer; the last one says how it ended."""
     try:
         for piece in run(order.task, wire):
             if not isinstance(piece, bytes):
@@ -165,7 +166,7 @@ _TOLD: dict[type[Any], Callable[[Any], bytes]] = {
     Opened: slices_frame,
     list: learned_frame,
 }
-"""What is said about an answer, by its type; all else is bytes of it."""
+"""Makers of frames about an answer, by type of the value; other values are bytes of the answer."""
 
 
 def _limit_memory(more: int) -> None:
@@ -174,7 +175,7 @@ def _limit_memory(more: int) -> None:
 
 
 def _end_with(link: socket.socket) -> None:
-    """End as soon as the other side has gone, whatever is being computed."""
+    """End this process as soon as the service closes its end, even during a computation."""
     watched = select.poll()
     watched.register(link, select.POLLRDHUP)
 

@@ -1,4 +1,4 @@
-"""The last rows of a dataset out of its newest slices; row groups before them are not read."""
+"""Read the last rows of a dataset from its newest slices, without earlier row groups."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Open = Callable[[ObjectKind, Multihash], BinaryIO]
 
 
 class SliceUnreadable(Damaged):
-    """A stored data slice is no Parquet file, or not of the size its block says."""
+    """A stored data slice is no valid Parquet file."""
 
 
 def last_rows(
     slices: Sequence[DataSlice], opened: Open, *, skip: int, limit: int, max_bytes: int
 ) -> pa.Table | None:
-    """The `limit` rows before the last `skip`, in offset order; None if there are no slices.
+    """Return the `limit` rows before the last `skip`, in offset order; None without slices.
 
     Raises:
-        AnswerTooLong: they hold more than `max_bytes`. SliceUnreadable.
+        AnswerTooLong: the rows have more than `max_bytes`. SliceUnreadable.
     """
     tables: list[pa.Table] = []
     wanted, left = skip + limit, max_bytes
@@ -71,7 +71,7 @@ def _bounded(batches: Iterator[Any], max_bytes: int) -> Iterator[Any]:
 
 
 def _needed_groups(metadata: Any, wanted: int) -> tuple[Sequence[int], int]:
-    """Row groups from the end that hold `wanted` rows, and how many of theirs are too many."""
+    """Return the last row groups with `wanted` rows, and the number of surplus rows in them."""
     rows, first = 0, metadata.num_row_groups
     while first > 0 and rows < wanted:
         first -= 1

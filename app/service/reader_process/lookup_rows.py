@@ -1,7 +1,7 @@
-"""Rows with some values, in offset order: their history, or what stands of it.
+"""Find rows with some values, in offset order: their whole history, or only the live rows.
 
-What stands follows the rule of a published state: the last row of each primary key if it adds, or
-rows that no later one takes back. Source: Kartothek facts, "What is in the table".
+Live rows follow the rule of a published state: the last row of each primary key if it adds, or rows
+that no later row retracts. Source: Kartothek facts, "What is in the table".
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def looked_up(
     max_bytes: int,
     known: Known,
 ) -> tuple[pa.Table, Narrowed]:
-    """The first `limit` rows that all filters are true of, and what was opened for them.
+    """Return the first `limit` rows that satisfy all filters, and which slices were opened.
 
     Raises:
-        UnknownColumn, MalformedFilter, UnusableKey. AnswerTooLong: they hold more than `max_bytes`.
-        UnreadableSlice.
+        UnknownColumn, MalformedFilter, UnusableKey, UnreadableSlice.
+        AnswerTooLong: the rows have more than `max_bytes`.
     """
     below = Projection.CHANGELOG
     if state:
@@ -57,7 +57,7 @@ def _standing(scan: SliceScan, view: View) -> Iterator[pa.RecordBatch]:
 
 
 def _fitting(batches: Iterator[pa.RecordBatch], narrow: Narrowed) -> Iterator[pa.RecordBatch]:
-    """Rows that the whole filter is true of."""
+    """Yield the rows that satisfy the whole filter."""
     for batch in batches:
         if narrow.wanted is None or narrow.wanted == narrow.early:
             yield batch

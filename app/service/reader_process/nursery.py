@@ -1,8 +1,9 @@
-"""The program that readers are born of: it has imported what they need, and forks them ahead.
+"""The program that forks readers: it has imported what they need, and forks some ahead.
 
-A reader that is started by its own would import for half a second; forked, it is there in some
-milliseconds, and two of them wait already. A waiting process takes the next task from the socket of
-the service; the nursery is told, and forks another. It ends with the service, they with it.
+A newly started reader would import for half a second; a forked one is ready in milliseconds, and
+some always wait. A waiting reader takes the next socket from the service's control socket and
+notifies the nursery, which forks another. The nursery ends with the service, and idle readers with
+the nursery.
 
     python -P -m odf_node.app.service.reader_process.nursery DESCRIPTOR SPARES
 """
@@ -29,7 +30,7 @@ from .child import serve
 
 PID = struct.Struct("!I")
 PAUSE_S = 0.5
-"""Before another is forked in the place of one that died without a task."""
+"""Seconds to wait before replacing a reader that died without a task."""
 
 
 def main() -> None:
@@ -37,12 +38,12 @@ def main() -> None:
     set_up("warning", "text")
     _warm_up()
     gc.collect()
-    gc.freeze()  # what is here stays, and its pages stay shared
+    gc.freeze()  # keep the pages of these objects shared with the forks
     _Nursery(control, int(sys.argv[2])).run()
 
 
 class _Nursery:
-    """Keeps so many readers waiting."""
+    """Keeps `spares` idle readers waiting."""
 
     def __init__(self, control: socket.socket, spares: int) -> None:
         self._control, self._spares = control, spares
@@ -55,7 +56,7 @@ class _Nursery:
     def run(self) -> None:
         signal.set_wakeup_fd(self._wake)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for number in (signal.SIGINT, signal.SIGTERM):  # the service's end is ours
+        for number in (signal.SIGINT, signal.SIGTERM):  # only the end of the service ends us
             signal.signal(number, signal.SIG_IGN)
         events = select.poll()
         events.register(self._control, select.POLLRDHUP)
@@ -112,7 +113,8 @@ class _Nursery:
 
 
 def _warm_up() -> None:
-    """What a first read makes is made once, before the first fork."""
+    """Read and encode a small table before the first fork, so that readers inherit what this
+    caches."""
     table = pa.table({"n": [1, 2], "text": ["a", "b"]})
     file = io.BytesIO()
     pq.write_table(table, file)

@@ -1,7 +1,7 @@
-"""A step from the rows that stood before to those that stand: in a reader, which knows no index.
+"""A step from the earlier live rows to the current ones; the reader's part, which needs no index.
 
-It is asked twice: for the hashes of rows that are new, and, when the service has found the
-older rows with such hashes, for those that stand among all of these.
+The service makes two requests: first for the hashes of new rows. It finds the older rows with these
+hashes, and then requests which of all these rows are live.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from odf_node.storage.datasets.read.view import View
 
 
 def step_hashes(view: View, projection: Projection, first: int) -> Iterator[bytes]:
-    """`ROW`s of the rows from the offset `first` on.
+    """Yield `ROW`s (hashes) of the rows from the offset `first` on.
 
     Raises:
-        DatasetHasNoPrimaryKeys, UnknownColumn. UnreadableSlice: while rows are read.
+        DatasetHasNoPrimaryKeys, UnknownColumn. UnreadableSlice: raised during the iteration.
     """
     key = _key(view, projection)
     new = tuple(each for each in view.slices if each[0].offset_interval.end >= first)
@@ -46,10 +46,10 @@ def step_hashes(view: View, projection: Projection, first: int) -> Iterator[byte
 def step_living(
     view: View, projection: Projection, touched: Offsets, first: int
 ) -> Iterator[bytes]:
-    """Offsets of rows that stand among those touched, which did before, and all from `first` on.
+    """Yield offsets of live rows among the touched ones (live before) and all from `first` on.
 
     Raises:
-        As `step_hashes`. UnusableKey.
+        UnusableKey, and the same errors as `step_hashes`.
     """
     key = _key(view, projection)
     if not view.slices:
@@ -67,7 +67,7 @@ def step_living(
 
 
 def _key(view: View, projection: Projection) -> tuple[str, ...] | None:
-    """None: rows are matched as a whole."""
+    """Return the key columns by which rows are matched; None if whole rows are compared."""
     if projection is not Projection.STATE:
         return None
     if not view.key:

@@ -1,4 +1,4 @@
-"""How the tasks are run, in a reader: rows of slices, encoded. A table, one line a task."""
+"""Run a task in a reader: a table maps each type of task to its function."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from .lookup_rows import looked_up
 from .step_rows import step_hashes, step_living
 
 LEARNED_AT_ONCE = 1000
-"""Bounds that are told at once, of some hundred bytes each."""
+"""Limit of bounds in one frame; each takes some hundred bytes."""
 Told = bytes | int | Opened | list[Learned]
 
 _JSON = msgspec.json.Encoder(enc_hook=str)
 
 
 class Objects(Protocol):
-    """Where a reader gets objects from."""
+    """Port through which a reader gets objects."""
 
     def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
@@ -56,14 +56,14 @@ class Objects(Protocol):
 
 
 def run(task: Task, objects: Objects) -> Iterator[Told]:
-    """The bytes of the answer; before them its length, where it is known, and the slices it opens;
-    behind them what was learned about slices."""
+    """Yield the answer: its size if known, the opened slices, its bytes, then the learned
+    bounds."""
     answer: Iterator[Told] = _WORK[type(task)](task, objects)
     return answer
 
 
 def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
-    """All of it before the first byte, so that one that is too long can be refused."""
+    """Compute the whole answer before the first byte, so that a too long one can be refused."""
     pieces = [each.data() for each in task.slices]
     table = last_rows(
         pieces, objects.open_whole, skip=task.skip, limit=task.limit, max_bytes=task.max_bytes
@@ -76,7 +76,7 @@ def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
 
 
 class _Source:
-    """The dataset as the projections see it: objects only, the chain was read."""
+    """The dataset as projections see it: only its objects, since the service has read the chain."""
 
     def __init__(self, head: Multihash, objects: Objects) -> None:
         self._head = head
@@ -93,7 +93,7 @@ class _Source:
 
 
 def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
-    """As the rows come; what goes beyond the budget breaks off."""
+    """Stream the rows; break off if they exceed the limit of bytes."""
     reading = Reading(
         _view(task.table, objects), ReadRequest(**task.request), _known(task.table, objects)
     )
@@ -108,7 +108,7 @@ def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
 
 
 def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
-    """All of it before the first byte, as a tail."""
+    """Compute the whole answer before the first byte, as for a tail."""
     table, narrow = looked_up(
         _view(task.table, objects),
         task.filters,
@@ -148,7 +148,7 @@ def _view(table: TableRef, objects: Objects) -> View:
 
 
 def _known(table: TableRef, objects: Objects) -> Known:
-    """Bounds that were learned, and the node's own index if it is of the same history."""
+    """Return the learned bounds, and the node's index if it is of the same history."""
     schema = schema_of(table.schema)
     if schema is None:
         return Known(bounds=table.bounds, indices=[])
@@ -157,7 +157,7 @@ def _known(table: TableRef, objects: Objects) -> Known:
 
 
 def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:
-    """In pieces, since the service reads each at once."""
+    """Yield the learned bounds in pieces, since the service decodes each piece at once."""
     left = iter(narrow.learned.items())
     while some := list(islice(left, LEARNED_AT_ONCE)):
         yield [(*place, bounds) for place, bounds in some]

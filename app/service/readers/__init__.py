@@ -1,9 +1,9 @@
-"""Rows are read, computed and encoded here, in processes of their own, one for each answer.
+"""The service's end of readers: processes that read, compute and encode rows, one per answer.
 
-What a few kilobytes of Parquet unpack to is known only once they are unpacked. So the service
-never does: it plans (`tasks.py`), hands the plan to a reader, passes on the bytes that come back
-(`pool.py`), and ends the reader with the request. A reader has nothing worth stealing and
-nowhere to go: no address of a database, no key, no file but those the service opens for it.
+Nobody knows the unpacked size of a few kilobytes of Parquet before they are unpacked. So the
+service never unpacks: it plans a task (`tasks.py`), sends it to a reader, forwards the bytes that
+the reader returns (`pool.py`), and ends the reader with the request. A reader has no secrets and no
+access: no address of a database, no key, and only the files that the service opens for it.
 
     service (pool.py)              nursery (nursery.py)            reader (child.py)
     starts  ─────────────────────► imports what readers need
@@ -13,5 +13,5 @@ nowhere to go: no address of a database, no key, no file but those the service o
                         ◄── need: an object, opened and hashed ──
                             file descriptor ───────────────────►
                         ◄── pieces of the answer, end or failure
-    closes its end                                                 ends, whatever it does
+    closes its end                                                 ends at once
 """

@@ -1,4 +1,4 @@
-"""Streams as open files whose handles can be passed to another process."""
+"""Turn streams into open files whose descriptors can be passed to another process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 def with_descriptor(stream: BinaryIO) -> BinaryIO:
-    """The stream as a file that another process can read."""
+    """Return the stream as a file that another process can read; copy it to one if necessary."""
     with suppress(OSError):
         stream.fileno()
         stream.seek(0)

@@ -1,4 +1,4 @@
-"""What a reader is given of a dataset: its objects, hashed, and files of the node's index of it."""
+"""The objects of a dataset, hashed, and the files of its index, opened for a reader."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Materials:
-    """Everything that the readers of one dataset may ask for."""
+    """Opens everything that the readers of one dataset may request."""
 
     def __init__(self, dataset: Dataset, projections: KeyedStore) -> None:
         self._dataset = dataset
         self.index = index_store(projections, dataset.id)
 
     def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
-        """Raises `ObjectDamaged`."""
+        """Open an object whose hash was checked. Raises `ObjectDamaged`."""
         return self._dataset.open_whole(kind, name)
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
-        """As `Dataset.require`."""
+        """Do the same as `Dataset.require`."""
         self._dataset.require(kind, wanted)
 
     def open_index(self, key: str) -> BinaryIO | None:
-        """A file of the index; None if there is none."""
+        """Open a file of the index; None if it does not exist."""
         try:
             return self.index.open(key)
         except (KeyNotFound, KeyRefused):

@@ -1,7 +1,7 @@
-"""What service and reader say to each other: frames of a kind and a length. Pure.
+"""The messages between service and reader: frames with a kind and a length. The module is pure.
 
-A file descriptor goes beside the frame that announces it (`FILE`), which is why a `FILE` has no
-content; all else is JSON, but for the bytes of the answer.
+A file descriptor is sent as ancillary data of its `FILE` frame, so a `FILE` frame has no content.
+All other contents are JSON, except the bytes of the answer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from odf_node.storage.stores.ports.values import Failed, ObjectKind
 
 HEAD = struct.Struct("!BI")
 MAX_FRAME_BYTES = 256 * 1024 * 1024
-"""A plan names every slice of a dataset, in some 200 bytes each."""
+"""Limit of a frame: a task lists every slice of a dataset with about 200 bytes each."""
 PIECE_BYTES = 256 * 1024
-"""Bytes of an answer that travel in one frame."""
+"""Limit of bytes of an answer in one frame."""
 
 
 class Kind(IntEnum):
-    """What a frame is; `TASK`, `FILE` and `ABSENT` are said by the service."""
+    """Kind of a frame. The service sends `TASK`, `FILE` and `ABSENT`; the reader sends the
+    others."""
 
     TASK = 1
     FILE = 2
@@ -42,11 +43,11 @@ class Kind(IntEnum):
 
 
 INDEX_FILE = "index"
-"""Kind of a need that names a file of the node's own index by its key."""
+"""Kind of a need that names a file of the node's index by its key."""
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True):
-    """An object that the reader is to be given, or that has to be there with its size."""
+    """An object that the reader requests, or that must exist with this size."""
 
     kind: str
     hash: str
@@ -58,14 +59,14 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True):
-    """Slices that an answer opens, of how many; said before its first byte."""
+    """Numbers of opened and of all slices; sent before the first byte of the answer."""
 
     scanned: int
     total: int
 
 
 class ReaderBrokeProtocol(NodeError):
-    """A reader says what no reader says."""
+    """A reader sent an invalid frame."""
 
 
 def frame(kind: Kind, content: bytes | memoryview = b"") -> bytes:
@@ -73,7 +74,7 @@ def frame(kind: Kind, content: bytes | memoryview = b"") -> bytes:
 
 
 def head_of(raw: bytes) -> tuple[Kind, int]:
-    """Kind and length of the frame that begins so. Raises `ReaderBrokeProtocol`."""
+    """Return kind and length of a frame from its header. Raises `ReaderBrokeProtocol`."""
     number, length = HEAD.unpack(raw)
     try:
         kind = Kind(number)
@@ -101,7 +102,7 @@ def read_slices(raw: bytes) -> Opened:
 
 
 def learned_frame(learned: list[Learned]) -> bytes:
-    """What was found out about slices on the way."""
+    """Return a frame with bounds of slices that the reader has found."""
     return frame(Kind.LEARNED, msgspec.json.encode(learned))
 
 

@@ -1,8 +1,7 @@
-"""Readers, seen from the service: a task goes in, the bytes of its answer come out.
+"""The service's end of readers: send a task, receive the bytes of its answer.
 
-A request takes a turn (its caller has a share of them), and gives it back with its answer. How
-much memory and time a reader takes is its own limit; a reader whose request is over is ended by
-closing its socket.
+A request takes a turn (each caller has a limited share) and releases it with its answer. A reader
+enforces its limits of memory and time itself. The service ends a reader by closing its socket.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from .messages import (
 from .tasks import Limits, Order, Task, write_order
 
 SPARES = 2
-"""Readers that wait for a task."""
+"""Number of idle readers that wait for a task."""
 RECEIVE_BYTES = 256 * 1024
 _ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -55,12 +54,12 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONUTF8": "1",
 }
-"""All of it: nothing of the service's own. Memory is counted as address space, which pools would
-reserve ahead."""
+"""The whole environment of readers, apart from `PYTHONPATH`; they inherit nothing from the service.
+Their memory is limited as address space, and memory pools would reserve that ahead."""
 
 
 class ReadRefused(BadInput):
-    """What a reader says is wrong, to be passed on as its answer."""
+    """A reader refused its task; the service returns this error as the response."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message, **failed.facts)
@@ -68,11 +67,11 @@ class ReadRefused(BadInput):
 
 
 class ReaderGone(NodeError):
-    """A reader ended in the middle of its answer."""
+    """A reader ended before its answer was complete."""
 
 
 class ReadTooSlow(NodeError):
-    """A reader that said nothing for too long."""
+    """A reader sent nothing within the time limit."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
@@ -83,7 +82,7 @@ class ReadTooSlow(NodeError):
 
 
 class Objects(Protocol):
-    """Where a dataset's objects come from; called in threads."""
+    """Port that opens the objects of a dataset. The methods are called in threads."""
 
     def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
@@ -94,11 +93,11 @@ Learn = Callable[[Iterable[Learned]], None]
 
 
 def _forget(_: Iterable[Learned]) -> None:
-    """Nobody wants to know."""
+    """Ignore bounds of slices."""
 
 
 class Readers:
-    """The readers of one service; for the thread of the event loop."""
+    """The readers of one service. Use it in the thread of the event loop only."""
 
     def __init__(self, settings: Settings) -> None:
         numbers = {
@@ -117,18 +116,18 @@ class Readers:
         self._threads = CapacityLimiter(2 * settings.readers)
 
     def start(self) -> None:
-        """What the first request would start; from any thread."""
+        """Start the nursery before the first request. Call from any thread."""
         _NURSERY.start()
 
     async def answer(
         self, task: Task, objects: Objects, caller: str, learn: Learn = _forget
     ) -> Answer:
-        """The answer of a reader that has begun it: what can be refused was refused. `learn` is
-        given what the reader finds out about slices.
+        """Start a reader and return its answer after the first bytes, so that errors can still
+        become a response. `learn` is called with bounds of slices that the reader finds.
 
         Raises:
-            ShareTaken, AllTaken: there is none to be had. ReadRefused: what the reader says.
-            ReaderGone, ReadTooSlow. What opening an object raises.
+            ShareTaken, AllTaken: no reader is free. ReadRefused: the reader refused the task.
+            ReaderGone, ReadTooSlow. The errors of opening an object.
         """
         kind = task.__struct_config__.tag
         turn = await self._turns[str(kind)].take(caller, self._settings.reader_wait_s)
@@ -146,7 +145,7 @@ class Readers:
 
 
 class Answer:
-    """The bytes of one answer, once: to be iterated to its end, or closed."""
+    """The bytes of one answer. Iterate it once to its end, or close it."""
 
     def __init__(
         self,
@@ -158,9 +157,9 @@ class Answer:
         learn: Learn,
     ) -> None:
         self.size: int | None = None
-        """How long the answer is, where that is known."""
+        """Size of the answer in bytes, if known."""
         self.opened: Opened | None = None
-        """Slices it opens, where that is told."""
+        """Numbers of opened and of all slices, if the reader reports them."""
         self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
         self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
@@ -171,7 +170,7 @@ class Answer:
         self._loop = asyncio.get_running_loop()
 
     async def begin(self, order: Order) -> None:
-        """Up to the end of a short answer, whose size is known by that; or its first pieces."""
+        """Send the order and read a short answer to its end, or the first pieces of a long one."""
         await self._loop.sock_sendall(self._link, frame(Kind.TASK, write_order(order)))
         length = 0
         while (piece := await self._piece()) is not None:
@@ -182,7 +181,7 @@ class Answer:
         self.size, self._is_whole = length, True
 
     def close(self) -> None:
-        """Nobody reads on; ends the reader."""
+        """End the reader and release the turn."""
         if self._link.fileno() >= 0:
             self._link.close()
         self._turn.give_back()
@@ -190,7 +189,7 @@ class Answer:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             while (piece := await self._next()) is not None:
-                # A client that takes nothing any more holds no reader.
+                # A client that stops reading must not block a reader.
                 leaving = self._loop.call_later(self._idle_s, self.close)
                 try:
                     yield piece
@@ -205,7 +204,7 @@ class Answer:
         return None if self._is_whole else await self._piece()
 
     async def _piece(self) -> bytes | None:
-        """The next bytes of the answer; None at its end."""
+        """Return the next bytes of the answer; None at its end."""
         while True:
             kind, content = await self._frame()
             match kind:
@@ -282,10 +281,10 @@ class Answer:
 
 
 class _Nursery:
-    """The process that readers come from, started when first needed and again if it died.
+    """The process that forks readers, started when first needed, and again if it died.
 
-    There is one for all nodes of this process, and it ends with the process: what a reader may
-    take comes with its task.
+    All nodes of this process share it, because the limits of a reader are part of its order. It
+    ends with this process.
     """
 
     def __init__(self) -> None:
@@ -295,12 +294,12 @@ class _Nursery:
         atexit.register(self._stop)
 
     def reader(self) -> socket.socket:
-        """The service's end of the socket of a reader that waits for its task."""
+        """Return the service's end of a socket to a reader that waits for its task."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
-            except OSError:  # it died since
+            except OSError:  # the nursery has died since
                 socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
         ours.setblocking(False)
         return ours

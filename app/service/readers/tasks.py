@@ -1,6 +1,6 @@
-"""What a reader is asked for, as data; planned in the service, run in a reader.
+"""Tasks of readers as data: the service plans them, a reader runs them.
 
-This module is what both import, so it brings neither Arrow nor the index along.
+Both sides import this module, so it imports neither Arrow nor the index.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_TAIL = "ODF_NODE_MAX_TAIL_BYTES"
 
 
 class AnswerTooLong(LimitExceeded):
-    """An answer above its budget of bytes."""
+    """The answer exceeds its limit of bytes."""
 
     def __init__(self, limit: int, setting: str) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class AnswerTooLong(LimitExceeded):
 
 
 class SliceRef(msgspec.Struct, frozen=True, array_like=True):
-    """A data slice: what a reader needs of it, and of the block that adds it."""
+    """The facts about a data slice, and about the block that adds it, that a reader needs."""
 
     physical_hash: str
     start: int
@@ -60,7 +60,7 @@ class SliceRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TailTask(msgspec.Struct, frozen=True, tag="tail", kw_only=True):
-    """The `limit` records before the last `skip`, as one JSON value of a shape."""
+    """Return the `limit` records before the last `skip`, as one JSON value of a shape."""
 
     slices: list[SliceRef]
     """Oldest first."""
@@ -71,7 +71,7 @@ class TailTask(msgspec.Struct, frozen=True, tag="tail", kw_only=True):
 
 
 class TableRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A dataset as a table, as of one block, with what is known of its slices."""
+    """A dataset as a table, as of one block, with known bounds of its slices."""
 
     head: str
     vocab: dict[str, str]
@@ -79,12 +79,12 @@ class TableRef(msgspec.Struct, frozen=True, kw_only=True):
     slices: list[SliceRef]
     key: tuple[str, ...]
     bounds: dict[str, list[Bounds | None]]
-    """Of columns that are asked for, in the order of the slices."""
+    """Known bounds of the requested columns, in the order of the slices."""
     index: IndexRef | None = None
 
 
 class ReadTask(msgspec.Struct, frozen=True, tag="read", kw_only=True):
-    """Rows of a table; `request` are the fields of a `ReadRequest`."""
+    """Return rows of a table; `request` has the fields of a `ReadRequest`."""
 
     table: TableRef
     request: dict[str, Any]
@@ -92,7 +92,7 @@ class ReadTask(msgspec.Struct, frozen=True, tag="read", kw_only=True):
 
 
 class LookupTask(msgspec.Struct, frozen=True, tag="lookup", kw_only=True):
-    """Rows with some values, or what stands of them, as one JSON value of a shape."""
+    """Return rows with some values, or the live ones of them, as one JSON value of a shape."""
 
     table: TableRef
     filters: tuple[Filter, ...]
@@ -103,18 +103,19 @@ class LookupTask(msgspec.Struct, frozen=True, tag="lookup", kw_only=True):
 
 
 class StepTask(msgspec.Struct, frozen=True, tag="step", kw_only=True):
-    """What stands of a table, from what stood when its rows before the offset `first` were all."""
+    """Compute the live rows of a table from those that were live before the offset `first`."""
 
     table: TableRef
     projection: str
     first: int
     touched: bytes | None = None
-    """Offsets of older rows, 8 bytes each, little end first: the answer is the offsets of what
-    stands among these and new rows, written alike. None: it is what new rows are matched by."""
+    """Offsets of older rows, 8 bytes each, little endian. The answer has the offsets of the rows
+    that are live among these and the new rows, in the same encoding. If this is None, the answer
+    has the hashes by which new rows are matched."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader may take: memory beyond what it is born with, time between two frames."""
+    """Limits of a reader: memory beyond what it has at its start, and time between two frames."""
 
     memory_bytes: int
     silent_s: float
@@ -124,7 +125,7 @@ Task = TailTask | ReadTask | LookupTask | StepTask
 
 
 class Order(msgspec.Struct, frozen=True):
-    """All that a reader is told."""
+    """Everything that the service sends to a reader."""
 
     limits: Limits
     task: TailTask | ReadTask | LookupTask | StepTask

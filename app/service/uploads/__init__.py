@@ -1,1 +1,1 @@
-"""Files sent ahead, to be ingested later."""
+"""Files that clients upload before they ingest them."""

@@ -1,4 +1,4 @@
-"""/platform/file/upload: files sent ahead, to be ingested by their token."""
+"""/platform/file/upload: upload files, which a later request ingests by their token."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def prepare(
         str | None, Query(alias="contentType", max_length=usecase.MAX_CONTENT_TYPE_CHARS)
     ] = None,
 ) -> Response:
-    """How and where to send it, and the token to ingest it with."""
+    """Return how and where to upload the file, and the token with which to ingest it."""
     account = _uploader(actor)
     token = str(usecase.prepare(uploads, account, file_name, content_length, content_type))
     return JsonAnswer(
@@ -90,7 +90,7 @@ def download(token: str, uploads: UploadsDep) -> Response:
 
 
 def _uploader(actor: Actor) -> Account:
-    """Whose upload it is. Raises `TokenRefused`, `Unauthorized`."""
+    """Return the account that uploads. Raises `TokenRefused`, `Unauthorized`."""
     if actor.account is None:
         raise TokenRefused(actor.reason.value)
     if not usecase.may_upload(actor):

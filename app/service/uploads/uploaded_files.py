@@ -1,7 +1,7 @@
-"""Files uploaded before they are ingested: announced, taken in, handed out, cleared away.
+"""Files uploaded before they are ingested: announce, receive, serve and remove them.
 
-The bytes are an `upload` object below the account's own id; which upload is whose is kept in
-the index, so that a token made up by somebody opens nothing.
+The bytes are an `upload` object below the id of the account. The index records the account of each
+upload, so that a forged token gives no access.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ PUT_ATTEMPTS = 3
 
 
 class ContentTooLarge(BadInput):
-    """A file above the limit."""
+    """The file is larger than the limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__("Content too large", limit=limit, setting="ODF_NODE_MAX_UPLOAD_BYTES")
 
 
 class LengthDiffers(BadInput):
-    """A file of another length than announced."""
+    """The file does not have the announced length."""
 
     def __init__(self, actual: int, declared: int) -> None:
         super().__init__(
@@ -62,11 +62,11 @@ class LengthDiffers(BadInput):
 
 
 class InvalidFileName(BadInput):
-    """A name no file has."""
+    """The file name is too long or empty, or has unprintable characters."""
 
 
 class TooManyUploads(LimitExceeded):
-    """The account has as many uploads as it may have."""
+    """The account has reached its limit of uploads."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -77,18 +77,18 @@ class TooManyUploads(LimitExceeded):
 
 
 class UploadNotFound(NotFound):
-    """No such upload, or its file has not arrived or is gone already."""
+    """The upload does not exist, or its file has not arrived or is already removed."""
 
     def __init__(self) -> None:
         super().__init__("Uploaded file not found on the server")
 
 
 class UploadIsOver(Conflict):
-    """Another file under the token of one that is here."""
+    """Another file has already arrived under this token."""
 
 
 class FileStores(HealingStores, Protocol):
-    """What uploads need of `storage.datasets.node.stores.Stores`."""
+    """The part of `storage.datasets.node.stores.Stores` that uploads need."""
 
     @property
     def files(self) -> UploadedFiles: ...
@@ -96,11 +96,11 @@ class FileStores(HealingStores, Protocol):
 
 @dataclass(frozen=True)
 class FileUploads:
-    """Where uploaded files are kept, how large, how many and how long."""
+    """The stores of uploaded files, and the limits of size, number and age."""
 
     stores: FileStores
     data: Path
-    """The folder that bodies are spooled in."""
+    """The folder in which request bodies are spooled."""
     max_bytes: int
     max_per_account: int
     keep_s: int
@@ -111,7 +111,7 @@ class FileUploads:
 def prepare(
     uploads: FileUploads, account: Account, file_name: str, length: int, content_type: str | None
 ) -> UploadToken:
-    """Announce a file; the token to send it with.
+    """Announce a file. Return the token with which to upload it.
 
     Raises:
         ContentTooLarge, InvalidFileName, TooManyUploads.
@@ -142,15 +142,15 @@ def prepare(
 
 
 def may_upload(actor: Actor) -> bool:
-    """Whether the token allows to bring data along."""
+    """Return whether the actor's token allows uploads."""
     return actor.may(Scope.WRITE) or actor.may(Scope.CREATE)
 
 
 def expected_upload(uploads: FileUploads, account: Account, token: UploadToken) -> UploadedFile:
-    """The announced file that a token is for.
+    """Return the announced file of a token.
 
     Raises:
-        Unauthorized: another account's. ContentTooLarge, UploadNotFound.
+        Unauthorized: the upload is of another account. ContentTooLarge, UploadNotFound.
     """
     if token.owner_account_id != account.id.removeprefix(DID_ODF):
         raise Unauthorized
@@ -167,7 +167,7 @@ def expected_upload(uploads: FileUploads, account: Account, token: UploadToken) 
 def take_in(
     uploads: FileUploads, file: UploadedFile, token: UploadToken, chunks: Iterable[bytes]
 ) -> None:
-    """Keep the announced file; sending the same one again is harmless.
+    """Store the announced file; storing the same one again is harmless.
 
     Raises:
         ContentTooLarge, LengthDiffers, UploadIsOver, UploadNotFound.
@@ -186,11 +186,11 @@ def take_in(
                     raise UploadNotFound
                 raise UploadIsOver("another file was uploaded with this token; prepare a new one")
             if uploads.stores.objects.stat(key) is not None:
-                return  # else it was cleared away as the content of an older upload
+                return  # otherwise a sweep of an older upload has removed it
 
 
 def _drop(uploads: FileUploads, account: AccountId, content: Multihash) -> None:
-    """Remove bytes that no file of the account has."""
+    """Delete the object if no upload of the account has this content."""
     if not uploads.stores.files.has_content(account, content):
         uploads.stores.objects.delete(_key(account, content))
 
@@ -205,7 +205,7 @@ def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
 
 
 def arrived_file(uploads: FileUploads, token: UploadToken) -> tuple[UploadedFile, int]:
-    """The file of a token, and its size; everybody who knows the token may have it.
+    """Return the file of a token and its size, for any caller that knows the token.
 
     Raises:
         UploadNotFound.
@@ -221,7 +221,7 @@ def arrived_file(uploads: FileUploads, token: UploadToken) -> tuple[UploadedFile
 
 
 def content_of(uploads: FileUploads, file: UploadedFile) -> Iterator[bytes]:
-    """The bytes of a file that arrived. Raises `UploadNotFound`, once they are asked for."""
+    """Yield the bytes of an arrived file. Raises `UploadNotFound` at the first iteration."""
     if file.hash is None:
         raise UploadNotFound
     try:
@@ -233,7 +233,7 @@ def content_of(uploads: FileUploads, file: UploadedFile) -> Iterator[bytes]:
 
 
 def clear_away(uploads: FileUploads) -> int:
-    """Forget files that were kept long enough; returns how many."""
+    """Remove expired files. Return their number."""
     gone = 0
     while page := uploads.stores.files.oldest(before=_kept_since(uploads), limit=SWEEP_PAGE):
         for file in page:
@@ -245,7 +245,7 @@ def clear_away(uploads: FileUploads) -> int:
 
 
 def _is_over(uploads: FileUploads, file: UploadedFile) -> bool:
-    """Kept for long enough, whether or not it was cleared away already."""
+    """Return whether the file has expired, even if it is not removed yet."""
     return file.created_at < _kept_since(uploads)
 
 
@@ -254,5 +254,5 @@ def _kept_since(uploads: FileUploads) -> Instant:
 
 
 def _key(account: AccountId, content: Multihash) -> ObjectKey:
-    """An account's id is a key like that of a dataset: the store keeps a folder for each."""
+    """Return the key of the object; the account's id takes the place of a dataset's id in it."""
     return ObjectKey(DatasetId.parse(account), ObjectKind.UPLOAD, content)

@@ -1,1 +1,1 @@
-"""Verification on the node, and what the last one found."""
+"""Verification of datasets by the node's workers, and its last result."""

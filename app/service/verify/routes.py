@@ -1,4 +1,4 @@
-"""POST …/verify: have a dataset verified by a worker, executions made again."""
+"""POST …/verify: have a worker verify a dataset and reproduce its executions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Hash = Annotated[str | None, Query(max_length=200)]
 
 
 def add_verify_routes(router: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses."""
+    """Add the route below the dataset addresses."""
     router.post(
         prefix + "/verify",
         summary="Have everything checked by a worker",
@@ -41,7 +41,7 @@ async def verify(
     upto: Hash = None,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
-    """The report once that is done, 202 with the job if it takes too long."""
+    """Return the report, or 202 with the job if the verification takes too long."""
     request = VerifyRequest(
         metadata_only=metadata_only,
         rows=rows,

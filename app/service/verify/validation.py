@@ -1,4 +1,4 @@
-"""What the last complete verification of a dataset found, as it is shown with the dataset."""
+"""The result of the last complete verification, as the description of a dataset shows it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odf_node.storage.stores.ports import DatasetNotes
 def validation_of(
     objects: DatasetNotes, dataset: DatasetId, head: Multihash | None
 ) -> dict[str, Any] | None:
-    """Validated up to which block, by which engines, when; None if that never happened."""
+    """Return up to which block, with which engines and when it was validated; None if never."""
     note = read_note(objects, dataset)
     if note is None:
         return None
@@ -26,6 +26,6 @@ def validation_of(
 
 
 def unverified_of(objects: DatasetNotes, dataset: DatasetId) -> dict[str, Any] | None:
-    """Blocks whose rows count and were not hashed yet; None where there are none."""
+    """Return the committed blocks whose rows are not hashed yet; None if there are none."""
     note = read_unverified(objects, dataset)
     return None if note is None else msgspec.to_builtins(note)

@@ -1,4 +1,4 @@
-"""Verification on the node: jobs for a worker."""
+"""Submit verifications as jobs for a worker."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from ..auth.dataset_access import DatasetAccess
 from ..http.hashes import parse_hash
 
 MAX_INPUTS = 1000
-"""Datasets that are looked at below one, at most."""
+"""Limit of datasets that a recursive verification visits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """How much to look at; by default everything of the one dataset."""
+    """What to verify; by default everything of the one dataset."""
 
     metadata_only: bool = False
     rows: bool = True
     replay: bool = True
     recursive: bool = False
-    """Inputs too, and their inputs, as far as the caller may read them."""
+    """Whether to verify inputs too, at any depth, as far as the caller may read them."""
     after: str | None = None
     upto: str | None = None
 
 
 @dataclass(frozen=True)
 class Verifying:
-    """What it takes to have a dataset verified."""
+    """The parts of the node that verification jobs need."""
 
     jobs: JobSubmissions
     datasets: Datasets
@@ -46,10 +46,10 @@ class Verifying:
 def submit_verify(
     verifying: Verifying, actor: Actor, entry: DatasetEntry, request: VerifyRequest
 ) -> JobId:
-    """Queue a verification. It takes no lock: it works on the head it finds.
+    """Queue a verification. The job takes no lock: it works on the head that it finds.
 
     Raises:
-        UnreadableHash: `after` or `upto`.
+        UnreadableHash: `after` or `upto` is no hash.
     """
     inputs = visible_inputs(verifying, actor, entry) if request.recursive else []
     payload = VerifyPayload(
@@ -67,7 +67,7 @@ def submit_verify(
 
 
 def visible_inputs(verifying: Verifying, actor: Actor, entry: DatasetEntry) -> list[DatasetId]:
-    """Everything the dataset is computed from that the actor may read, inputs before users."""
+    """Return all direct and indirect inputs that the actor may read, inputs before users."""
     found: dict[DatasetId, None] = {}
     seen = {entry.id}
 
@@ -90,6 +90,6 @@ def visible_inputs(verifying: Verifying, actor: Actor, entry: DatasetEntry) -> l
 def _inputs(datasets: Datasets, dataset: DatasetId) -> list[DatasetId]:
     try:
         declared = datasets.dataset(DatasetRef(id=dataset)).state().declared_inputs or ()
-    except DatasetNotFound:  # forgotten meanwhile
+    except DatasetNotFound:  # deleted meanwhile
         return []
     return [one for one in declared if one is not None]

@@ -1,1 +1,1 @@
-"""Versions of datasets for table formats: looked at once, and remembered beside the dataset."""
+"""Versions of datasets for table formats: computed once, and cached beside the dataset."""

@@ -1,8 +1,8 @@
-"""Which rows stand in a view of a version, from which stood in an earlier one: a step costs by its
-new rows, and by the slices of those that they take back.
+"""Compute the live rows in a view of a version from those of an earlier version, step by step.
 
-The first step is the same, with nothing that stood before. Readers read rows, and say what stands
-by the rules of `GET read`; the service keeps the index that finds a row by what it says.
+The cost of a step depends on its new rows, and on the slices of the rows that they retract. The
+first step starts with no live rows. Readers read rows and decide which are live by the rules of
+`GET read`. The service keeps the index that finds a row by the hash of its values.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from ..readers.tasks import StepTask, TableRef
 
 _FOLDER = "standing"
 _FORM = 1
-"""Of what is kept; another number lets it be made anew."""
+"""Format number of the stored index; a change makes the service build it anew."""
 _log = logging.getLogger("odf.versions")
 NOTHING = Live(head="", stands=np.zeros(0, bool))
 
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A step that is to be made: what is read, from where, and what is known before it."""
+    """A prepared step: the table to read, the source of objects, and the live rows before it."""
 
     table: TableRef
     objects: Materials
     index: LiveIndex
     known: Live
     total: int
-    """Rows, behind the step."""
+    """Number of rows after the step."""
     view: Projection
 
     def task(self, touched: Offsets | None = None) -> StepTask:
@@ -60,27 +60,28 @@ class _Begun:
         )
 
     def touched(self, asking: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Offsets:
-        """Rows that stood, with one of the hashes. Raises `LiveIndexDamaged`."""
+        """Return the earlier live rows with one of the hashes. Raises `LiveIndexDamaged`."""
         found = self.index.find(asking)
         return found[self.known.stands[found]]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What steps are made with. For the thread of the event loop; one step of a view at a time."""
+    """Makes steps. Use it in the thread of the event loop, one step of a view at a time."""
 
     tables: Tables
     readers: Readers
     projections: KeyedStore
     most_rows: int
-    """Of a dataset for which an index is kept."""
+    """Limit of rows of a dataset for which an index is kept."""
 
     async def standing(
         self, entry: DatasetEntry, versions: Versions, number: int, view: Projection, caller: str
     ) -> Stands | None:
-        """None: no index is kept of so many rows, or it is of a later version already.
+        """Return which rows are live in the version. Return None if the dataset has too many rows
+        for an index, or if the index is of a later version.
 
-        Raises what `Readers.answer` raises.
+        Raises the same errors as `Readers.answer`.
         """
         total = versions[number].data.offset_interval.end + 1
         if total > self.most_rows:
@@ -107,7 +108,7 @@ class Steps:
         return _Begun(table, objects, index, _known(index, versions), total, view)
 
     async def _step(self, begun: _Begun, caller: str) -> Stands:
-        """Raises `LiveIndexDamaged`."""
+        """Make the step and save its result. Raises `LiveIndexDamaged`."""
         before = begun.known.stands
         if len(before) == begun.total:
             return before
@@ -129,7 +130,7 @@ class Steps:
 
 
 def _known(index: LiveIndex, versions: Versions) -> Live:
-    """What is kept, if it is of this history."""
+    """Return the stored live rows if they are of this history; otherwise clear the index."""
     try:
         known = index.load()
     except LiveIndexDamaged as damaged:

@@ -1,7 +1,7 @@
 """Versions of a dataset, their history, and the rows that a view of a version does not show.
 
-What has to be read of slices for that is read by readers, as for `GET read`, so the same rule says
-which rows live. It is kept beside the dataset: the next one who asks opens no slice.
+Readers read the slices for this, as for `GET read`, so the same rules decide which rows are live.
+The results are stored beside the dataset: the next request opens no slice.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from ..readers.pool import Readers
 from .steps import Steps
 
 TRIES = 5
-"""Times a record is written while others write it, too."""
+"""Limit of attempts to write a record that other services write concurrently."""
 
 
 class HistoryBusy(Unavailable):
-    """Other services look at the same history all the time."""
+    """Other services keep changing the stored history, so that each attempt to write it failed."""
 
     def __init__(self) -> None:
         super().__init__("the history of the dataset is being looked at; ask again")
@@ -47,7 +47,7 @@ class HistoryBusy(Unavailable):
 
 @dataclass(frozen=True)
 class Versioned:
-    """A dataset as of its head."""
+    """A dataset as of its head, with its versions and their history."""
 
     dataset: Dataset
     outline: Outline
@@ -55,14 +55,14 @@ class Versioned:
     history: History
 
     def schema(self, number: int) -> DataSchema | None:
-        """Of a version; of the head while there is no data."""
+        """Return the schema of a version; of the head while there is no data."""
         version = self.versions[number] if len(self.versions) else None
         return self.dataset.state(version.block if version else self.outline.head).data_schema
 
     def changed_as_of(self, number: int, view: Projection) -> int | None:
-        """The version whose missing rows are those of a version; None: no row is missing.
+        """Return the version whose missing rows equal those of version `number`; None if none miss.
 
-        Of facts a version that only adds takes none; of a state each may.
+        In the view `facts` a version that only adds rows hides none; in `state` each version may.
         """
         if view is Projection.CHANGELOG or not len(self.versions):
             return None
@@ -74,7 +74,7 @@ class Versioned:
 
 @dataclass(frozen=True)
 class VersionReads:
-    """What versions are found with. For the thread of the event loop."""
+    """Finds versions and their hidden rows. Use it in the thread of the event loop."""
 
     stores: Stores
     tables: Tables
@@ -85,10 +85,11 @@ class VersionReads:
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     async def of(self, entry: DatasetEntry, caller: str) -> Versioned:
-        """The dataset as of its head; slices that nobody looked at before are looked at.
+        """Return the dataset as of its head; read the slices that the stored history does not
+        cover.
 
         Raises:
-            HistoryBusy. What `Readers.answer` raises.
+            HistoryBusy, and the same errors as `Readers.answer`.
         """
         async with self._lock(str(entry.id)):
             for _ in range(TRIES):
@@ -100,10 +101,10 @@ class VersionReads:
     async def dead_rows(
         self, table: Versioned, number: int, view: Projection, caller: str
     ) -> DeadRows:
-        """Rows that the view of a version does not show; what they are is found once.
+        """Return the rows that the view of a version does not show; compute them only once.
 
         Raises:
-            TooManyDeadRows. What `Readers.answer` raises.
+            TooManyDeadRows, and the same errors as `Readers.answer`.
         """
         changed = table.changed_as_of(number, view)
         if changed is None:
@@ -122,7 +123,7 @@ class VersionReads:
         return self.locks.setdefault(name, asyncio.Lock())
 
     async def _look(self, entry: DatasetEntry, caller: str) -> Versioned | None:
-        """None: somebody else wrote the record meanwhile."""
+        """Return the dataset; None if another service wrote the record meanwhile."""
         histories = Histories(self.stores.projections, entry.id)
         dataset = self.stores.dataset(DatasetRef(id=entry.id))
 
@@ -147,7 +148,8 @@ class VersionReads:
     async def _changed(
         self, entry: DatasetEntry, outline: Outline, versions: Versions, first: int, caller: str
     ) -> list[int]:
-        """Versions from `first` on with rows that are more than added."""
+        """Return the versions from `first` on that have rows with an operation other than
+        "added"."""
         if first == len(versions):
             return []
         vocab, start = outline.vocab, versions[first].data.offset_interval.start
@@ -190,7 +192,7 @@ class VersionReads:
     async def _offsets(
         self, entry: DatasetEntry, asked: ReadRequest, caller: str
     ) -> AsyncIterator[np.ndarray[Any, np.dtype[np.int64]]]:
-        """Offsets of rows in pieces: the lines of a CSV file behind its header."""
+        """Yield offsets of rows in pieces: the lines of a CSV file after its header."""
         task, source = await to_thread.run_sync(
             lambda: read_task(self.tables, entry, asked, max_bytes=self.max_read_bytes)
         )
