@@ -1,1 +1,1 @@
-"""News of datasets: streams, feeds, webhooks; all from the log of head moves."""
+"""News of datasets, from the log of head moves: event streams, Atom feeds, long polls."""

@@ -1,4 +1,4 @@
-"""Feeds of blocks for feed readers: Atom (RFC 4287), in pages (RFC 5005)."""
+"""Write feeds of blocks as Atom documents (RFC 4287), in pages (RFC 5005)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .notices import data_of
 MEDIA_TYPE = "application/atom+xml; charset=utf-8"
 NAMESPACE = "http://www.w3.org/2005/Atom"
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML document has, escaped or not."""
+"""Characters that XML forbids, even escaped."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A block in a feed: of which dataset, what that is called, and where that is served."""
+    """A block in a feed, with the alias and the URL of its dataset."""
 
     entry: DatasetEntry
     alias: str
@@ -32,7 +32,8 @@ class Shown:
 
 @dataclass(frozen=True)
 class Head:
-    """What a feed is: its id, title, address, that of what it is about, and of its next page."""
+    """The head of a feed: id, title, its URL, the URL of its subject, and the URL of its next
+    page."""
 
     id: str
     title: str
@@ -43,7 +44,7 @@ class Head:
 
 
 def feed(head: Head, blocks: Sequence[Shown], *, names_datasets: bool) -> bytes:
-    """The document; with `names_datasets`, titles begin with the alias."""
+    """Return the document; with `names_datasets`, titles begin with the alias."""
     root = Xml.Element("feed", xmlns=NAMESPACE)
     _add(root, "id", head.id)
     _add(root, "title", head.title)

@@ -1,4 +1,4 @@
-"""Which blocks a feed shows: the newest of a dataset, or the newest heads of all datasets."""
+"""Select the blocks of a feed: the newest of a dataset, or the newest heads of all datasets."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .atom import Head, Shown, feed
 ENTRIES = 50
 LINES_A_LOOK = 200
 MOST_LINES = 2_000
-"""Lines of the log one page looks at: a reader of little may find fewer entries than a page has."""
+"""Limit of log lines read for one page. A caller who may read few datasets may get a short page."""
 Address = Callable[[DatasetEntry], str]
-"""Where a dataset is served, without a slash at the end."""
+"""Returns the URL of a dataset, without a slash at the end."""
 
 
 @dataclass(frozen=True)
 class AtomFeeds:
-    """What feeds are made from."""
+    """Makes feeds."""
 
     heads: Heads
     moves: HeadMoves
@@ -37,10 +37,10 @@ class AtomFeeds:
     clock: Clock
 
     def of_dataset(self, entry: DatasetEntry, url: str, before: Multihash | None) -> bytes:
-        """The newest blocks; those that come before the block `before`.
+        """Return the feed of a dataset's newest blocks, or of those before the block `before`.
 
         Raises:
-            BlockNotFound: `before` is not one of the dataset. DatasetNotFound.
+            BlockNotFound: the dataset does not have the block `before`. DatasetNotFound.
         """
         start: Multihash | None = self.heads.head(entry.id)
         if before is not None:
@@ -65,7 +65,7 @@ class AtomFeeds:
         return feed(head, shown, names_datasets=False)
 
     def of_node(self, actor: Actor, base: str, address: Address, before: int | None) -> bytes:
-        """The newest moves that the actor may read of: each is one entry, for its newest block."""
+        """Return the feed of the newest head moves that the actor may read: one entry per move."""
         shown: list[Shown] = []
         looked, cursor = 0, before
         with self.reading() as reader:

@@ -1,4 +1,4 @@
-"""GET …/events/atom: the newest blocks, for feed readers."""
+"""GET …/events/atom: the newest blocks as a feed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dataset_feed(
     known: Known = "",
     before: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    """An entry for each block; `before` is the block at the end of the page before."""
+    """Return an entry for each block; `before` is the last block of the previous page."""
     hash_before = None if before is None else parse_hash(before)
     return _answer(feeds.of_dataset(entry, _url(feeds, base, entry), hash_before), known)
 
@@ -44,7 +44,7 @@ def node_feed(
     known: Known = "",
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> Response:
-    """An entry for each move of a head; `before` continues where a page ended."""
+    """Return an entry for each move of a head; `before` is where the previous page ended."""
     refuse_bad_token(actor)
     return _answer(feeds.of_node(actor, base, partial(_url, feeds, base), before), known)
 
@@ -54,7 +54,7 @@ def _url(feeds: AtomFeeds, base: str, entry: DatasetEntry) -> str:
 
 
 def _answer(body: bytes, known: str) -> Response:
-    """Feed readers ask again and again: 304 while nothing has changed."""
+    """Return the feed, or 304 if it has not changed, since feed readers poll."""
     etag = f'"{hashlib.sha256(body).hexdigest()}"'
     headers = {"cache-control": "no-cache", "etag": etag}
     if known and is_named(known.encode("latin-1"), etag.encode(), weak=True):
@@ -63,7 +63,7 @@ def _answer(body: bytes, known: str) -> Response:
 
 
 def add_feed_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses."""
+    """Add the route below the dataset addresses."""
     tags: list[str | Enum] = ["news"]
     summary = "The newest blocks of a dataset, as an Atom feed"
     routes.get(prefix + "/events/atom", summary=summary, tags=tags)(dataset_feed)

@@ -1,7 +1,7 @@
-"""What is new behind a position: of one dataset by its chain, of the node by the log.
+"""News after a position: of one dataset by its chain, of the whole node by the log of head moves.
 
-Listeners that stand at the same position share the answer. Positions are what clients send back
-as `Last-Event-ID`, so a stream goes on where it broke off, on whatever process of the node.
+Listeners at the same position share one lookup. Clients send a position back as `Last-Event-ID`,
+so any process of the node can resume a stream where it broke off.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MOVES_A_PAGE = 100
 BEGINNING = "beginning"
 """The position before the first block."""
 Shown = Callable[[DatasetEntry], str]
-"""The alias of a dataset as clients write it."""
+"""Returns the alias of a dataset as clients write it."""
 
 
 class InvalidPosition(BadInput):
-    """A `Last-Event-ID` that no stream of this address gave out."""
+    """The `Last-Event-ID` is not one that a stream at this address has sent."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -39,26 +39,27 @@ class InvalidPosition(BadInput):
 
 
 class ChainPosition(NamedTuple):
-    """Behind a block of a dataset; None: before the first one."""
+    """The position after a block of a dataset; None means before the first block."""
 
     dataset: DatasetId
     block: Multihash | None
 
     @classmethod
     def parse(cls, dataset: DatasetId, text: str) -> ChainPosition:
-        """Raises `InvalidPosition`."""
+        """Parse the id of an event. Raises `InvalidPosition`."""
         return cls(dataset, None if text == BEGINNING else _hash(text, text))
 
 
 class LogPosition(NamedTuple):
-    """Behind a line of the log; with a block, behind that one of those the line is about."""
+    """The position after a line of the log; with a block, after this block of that line's
+    blocks."""
 
     number: int
     block: Multihash | None = None
 
     @classmethod
     def parse(cls, text: str) -> LogPosition:
-        """Raises `InvalidPosition`."""
+        """Parse the id of an event. Raises `InvalidPosition`."""
         if text == BEGINNING:
             return cls(0)
         number, behind, block = text.partition(":")
@@ -72,7 +73,8 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What comes next, and where that leads to. `is_last`: there is nothing behind it yet."""
+    """The next notices and the position after them. `is_last` means that nothing newer exists
+    yet."""
 
     notices: Sequence[Notice]
     position: ChainPosition | LogPosition
@@ -81,7 +83,7 @@ class Page:
 
 @dataclass(frozen=True)
 class ChainFeed:
-    """News of single datasets. A history that was rewritten is told by one `reset`."""
+    """News of single datasets. One `reset` notice reports a rewritten history."""
 
     reading: Reading
     shown: Shown
@@ -162,7 +164,7 @@ class LogFeed:
         start: Multihash | None,
         room: int,
     ) -> tuple[list[Notice], bool]:
-        """Notices of one line of the log, and whether they are all of it."""
+        """Return notices of one line of the log, and whether these are all of its notices."""
         blocks = reader.blocks_behind.behind(entry.id, start, move.new, limit=room)
         alias, end = self.shown(entry), str(move.number)
         if blocks is None:

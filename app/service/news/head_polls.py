@@ -1,4 +1,4 @@
-"""Long polls: a request that knows the head waits for another one."""
+"""Long polls: a request that knows the head waits until the head changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .head_watch import HeadWatch
 
 @dataclass(frozen=True)
 class HeadPolls:
-    """What long polls share with streams: the reader of the log, and the slots of listeners."""
+    """Runs long polls, which share the log reader and the slots of listeners with streams."""
 
     watch: HeadWatch
     slots: Slots
@@ -35,11 +35,12 @@ class HeadPolls:
         caller: str,
         receive: Receive,
     ) -> Multihash:
-        """The head once it is another than `known`; `known` when the time is up, the client has
-        gone, or the node ends. `look` reads the head, for those who may.
+        """Wait until the head differs from `known` and return it. Return `known` when the time is
+        up, the client has disconnected, or the node ends. `look` checks the rights and reads the
+        head.
 
         Raises:
-            ShareTaken, AllTaken. What `look` raises.
+            ShareTaken, AllTaken, and the errors of `look`.
         """
         until = time.monotonic() + min(wait_s, self.most_s)
         with self.slots.taken(caller), self.watch.listening(dataset) as moved:

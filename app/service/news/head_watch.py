@@ -1,7 +1,7 @@
-"""Waiting for heads that move: one reader of the log for all listeners of this process.
+"""Wait for moves of heads: one reader of the log for all listeners of this process.
 
-A wake-up says that something moved, the log says what. Without a wake-up, or should one be lost,
-the log is looked at after a pause. Nobody listens: nobody looks.
+A wake-up says that some head has moved; the log says which. If a wake-up is lost, or the store has
+none, the log is read after a pause. While nobody listens, the log is not read.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from odf_node.storage.stores.wakeups.port import Topic, WakeUp
 PAGE = 1000
 STOP_S = 2.0
 LONGEST_REST_S = 0.2
-"""A look rests as long as it took: on PostgreSQL it waits for writers, and they for it."""
+"""Limit in seconds of the rest after reading the log. We rest as long as the read took, because on
+PostgreSQL reads of the log and writers wait for each other."""
 _log = logging.getLogger("odf.news")
 
 
 class HeadWatch:
-    """Of one event loop, from `start` to `stop`."""
+    """Watches the log in one event loop, from `start` to `stop`."""
 
     def __init__(self, moves: HeadMoves, wake_up: WakeUp, *, pause_s: float) -> None:
         self._moves, self._wake_up, self._pause_s = moves, wake_up, pause_s
         self._listeners: dict[DatasetId | None, set[asyncio.Event]] = {}
         self._cursor: int | None = None
-        """How far the log was read; None while nobody listens."""
+        """Number of the last line read; None while nobody listens."""
         self._wake = asyncio.Event()
         self._stopping = threading.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -42,18 +43,18 @@ class HeadWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether listeners are to end, because the node does."""
+        """Whether listeners must end because the node ends."""
         return self._stopping.is_set()
 
     def start(self) -> None:
-        """Begin to look; to be called in the event loop."""
+        """Begin to watch. Call this in the event loop."""
         self._loop = asyncio.get_running_loop()
         self._looking = self._loop.create_task(self._look())
         self._thread = threading.Thread(target=self._listen, name="head-watch", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Tell all listeners that the node ends; to be called in the event loop."""
+        """Notify all listeners that the node ends. Call this in the event loop."""
         self._stopping.set()
         self._notify(list(self._listeners))
 
@@ -69,10 +70,10 @@ class HeadWatch:
 
     @contextmanager
     def listening(self, dataset: DatasetId | None) -> Iterator[asyncio.Event]:
-        """An event that is set when the head of the dataset (None: of any) has moved.
+        """Yield an event that is set when the head of the dataset (None: of any) has moved.
 
-        Who looks at the index after this began, and again whenever the event is set, misses
-        nothing.
+        A listener that reads the index after the start of this context, and again whenever the
+        event is set, misses no move.
         """
         moved = asyncio.Event()
         self._listeners.setdefault(dataset, set()).add(moved)
@@ -103,7 +104,7 @@ class HeadWatch:
             began = time.monotonic()
             try:
                 await self._read_on()
-            except Exception:  # a busy or restarting database: the next look may get through
+            except Exception:  # the database is busy or restarts: the next read may succeed
                 _log.exception("the log of head moves was not read")
             await asyncio.sleep(min(LONGEST_REST_S, time.monotonic() - began))
 

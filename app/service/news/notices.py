@@ -1,4 +1,4 @@
-"""What a stream says, as text: one notice is one frame of server-sent events."""
+"""The texts of event streams: one notice is one frame of server-sent events."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ...client.event_lines import event_name
 
 BLOCK, RESET, POSITION = "block", "reset", "position"
 KEEP_ALIVE = b": keep\n"
-"""A comment without an empty line behind it: some clients take that for the end of an event."""
+"""A comment. No empty line follows, because some clients take that for the end of an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing that is told, to all listeners alike. `content` is JSON, without its last brace."""
+    """One event, the same for all listeners. `content` is JSON without its last brace."""
 
     event: str
     id: str
@@ -33,14 +33,14 @@ class Notice:
     """The rows that the block adds."""
 
     def frame(self, rows: bytes | None = None) -> bytes:
-        """`rows` is a JSON array, in one line."""
+        """Return the frame of the event. `rows` is a JSON array in one line."""
         more = b"" if rows is None else b',"rows":' + rows
         named = f"id: {self.id}\nevent: {self.event}\ndata: ".encode()
         return named + self.content + more + b"}\n\n"
 
 
 def block_content(entry: DatasetEntry, alias: str, block: HashedBlock) -> dict[str, Any]:
-    """A block as news tell it: which, of what, and what it adds."""
+    """Return the content of a block event: the block, its dataset, and what it adds."""
     told: dict[str, Any] = {
         **_of(entry, alias, block.hash),
         "sequenceNumber": block.sequence_number,
@@ -60,23 +60,23 @@ def block_content(entry: DatasetEntry, alias: str, block: HashedBlock) -> dict[s
 
 
 def block_notice(entry: DatasetEntry, alias: str, block: HashedBlock, name: str) -> Notice:
-    """`name` is the id of the notice."""
+    """Return the notice of a block; `name` is the id of the notice."""
     content = block_content(entry, alias, block)
     return Notice(BLOCK, name, entry.id, _open(content), data_of(block))
 
 
 def reset_notice(entry: DatasetEntry, alias: str, head: Multihash, name: str) -> Notice:
-    """The history is another one: what was told before may not stand any more."""
+    """Return the notice that the history was rewritten, so earlier notices may be obsolete."""
     return Notice(RESET, name, entry.id, _open(_of(entry, alias, head)))
 
 
 def head_notice(entry: DatasetEntry, alias: str, head: Multihash) -> Notice:
-    """Where a stream begins, so that a client that reconnects misses nothing from there on."""
+    """Return the notice of a stream's start position, from which a client can reconnect."""
     return Notice(POSITION, str(head), entry.id, _open(_of(entry, alias, head)))
 
 
 def log_notice(number: int) -> Notice:
-    """As `head_notice`, of the log of the node."""
+    """Return the notice of the start position in the log of the node."""
     return Notice(POSITION, str(number), None, _open({"number": number}))
 
 

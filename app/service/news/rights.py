@@ -1,7 +1,7 @@
-"""Whether listeners may still read what they listen to: asked again while a stream lasts.
+"""Check repeatedly during a stream whether the listener may still read the datasets.
 
-Tokens are revoked, roles taken, datasets hidden and forgotten while a stream is open. The
-questions of all listeners are asked together.
+While a stream is open, tokens may be revoked, roles removed, and datasets hidden or deleted. The
+checks of all listeners are batched.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Question = tuple[str | None, frozenset[DatasetId]]
 
 @dataclass(frozen=True)
 class Rights:
-    """Looks tokens and datasets up in the index, whatever was remembered of them."""
+    """Looks up tokens and datasets in the index, without the caches."""
 
     callers: Callers
     access: DatasetAccess
     allow_anonymous: bool
 
     def readable(self, questions: Sequence[Question]) -> list[frozenset[DatasetId] | Exception]:
-        """Of each question the datasets that the bearer may read now."""
+        """Return for each question the datasets that the bearer may read now."""
         bearers = sorted({bearer for bearer, _ in questions if bearer is not None})
         actors: dict[str | None, Actor | Exception] = {None: ANONYMOUS}
         if bearers:
@@ -51,7 +51,8 @@ class Rights:
         return [answers[question] for question in questions]
 
     def _is_admitted(self, actor: Actor) -> bool:
-        """A token that is none any more ends what it began, also where anybody may read."""
+        """Return whether the actor is admitted: a stream with a token that is no longer valid ends,
+        even if anonymous callers may read."""
         if actor.is_anonymous:
             return self.allow_anonymous and actor.bearer is None
         return True

@@ -1,4 +1,4 @@
-"""GET …/events: news of a dataset, or of all that the caller may read, as server-sent events."""
+"""GET …/events: server-sent events of one dataset, or of all datasets that the caller may read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ StreamsDep = Annotated[Streams, Depends(wired(Streams))]
 LastId = Annotated[str | None, Query(alias="lastEventId", max_length=MAX_ID_CHARS)]
 LastIdHeader = Annotated[str | None, Header(alias="Last-Event-ID", max_length=MAX_ID_CHARS)]
 Rows = Annotated[bool, Query()]
-"""Whether events carry the rows that their blocks add."""
+"""Whether events include the rows that their blocks add."""
 
 
 async def dataset_events(
@@ -43,7 +43,7 @@ async def dataset_events(
     last_id_header: LastIdHeader = None,
     rows: Rows = False,
 ) -> Response:
-    """An event `block` for each new block; the id of the last one brings a client back to it."""
+    """Send an event `block` for each new block; a client resumes with the id of the last one."""
     known = last_id_header or last_id
     listener = Listener(actor=actor, dataset=entry.id, rows=rows)
     if known is not None:
@@ -66,7 +66,7 @@ async def node_events(
     rows: Rows = False,
     datasets: Annotated[str | None, Query(max_length=MAX_NAMES_CHARS)] = None,
 ) -> Response:
-    """In the order of the node; `datasets` names some, with commas between."""
+    """Send events in the order of the node's log; `datasets` names some, separated by commas."""
     refuse_bad_token(actor)
     only = None
     if datasets is not None:
@@ -80,7 +80,7 @@ async def node_events(
 
 
 def _named(access: DatasetAccess, actor: Actor, names: str) -> frozenset[DatasetId]:
-    """Raises as `DatasetAccess.resolve`."""
+    """Return the ids of the named datasets. Raises the same errors as `DatasetAccess.resolve`."""
     found = []
     for text in names.split(","):
         account, slash, name = text.strip().rpartition("/")
@@ -96,7 +96,7 @@ def _stream(
     position: ChainPosition | LogPosition,
     first: Notice | None = None,
 ) -> Response:
-    """Raises `ShareTaken`, `AllTaken`."""
+    """Take a slot and return the stream. Raises `ShareTaken`, `AllTaken`."""
     caller = caller_of(request.scope)
     streams.slots.take(caller)
     pieces = frames(streams, listener, position, first)
@@ -104,7 +104,7 @@ def _stream(
 
 
 def add_news_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve it below the dataset addresses."""
+    """Add the route below the dataset addresses."""
     tags: list[str | Enum] = ["news"]
     summary = "News of a dataset, as server-sent events"
     routes.get(prefix + "/events", summary=summary, tags=tags)(dataset_events)

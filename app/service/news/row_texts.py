@@ -1,6 +1,6 @@
-"""The rows of a block as JSON, for streams that carry them: read once for all listeners.
+"""The rows of a block as JSON, for streams that include them: read once for all listeners.
 
-A slice never changes, so listeners share a read that is under way, and the last ones are kept.
+A slice never changes, so listeners share a running read, and the last results are cached.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..readers.tasks import SliceRef, TailTask
 
 KEPT = 16
 CALLER = "events"
-"""Streams share the readers of one caller, so that they take them from nobody."""
+"""All streams together count as one caller of readers, so that they use only one caller's share."""
 
 
 class RowTexts:
-    """For coroutines of one event loop."""
+    """Reads and caches rows as JSON, for coroutines of one event loop."""
 
     def __init__(self, stores: Stores, readers: Readers, *, max_rows: int, max_bytes: int) -> None:
         self._stores, self._readers = stores, readers
@@ -33,10 +33,10 @@ class RowTexts:
         self._texts = OrderedDict()
 
     async def of(self, dataset: DatasetId, data: DataSlice) -> bytes | None:
-        """A JSON array of records; None where they are more than a notice carries.
+        """Return a JSON array of records; None if they exceed the limits of a notice.
 
         Raises:
-            What `Readers.answer` raises.
+            The same errors as `Readers.answer`.
         """
         interval = data.offset_interval
         if interval.end - interval.start + 1 > self._max_rows:

@@ -1,4 +1,4 @@
-"""Streams of news: what one listener is sent, from a position on, until it may not or goes."""
+"""Streams of news: send one listener all news from a position on, while it may read them."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from .rights import Question, Rights
 from .row_texts import RowTexts
 
 RETRY = b"retry: 1000\n"
-"""Milliseconds after which a browser comes back; within the first frame, see `KEEP_ALIVE`."""
+"""Milliseconds after which a browser reconnects; part of the first frame, see `KEEP_ALIVE`."""
 TOGETHER = 4096
-"""Questions of listeners that are asked together: most are the same."""
+"""Limit of listeners' questions in one batch; most of them are equal."""
 PIECE_BYTES = 64 * 1024
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 EVENT_STREAM = "text/event-stream"
 
 
 class ListenerTooSlow(NodeError):
-    """A client that takes nothing of a stream for too long; its last id brings it back."""
+    """A client read nothing of a stream for too long; it can resume with its last id."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listener:
-    """Who listens to what."""
+    """One listener: its actor, and the datasets it listens to."""
 
     actor: Actor
     dataset: DatasetId | None
-    """None: all of the node."""
+    """None means all datasets of the node."""
     only: frozenset[DatasetId] | None = None
-    """Of the node, these; None: all."""
+    """Selected datasets of the node; None means all."""
     rows: bool = False
-    """Whether notices carry the rows of their blocks."""
+    """Whether notices include the rows of their blocks."""
 
 
 @dataclass(frozen=True)
 class Streams:
-    """What all listeners of a process share."""
+    """The parts that all listeners of a process share."""
 
     watch: HeadWatch
     chain_feed: ChainFeed
@@ -59,7 +59,7 @@ class Streams:
     slots: Slots
     keep_alive_s: float
     idle_s: float
-    """Seconds a client may take nothing."""
+    """Seconds for which a client may read nothing."""
     _chain: Coalescer[ChainPosition, Page] = field(init=False)
     _log: Coalescer[LogPosition, Page] = field(init=False)
     _rights: Coalescer[Question, frozenset[DatasetId]] = field(init=False)
@@ -71,13 +71,13 @@ class Streams:
         set_once(self, "_rights", Coalescer(self.rights.readable, most=TOGETHER))
 
     async def page(self, position: ChainPosition | LogPosition) -> Page:
-        """What is new behind the position, as of now or later."""
+        """Return the news after the position, as of now or later."""
         if isinstance(position, ChainPosition):
             return await self._chain.ask(position)
         return await self._log.ask(position)
 
     async def readable(self, actor: Actor, datasets: frozenset[DatasetId]) -> frozenset[DatasetId]:
-        """Those of the datasets that the actor may read now."""
+        """Return those of the datasets that the actor may read now."""
         return await self._rights.ask((actor.bearer, datasets))
 
 
@@ -87,7 +87,7 @@ async def frames(
     position: ChainPosition | LogPosition,
     first: Notice | None,
 ) -> AsyncIterator[bytes]:
-    """Pieces of the stream behind `position`; `first` says what that is, to those who knew none."""
+    """Yield pieces of the stream after `position`; `first` sends the position to a new client."""
     yield RETRY + first.frame() if first is not None else KEEP_ALIVE
     begun = first is not None
     with streams.watch.listening(listener.dataset) as moved:
@@ -95,7 +95,7 @@ async def frames(
             moved.clear()
             page = await streams.page(position)
             if page.notices:
-                # Asked after the page was read: what is told was open to the listener then.
+                # Checked after the page was read, so that the listener may read what we send.
                 allowed = await _readable(streams, listener, page)
                 if allowed is None:
                     return
@@ -116,7 +116,7 @@ async def frames(
 async def _readable(
     streams: Streams, listener: Listener, page: Page
 ) -> frozenset[DatasetId] | None:
-    """Datasets of the page the listener may read; None when the stream is to end."""
+    """Return the datasets of the page that the listener may read; None if the stream must end."""
     wanted = (
         frozenset({listener.dataset})
         if listener.dataset is not None
@@ -134,7 +134,7 @@ async def _pieces(
     notices: Sequence[Notice],
     allowed: frozenset[DatasetId],
 ) -> AsyncIterator[bytes]:
-    """Frames of the notices, small ones together."""
+    """Yield the frames of the notices; small frames are joined."""
     piece = b""
     for notice in notices:
         if notice.dataset not in allowed:
@@ -151,7 +151,7 @@ async def _pieces(
 
 
 class EventStream(StreamedAnswer):
-    """An answer without an end, in a slot that was taken for it."""
+    """An endless response, which releases its slot when it is closed."""
 
     def __init__(
         self, pieces: AsyncIterator[bytes], idle_s: float, give_back: Callable[[], None]
@@ -160,7 +160,7 @@ class EventStream(StreamedAnswer):
         self._idle_s, self._give_back = idle_s, give_back
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As any; a client that takes nothing for too long is left."""
+        """Send the stream; raise `ListenerTooSlow` if the client reads nothing for too long."""
 
         async def timed(message: Message) -> None:
             try:

@@ -1,1 +1,1 @@
-"""What operators see of requests: counts, log lines, deeds, traces."""
+"""What operators see of requests: counters, log lines, audit entries, traces."""

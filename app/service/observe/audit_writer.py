@@ -1,7 +1,7 @@
-"""Writes entries into the audit log, several at a time, without keeping requests waiting.
+"""Write entries into the audit log in batches, without making requests wait.
 
-An entry is written within a fraction of a second. What cannot be written, because the database
-is away for long, goes to the log of the process instead: nothing is lost silently.
+An entry is written within a fraction of a second. If the database is unavailable for long, the
+entry is written to the log of the process instead, so that none is lost silently.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from odf_node.storage.stores.ports.audit_values import AuditEntry
 from .counters import Counters
 
 WAITING = 10_000
-"""Entries that may wait to be written."""
+"""Limit of queued entries."""
 TOGETHER = 200
 PAUSE_S = 0.1
-"""For so long entries are collected."""
+"""Seconds for which entries are collected into a batch."""
 ATTEMPTS = 5
 
 _log = logging.getLogger("odf.audit")
 
 
 class AuditWriter:
-    """One thread that writes. `close` writes what is left."""
+    """Writes entries in one thread. `close` writes the remaining ones."""
 
     def __init__(self, audit: AuditLog, counters: Counters) -> None:
         self._audit, self._tally = audit, counters
@@ -36,7 +36,7 @@ class AuditWriter:
         self._thread: threading.Thread | None = None
 
     def write(self, audit_entry: AuditEntry) -> None:
-        """For the thread of the event loop only; waits for nothing."""
+        """Queue an entry without waiting. Call this in the thread of the event loop only."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="audit-writer", daemon=True)
             self._thread.start()

@@ -1,6 +1,6 @@
-"""Counts of what the service did, kept as plain numbers: only a scrape pays for them.
+"""Counters of the service, as plain numbers, so that only a scrape costs time.
 
-Everything is counted by the thread of the event loop, so nothing needs a lock.
+Only the thread of the event loop counts, so no counter needs a lock.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper ends of the classes of durations, seconds."""
+"""Upper bounds of the histogram's buckets in seconds."""
 
 
 @dataclass(slots=True)
 class Durations:
-    """A histogram: how many of each class, the last one without an end, and their sum."""
+    """A histogram: the count of each bucket (the last one is unbounded) and the sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     total_s: float = 0.0
@@ -26,7 +26,7 @@ class Durations:
 
 @dataclass(slots=True)
 class Answered:
-    """Answers of one kind, and the bytes of their bodies."""
+    """The number of responses of one kind, and the bytes of their bodies."""
 
     count: int = 0
     body_bytes: int = 0
@@ -38,24 +38,24 @@ class Answered:
 
 @dataclass(slots=True)
 class Counters:
-    """What one service process did since it started."""
+    """The counters of one service process since its start."""
 
     answers: dict[tuple[str, str, int], Answered] = field(default_factory=dict)
-    """By method, route and status."""
+    """Responses by method, route and status."""
     durations: dict[tuple[str, str], Durations] = field(default_factory=dict)
-    """By method and route."""
+    """Durations by method and route."""
     transfers: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Smart transfers that ended, by `pull` or `push` and close code."""
+    """Ended smart transfers, by `pull` or `push` and close code."""
     slices_opened: int = 0
-    """By reads with a filter and by look-ups."""
+    """Slices that queries, filtered reads and lookups opened."""
     slices_left_out: int = 0
-    """By the same, since they hold no row of the answer."""
+    """Slices that these skipped, since they have no row of the answer."""
     in_flight: int = 0
     deeds_lost: int = 0
-    """Deeds that could not be recorded in the index; they are in the log."""
+    """Audit entries that could not be recorded in the index; they are in the log of the process."""
 
     def answered(self, method: str, route: str, status: int) -> Answered:
-        """The counter of such answers; may be kept by who needs it often."""
+        """Return the counter of such responses; callers may keep a reference to it."""
         key = (method, route, status)
         found = self.answers.get(key)
         if found is None:
@@ -70,7 +70,7 @@ class Counters:
         found.add(seconds)
 
     def filtered(self, scanned: int, total: int) -> None:
-        """An answer opens `scanned` of `total` slices."""
+        """Count an answer that opens `scanned` of `total` slices."""
         self.slices_opened += scanned
         self.slices_left_out += total - scanned
 

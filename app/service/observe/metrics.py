@@ -1,6 +1,6 @@
-"""The page that Prometheus reads: what this process did, and what waits in the node.
+"""The metrics page for Prometheus: counters of this process, and the queues of the node.
 
-Built from plain numbers when it is asked for; the client library is imported by then only.
+The page is built from plain numbers on request; only then is the client library imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """What is counted and measured; the client library collects it."""
+    """A collector of all metrics for the client library."""
 
     counters: Counters
     stores: Stores
@@ -41,7 +41,7 @@ class Metrics:
 
 
 def page(metrics: Metrics) -> bytes:
-    """The page, in Prometheus' text format."""
+    """Return the page in Prometheus' text format."""
     from prometheus_client import (
         CollectorRegistry,
         GCCollector,

@@ -1,9 +1,9 @@
-"""Follows every request from its first byte to its last: trace, count, log line, deed.
+"""Observe every request from its first byte to its last: trace, counters, log line, audit entry.
 
-The outermost layer of the service. A request continues the trace of its `traceparent` header, or
-begins one; the answer says which in `x-trace-id`, so that a complaint can be looked up in the
-logs. Requests for a change go into the audit log, by the route that was reached: a route that is
-added later is audited without doing anything.
+This is the outermost layer of the service. A request continues the trace of its `traceparent`
+header, or begins one; the response names the trace in `x-trace-id`, so that a complaint can be
+found in the logs. Every request that may change something is written to the audit log, with its
+route. New routes are audited automatically.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .counters import Counters
 
 CHANGING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 QUESTIONS = frozenset(("/platform/token/validate", "/graphql"))
-"""Routes that are asked by POST and change nothing."""
+"""Routes with POST that change nothing."""
 NOWHERE = "other"
-"""The route of what reached none: labels must not grow with what strangers type."""
+"""Label for requests without a route, so that the number of labels stays limited."""
 REFUSED = (401, 403)
 CRASHED = 500
 _KNOWN = ("trace", "actor", "dataset")
@@ -51,7 +51,8 @@ Inner = Callable[[Scope, Receive, Sending], Awaitable[None]]
 
 
 class Observed:
-    """ASGI application: tells operators what happens in `inner`. `lifespan` starts and ends it."""
+    """ASGI application that observes the requests of `inner`; `lifespan` starts and ends the
+    service."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ def _is_deed(scope: Scope, method: str, route: str, sent: Sending) -> bool:
 
 
 def _describe(scope: Scope, route: str, sent: Sending) -> None:
-    """The span, by the conventions of OpenTelemetry."""
+    """Set the attributes of the span by the conventions of OpenTelemetry."""
     facts = current_facts()
     told: dict[str, Any] = {"http.request.method": sent.method, "http.route": route}
     told |= {"url.path": _path(scope)}
@@ -147,7 +148,7 @@ def _describe(scope: Scope, route: str, sent: Sending) -> None:
 
 
 def _path(scope: Scope) -> str:
-    """As it may be told: who knows the token of an upload may fetch the file."""
+    """Return the path without an upload token: anyone who knows the token may fetch the file."""
     path: str = scope["path"]
     before, uploads, slip = path.partition(_UPLOADS)
     return f"{before}{uploads}…" if slip and slip != "prepare" else path

@@ -1,1 +1,1 @@
-"""The service and its workers as processes."""
+"""The server process of the service, and the supervisor of its worker processes."""

@@ -1,7 +1,7 @@
-"""How the application is put on a socket: uvicorn with exactly the options the protocols need.
+"""Serve the application on a socket: uvicorn with the options that our protocols need.
 
-Smart transfer forbids WebSocket pings and compression. How long headers and messages may be is
-in the two protocols (`slow_headers.py`, `ws/server_socket.py`), with the limits of the settings.
+Smart transfer forbids WebSocket pings and compression. Two protocol classes (`slow_headers.py`,
+`transfer/server_socket.py`) enforce the limits of headers and messages from the settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BACKLOG = 2048
 
 
 def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
-    """uvicorn's options. Pings are off only by None, which its command line cannot say."""
+    """Return uvicorn's options. Only None disables pings, which its command line cannot express."""
     websocket = type(
         "NodeWebSocket",
         (TransferSocket,),
@@ -57,11 +57,11 @@ def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 
 class NodeServer(uvicorn.Server):
-    """uvicorn's server that says when it listens, and where."""
+    """uvicorn's server that reports when it listens, and on which port."""
 
     on_listening: Any = None
     on_stopping: Any = None
-    """Called before open requests are waited for."""
+    """Called before the server waits for open requests."""
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets=sockets)
@@ -75,7 +75,7 @@ class NodeServer(uvicorn.Server):
 
     @property
     def port(self) -> int:
-        """The port listened on, also when the settings left the choice to the system."""
+        """The port on which the server listens, also if the system has chosen it."""
         for server in self.servers:
             for socket in server.sockets:
                 return int(socket.getsockname()[1])

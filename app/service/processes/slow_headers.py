@@ -1,10 +1,10 @@
-"""uvicorn's HTTP with an end to headers: to waiting for them, and to what they hold.
+"""uvicorn's HTTP protocol with limits of time and size for headers.
 
-A client may take its time between requests (keep-alive) and within a body; but a client that
-sends the header of a request byte by byte, or connects and says nothing, would hold a connection
-for ever, and one whose header never ends would hold memory: the parser keeps a line until it is
-whole. So all bytes that belong to no body are counted, those of trailers and of chunks as well.
-Trailers are counted and dropped: a header that a proxy has not seen shall mean nothing here.
+A client may be slow between requests (keep-alive) and within a body. But a client that sends a
+header byte by byte, or connects and sends nothing, would occupy a connection for ever. An endless
+header would occupy memory, because the parser keeps a line until it is complete. So we count all
+bytes outside of bodies, including trailers and chunk headers. We count trailers and drop them: a
+header that a proxy has not checked must have no effect.
 """
 
 from __future__ import annotations
@@ -21,21 +21,24 @@ from ..errors import problem_of, status_of
 from ..http.answers import PROBLEM_JSON
 
 LINGER_S = 0.5
-"""Until the connection of a refused request is closed."""
+"""Seconds until we close the connection of a refused request."""
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class HeaderTooLong(LimitExceeded):
-    """The header lines of a request, or its trailers, hold more than is taken here."""
+    """The headers or trailers of a request are longer than the limits."""
 
 
 class UrlTooLong(LimitExceeded):
-    """The address of a request is longer than is taken here."""
+    """The address of a request is longer than the limit."""
 
 
 class PatientHttp(HttpToolsProtocol):
-    """The header of a request has to be here `header_wait_s` seconds after its first byte, that
-    of the first one so long after the connection was made; and it may be so long, no longer."""
+    """HTTP protocol that limits the size and the time of headers.
+
+    A header must be complete `header_wait_s` seconds after its first byte; the first header of a
+    connection, after the connection was made.
+    """
 
     header_wait_s = 30.0
     max_url_bytes = 64 * 1024
@@ -45,9 +48,9 @@ class PatientHttp(HttpToolsProtocol):
     _in_header = True
     _refusal: LimitExceeded | None = None
     _lines = _line_bytes = 0
-    """Of the request that is being received, its trailers included."""
+    """Header lines and their bytes in the current request, trailers included."""
     _unplaced = 0
-    """Bytes since the parser told of anything: they lie in the parser."""
+    """Bytes since the last callback of the parser, which it keeps in memory."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -107,14 +110,14 @@ class PatientHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP, and what is refused while it is parsed; the connection ends."""
+        """Respond to invalid HTTP, or to a refused request, and end the connection."""
         if self._refusal is None:
             super().send_400_response(msg)
             return
         self._wait_no_more()
         if self._may_answer():
             self.transport.write(_answer(self._refusal))
-        # Closed at once, the socket would tell of bytes nobody read, and the answer be lost.
+        # If we closed at once with unread bytes, the client would get a reset and lose the answer.
         self.transport.pause_reading()
         self.loop.call_later(LINGER_S, self.transport.close)
 
@@ -122,7 +125,7 @@ class PatientHttp(HttpToolsProtocol):
         return self._refusal is not None or self.transport.is_closing()
 
     def _may_answer(self) -> bool:
-        """Whether an answer would not lie within, or before, that of an earlier request."""
+        """Return whether a response now would not overlap or precede that of an earlier request."""
         if self.cycle is None or self.cycle.response_complete:
             return True
         return not (self._in_header or self.cycle.response_started)
@@ -136,7 +139,7 @@ class PatientHttp(HttpToolsProtocol):
         )
 
     def _refuse(self, refusal: LimitExceeded) -> None:
-        """From within the parser, which ends with the error."""
+        """Raise from a callback of the parser, which ends with the error."""
         self._refusal = refusal
         raise refusal
 
@@ -155,7 +158,7 @@ class PatientHttp(HttpToolsProtocol):
 
 
 def _answer(refusal: LimitExceeded) -> bytes:
-    """The problem document, as the bytes of a whole answer."""
+    """Return a complete response with the problem document, as bytes."""
     status: HTTPStatus = status_of(refusal)
     body = msgspec.json.encode(problem_of(refusal))
     head = (

@@ -1,7 +1,7 @@
-"""Keeps worker processes alive: starts them by command line, restarts them, ends them.
+"""Supervise worker processes: start them by command line, restart them, end them.
 
-The service knows of a worker only how to call it. A worker that dies is started again after
-a pause that grows while it keeps dying; one that is asked to end gets some time, then none.
+The service knows only the command line of a worker. A worker that dies is restarted after a
+pause, which grows if it dies again. At the end a worker gets a signal, some time, then a kill.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..settings import Settings
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 SETTLED_S = 60.0
-"""A worker that lived this long starts with the shortest pause again."""
+"""Seconds of life after which a worker's pause is the shortest one again."""
 
 _log = logging.getLogger("odf.node")
 
 
 def worker_command(settings: Settings) -> list[str]:
-    """How one worker is called. It ends by itself when this process is gone."""
+    """Return the command line of a worker. A worker ends by itself when this process has ended."""
     command = [
         sys.executable,
         "-m",
@@ -43,7 +43,7 @@ def worker_command(settings: Settings) -> list[str]:
 
 
 class Supervisor:
-    """Worker processes of one service, one thread of attention each."""
+    """The worker processes of one service, each supervised by one thread."""
 
     def __init__(self, command: Sequence[str], count: int, *, patience_s: float) -> None:
         self._command, self._patience_s = list(command), patience_s
@@ -60,7 +60,7 @@ class Supervisor:
             thread.start()
 
     def stop(self) -> None:
-        """Ask all workers to end, wait, then end them."""
+        """Signal all workers to end, wait, then kill them."""
         self._stopping.set()
         with self._lock:
             running = list(self._running)
@@ -109,7 +109,7 @@ class Supervisor:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """To the worker; a kill goes to all of its session, the JVM included."""
+    """Send the signal to the worker; a kill reaches its whole process group, including the JVM."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if number is signal.SIGKILL:
             os.killpg(process.pid, number)

@@ -1,1 +1,1 @@
-"""Datasets as tables for other programs: published into stores, or served by the node."""
+"""Datasets published as Kartothek datasets, into other stores or served by the node."""

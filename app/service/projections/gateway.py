@@ -1,7 +1,7 @@
-"""Published datasets as a read-only store: which file is under a key, for those who may read it.
+"""Published datasets as a read-only store: find the file under a key, with access checks.
 
-The first part of a key is the name of a publication that the node serves, or the hash of a block:
-the dataset as of that block, which takes no publication.
+The first part of a key is the name of a publication that the node serves, or the hash of a block.
+The latter means the dataset as of that block, which requires no publication.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 
 MAX_FROZEN = 64
-"""Datasets as of a block whose files are remembered."""
+"""Limit of cached datasets as of a block."""
 MOST_ESCAPES = 4
-"""Times a key may be encoded over itself."""
+"""Limit of nested percent encodings of a key."""
 
 
 class NoSuchKey(NotFound):
-    """No file of a dataset that the caller may read."""
+    """The key names no file of a dataset that the caller may read."""
 
     def __init__(self) -> None:
         super().__init__("there is no such key")
@@ -47,7 +47,8 @@ class NoSuchKey(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
-    """A file of the store. `tag` changes with the bytes; `is_fixed`: they never do."""
+    """A file of the store. `tag` changes with the bytes; `is_fixed` means that they never
+    change."""
 
     open: Callable[[], BinaryIO]
     size: int
@@ -58,17 +59,17 @@ class ServedFile:
 
 @dataclass(frozen=True)
 class Gateway:
-    """What the store is made of."""
+    """The parts of the node that serve the store."""
 
     stores: Stores
     access: DatasetAccess
     rewrite_bytes: int
-    """Most bytes of a slice that are written anew for a request."""
+    """Limit of the size in bytes of a slice that is rewritten for a request."""
     frozen: FrozenMemory = field(default_factory=lambda: FrozenMemory())
 
 
 class FrozenMemory:
-    """Datasets as of a block, which never change, for the next who asks."""
+    """A cache of datasets as of a block, which never change."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Multihash, tuple[DatasetId, FrozenDataset]] = OrderedDict()
@@ -89,7 +90,7 @@ class FrozenMemory:
 
 
 def find_file(gateway: Gateway, actor: Actor, key: str) -> ServedFile:
-    """The file under a key. Raises `NoSuchKey`, also for what the actor may not see."""
+    """Return the file under a key. Raises `NoSuchKey`, also if the actor may not read the file."""
     plain = decoded(key)
     name = plain.split("/", 1)[0].split(".by-dataset-metadata.", 1)[0]
     block = _block(name)
@@ -120,8 +121,8 @@ def _published_file(gateway: Gateway, actor: Actor, key: str, plain: str, name: 
 
 
 def _as_stored(store: KeyedReads, name: str, key: str, plain: str) -> str:
-    """The key as it is in the store: clients encode percent signs once, twice or never. Only keys
-    of indices have such signs."""
+    """Return the key as stored: clients encode percent signs never, once or twice. Only keys of
+    indices have percent signs."""
     folder = f"{name}/{INDICES}"
     if plain.startswith(f"{folder}/"):
         for info in store.list(folder):
@@ -131,7 +132,7 @@ def _as_stored(store: KeyedReads, name: str, key: str, plain: str) -> str:
 
 
 def decoded(key: str) -> str:
-    """Without percent escapes, also those of percent signs. Raises `NoSuchKey`: too deep."""
+    """Return the key without nested percent escapes. Raises `NoSuchKey` if they are too deep."""
     for _ in range(MOST_ESCAPES):
         plain = unquote(key)
         if plain == key:
@@ -163,7 +164,7 @@ def _frozen_file(gateway: Gateway, actor: Actor, key: str, block: Multihash) -> 
 def _completed(
     gateway: Gateway, entry: DatasetEntry, frozen: FrozenDataset, key: str
 ) -> ServedFile:
-    """The slice in all columns. Raises as `complete_slice`."""
+    """Return the slice rewritten with all columns. Raises the same errors as `complete_slice`."""
     slice_hash = frozen.slices[key]
     kept = completed_key(slice_hash, frozen.raw_schema)
     store = made_of(gateway.stores.projections, entry.id)
@@ -173,7 +174,7 @@ def _completed(
 
 
 def _stored(entry: DatasetEntry, store: KeyedReads, key: str) -> ServedFile:
-    """A file that never changes. Raises `KeyNotFound`."""
+    """Return a stored file that never changes. Raises `KeyNotFound`."""
     with store.open(key) as stream:
         size = stream.seek(0, io.SEEK_END)
     return ServedFile(

@@ -1,4 +1,4 @@
-"""`GET /platform/kartothek/{key}`: published datasets, as a read-only store over HTTP."""
+"""`GET /platform/kartothek/{key}`: published datasets as a read-only store over HTTP."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ router = APIRouter()
 
 @router.get("/platform/kartothek/{key:path}", summary="A file of a dataset", tags=["projections"])
 def read(key: str, request: Request, gateway: GatewayDep, actor: ActorDep) -> Response:
-    """The bytes, or the first of the ranges that are asked for. State and schema change with every
-    refresh, everything else never does."""
+    """Return the whole file, or one range of it. State and schema files change with every refresh;
+    all other files never change."""
     return file_answer(usecase.find_file(gateway, actor, key), request)
 
 
 def file_answer(file: ServedFile, request: Request) -> Response:
-    """As `read`, for files of other stores."""
+    """Return the response for a file, also of other stores."""
     etag = f'"{file.tag}"'
     headers = {"etag": etag, "accept-ranges": "bytes", "cache-control": _kept(file)}
     if etag in [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]:

@@ -1,7 +1,7 @@
-"""Publications keep up with their datasets: jobs are submitted for heads that were not tried yet.
+"""Keep publications up to date: submit jobs for heads that were not published yet.
 
-Which those are is a comparison of two columns of the index, so nothing is forgotten when a service
-dies, any number of moves is one refresh, and several services may look side by side.
+A comparison of two columns of the index finds them. So nothing is lost when a service dies, one
+refresh covers any number of moves, and several services may run this at the same time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .publications import Publishing, submit
 
 LONGEST_PAUSE_S = 300
 ATTEMPTS_COUNTED = 10
-"""Failures after which the pause grows no more."""
+"""Number of failures after which the pause stops growing."""
 PASSING = frozenset({"SwapLost", BlockNotFound.__name__})
-"""Errors that another try may not meet, whatever their branch."""
+"""Errors after which a retry may succeed, whatever their branch."""
 _log = logging.getLogger("odf.publish")
 
 
 def keep_up(publishing: Publishing) -> None:
-    """One round: look at jobs that ended, submit those that are due."""
+    """Run one round: record the outcome of ended jobs, and submit due jobs."""
     stores = publishing.stores
     at_work = stores.publications.at_work()
     jobs = stores.jobs.get_all([row.job for row in at_work if row.job is not None])
@@ -40,12 +40,12 @@ def keep_up(publishing: Publishing) -> None:
     for row, head in stores.publications.due(now=publishing.clock()):
         try:
             submit(publishing, row, head)
-        except NodeError:  # the others are to keep up all the same
+        except NodeError:  # continue with the other publications
             _log.exception("publication of %s was not submitted", row.dataset)
 
 
 def settle(publishing: Publishing, row: PublishedDataset) -> None:
-    """Note what became of the job of a publication, if it has ended."""
+    """Record the outcome of a publication's job, if it has ended."""
     if row.job is None:
         return
     job = publishing.stores.jobs.get_all([row.job]).get(row.job)
@@ -61,7 +61,7 @@ def _settle(publishing: Publishing, row: PublishedDataset, job: Job | None) -> N
         _succeeded(publishing, row, outcome)
     elif isinstance(outcome, Failed):
         _failed(publishing, row, outcome)
-    else:  # cancelled or forgotten: nobody knows what it did
+    else:  # cancelled or removed: its effect is unknown
         publishing.stores.publications.ended(
             row.dataset, job=row.job, retry_at=_after(publishing, 1)
         )
@@ -76,7 +76,7 @@ def _succeeded(publishing: Publishing, row: PublishedDataset, outcome: Succeeded
 
 
 def _failed(publishing: Publishing, row: PublishedDataset, failed: Failed) -> None:
-    """Try again later what may pass; the rest waits for the next head, or for somebody."""
+    """Schedule a retry after a temporary error; otherwise wait for the next head or a request."""
     if row.job is None:
         return
     retry_at = None

@@ -1,7 +1,7 @@
-"""How a dataset is published as a Kartothek dataset: defined, shown, refreshed, withdrawn.
+"""Publish a dataset as a Kartothek dataset: define, show, refresh and withdraw a publication.
 
-A worker writes the files (`job_payloads/publish_job.py`). What is published follows the head of the
-dataset by itself (`keep_up.py`), so no commit waits for it.
+A worker writes the files (`job_payloads/publish_job.py`). A publication follows the head of its
+dataset automatically (`keep_up.py`), so no commit waits for it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class NoPublication(NotFound):
 
 
 class NothingToLeave(BadInput):
-    """Files were to stay that the node itself serves."""
+    """The caller wants to keep the files of a publication that the node itself serves."""
 
     def __init__(self) -> None:
         super().__init__("the node serves the dataset itself: no file can stay behind")
 
 
 class PublishedElsewhere(Conflict):
-    """The dataset is published at another place or by another name."""
+    """The dataset is already published in another store or under another name."""
 
     def __init__(self, uuid: str) -> None:
         super().__init__(
@@ -62,22 +62,22 @@ class PublishedElsewhere(Conflict):
 
 @dataclass(frozen=True)
 class Publishing:
-    """What publications of a node take."""
+    """The stores, allowed targets and clock that publications need."""
 
     stores: Stores
     publish_to: tuple[str, ...]
-    """URLs below which the administrator allows publications."""
+    """URL prefixes of stores to which the administrator allows publications."""
     clock: Clock
 
 
 def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) -> JobId:
-    """Publish a dataset this way from now on; the job of the first refresh.
+    """Publish a dataset with this definition. Return the job of the first refresh.
 
     Raises:
-        MalformedUuid, UnreadableDuration, UnusablePublication: it cannot be published so.
-        StoreNotAllowed, MalformedKeyedStoreUrl: nor there.
-        PublicationConflict: there is a dataset of others. PublicationNameTaken.
-        PublishedElsewhere: at another store or by another name.
+        MalformedUuid, UnreadableDuration, UnusablePublication: the definition is not usable.
+        StoreNotAllowed, MalformedKeyedStoreUrl: the store is not usable.
+        PublicationConflict: a foreign dataset is there already. PublicationNameTaken.
+        PublishedElsewhere: it is already published in another store or under another name.
     """
     stores = publishing.stores
     dataset = Dataset(entry, stores)
@@ -104,7 +104,7 @@ def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) 
 
 
 def find(publishing: Publishing, entry: DatasetEntry) -> PublishedDataset:
-    """Raises `NoPublication`."""
+    """Return the publication of the dataset. Raises `NoPublication`."""
     found = publishing.stores.publications.find(entry.id)
     if found is None:
         raise NoPublication
@@ -112,7 +112,7 @@ def find(publishing: Publishing, entry: DatasetEntry) -> PublishedDataset:
 
 
 def refresh(publishing: Publishing, entry: DatasetEntry, *, force: bool = False) -> JobId:
-    """The job that brings the publication to the head. Raises `NoPublication`."""
+    """Submit the job that updates the publication to the head. Raises `NoPublication`."""
     found = find(publishing, entry)
     head = publishing.stores.refs.head(entry.id)
     return submit(publishing, found, head, force=force)
@@ -121,7 +121,7 @@ def refresh(publishing: Publishing, entry: DatasetEntry, *, force: bool = False)
 def submit(
     publishing: Publishing, found: PublishedDataset, head: Multihash, *, force: bool = False
 ) -> JobId:
-    """A job for a head; the next one by itself comes after the interval of the publication."""
+    """Submit a job for a head; the next automatic one waits for the publication's interval."""
     spec = publish_job.spec_of(found.dataset, PublishPayload(force=force))
     job = publishing.stores.jobs.submit(spec)
     pause = read_definition(found.definition).interval
@@ -133,7 +133,7 @@ def submit(
 
 
 def withdraw(publishing: Publishing, entry: DatasetEntry, *, force: bool = False) -> JobId:
-    """The job that removes what was published, and the publication. Raises `NoPublication`."""
+    """Submit the job that removes the files and the publication. Raises `NoPublication`."""
     found = find(publishing, entry)
     spec = publish_job.spec_of(found.dataset, PublishPayload(withdraw=True, force=force))
     job = publishing.stores.jobs.submit(spec)
@@ -144,10 +144,10 @@ def withdraw(publishing: Publishing, entry: DatasetEntry, *, force: bool = False
 
 
 def abandon(publishing: Publishing, entry: DatasetEntry) -> None:
-    """Forget the publication, and leave its files where they are.
+    """Remove the publication, but leave its files in the store.
 
     Raises:
-        NoPublication. NothingToLeave: the files are the node's own.
+        NoPublication. NothingToLeave: the node itself serves the files.
     """
     found = find(publishing, entry)
     if found.store is None:
@@ -158,7 +158,7 @@ def abandon(publishing: Publishing, entry: DatasetEntry) -> None:
 
 
 def shown(publishing: Publishing, entry: DatasetEntry) -> dict[str, Any]:
-    """The definition, and how it stands, as JSON. Raises `NoPublication`."""
+    """Return the definition and its status as JSON. Raises `NoPublication`."""
     found = find(publishing, entry)
     dataset = Dataset(entry, publishing.stores)
     definition = read_definition(found.definition)

@@ -1,4 +1,4 @@
-"""`…/projections/kartothek`: a dataset published as a Kartothek dataset, by its maintainers."""
+"""`…/projections/kartothek`: maintainers publish a dataset as a Kartothek dataset."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Force = Annotated[bool, Query()]
 
 
 def show(publishing: PublishingDep, entry: MaintainedDep) -> Response:
-    """How it is published, which block readers see, and what went wrong last."""
+    """Return the definition, the published block, and the last error."""
     settle(publishing, usecase.find(publishing, entry))
     return JsonAnswer(usecase.shown(publishing, entry))
 
@@ -42,9 +42,9 @@ async def define(
     entry: MaintainedDep,
     prefer: Prefer = "",
 ) -> Response:
-    """`{"mode": "state", "secondaryIndices": ["city"]}`; what is left out has its default.
+    """Publish by `{"mode": "state", "secondaryIndices": ["city"]}`; absent members have defaults.
 
-    The answer waits for the first refresh as long as the caller has patience.
+    The response waits for the first refresh for as long as the caller allows.
     """
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
@@ -64,7 +64,7 @@ async def refresh(
     force: Force = False,
     prefer: Prefer = "",
 ) -> Response:
-    """Bring it to the head; forced, it takes over what somebody else wrote there."""
+    """Update the publication to the head; `force` takes over a foreign dataset in the store."""
     job = await run_in_threadpool(usecase.refresh, publishing, entry, force=force)
     return await job_answer(waiting, job, base, prefer)
 
@@ -78,8 +78,8 @@ async def withdraw(
     leave_files: Annotated[bool, Query(alias="leaveFiles")] = False,
     prefer: Prefer = "",
 ) -> Response:
-    """What was published goes, its state file first; or it is left there, and the node
-    forgets it. The dataset stays as it is."""
+    """Remove the published files, the state file first; with `leaveFiles`, remove only the
+    publication. The dataset itself stays unchanged."""
     if leave_files:
         await run_in_threadpool(usecase.abandon, publishing, entry)
         return Response(status_code=204)
@@ -93,7 +93,7 @@ async def withdraw(
 
 
 def add_projection_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the above below the dataset addresses."""
+    """Add the routes below the dataset addresses."""
     tags: list[str | Enum] = ["projections"]
     path = prefix + "/projections/kartothek"
     routes.get(path, summary="How the dataset is published", tags=tags)(show)

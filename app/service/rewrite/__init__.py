@@ -1,1 +1,1 @@
-"""Compaction, reset and watermarks."""
+"""Changes of a dataset's history: compaction, reset and watermarks."""

@@ -1,4 +1,5 @@
-"""Compaction, reset and watermarks, as maintainers ask for them; each is logged with who asked."""
+"""Compact, reset and set watermarks on request of maintainers; the log names the account of
+each."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ _log = logging.getLogger("odf.node")
 
 
 class InvalidWatermark(BadInput):
-    """A watermark that is no RFC 3339 instant."""
+    """The watermark is no RFC 3339 instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactRequest:
-    """How to compact; absent limits are the usual ones."""
+    """The parameters of a compaction; absent limits have their defaults."""
 
     max_slice_size: int | None = None
     max_slice_records: int | None = None
@@ -50,7 +51,7 @@ class CompactRequest:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """What it takes to change the history of a dataset."""
+    """The parts of the node that change the history of a dataset."""
 
     stores: Stores
     defining: Defining
@@ -60,11 +61,11 @@ class Rewriting:
 def compact_dataset(
     rewriting: Rewriting, actor: Actor, entry: DatasetEntry, request: CompactRequest
 ) -> HistoryReceipt | JobId:
-    """Done at once if no rows are to be merged, else a job for a worker.
+    """Compact at once if there are no rows to merge; otherwise submit a job for a worker.
 
     Raises:
         InvalidDatasetKind: hard compaction of a derivative. IsRemote: a mirror.
-        NotUnderstood. RefConflict: others kept moving the head.
+        NotUnderstood. RefConflict: other writers moved the head at each attempt.
     """
     refuse_mirror(rewriting.stores.mirrors, entry)
     if request.keep_metadata_only:
@@ -101,7 +102,8 @@ def reset_dataset(
 
     Raises:
         UnreadableHash. OldHeadMismatch. BlockNotFound. NotAnAncestor. RefConflict. IsRemote.
-        DefinitionReadsHidden, AccountSecretsRefused: what was in force then.
+        DefinitionReadsHidden, AccountSecretsRefused: the actor may not restore the definitions
+        of the target block.
     """
     refuse_mirror(rewriting.stores.mirrors, entry)
     target = _hash(block)
@@ -123,7 +125,7 @@ def reset_dataset(
 def set_watermark(
     rewriting: Rewriting, actor: Actor, entry: DatasetEntry, text: str, *, dry_run: bool
 ) -> HistoryReceipt:
-    """Raises `InvalidWatermark`, `IsDerivative`, `IsRemote`, `RefConflict`."""
+    """Set a watermark. Raises `InvalidWatermark`, `IsDerivative`, `IsRemote`, `RefConflict`."""
     try:
         when = day_or_instant(text)
     except MalformedInstant as broken:

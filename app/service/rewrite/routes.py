@@ -1,4 +1,4 @@
-"""POST …/compact, …/reset, …/set-watermark: what maintainers do to the history of a dataset."""
+"""POST …/compact, …/reset, …/set-watermark: changes of a dataset's history by maintainers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RewritingDep = Annotated[Rewriting, Depends(wired(Rewriting))]
 
 
 def add_history_routes(router: APIRouter, prefix: str) -> None:
-    """Serve the below at the dataset addresses."""
+    """Add the routes below the dataset addresses."""
     for path, handler, summary in (
         ("/compact", compact, "Join small slices, or keep metadata only"),
         ("/reset", reset, "Move the head back to an earlier block"),
@@ -43,7 +43,7 @@ async def compact(
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
-    """The receipt; 202 with the job when merging takes longer."""
+    """Return the receipt, or 202 with the job if merging takes too long."""
     request = CompactRequest(
         max_slice_size=max_slice_size,
         max_slice_records=max_slice_records,
@@ -64,7 +64,7 @@ def reset(
     old_head: Annotated[str | None, Query(alias="oldHead", max_length=200)] = None,
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
-    """Without a block everything but the Seed goes."""
+    """Move the head back to a block; without one, to the Seed."""
     done = history.reset_dataset(
         rewriting, actor, entry, block=block, old_head=old_head, dry_run=dry_run
     )
@@ -78,6 +78,6 @@ def set_watermark(
     watermark: Annotated[str, Query(max_length=100)],
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
-    """A value that is not later than the present one changes nothing."""
+    """Set the watermark; a value that is not later than the current one changes nothing."""
     done = history.set_watermark(rewriting, actor, entry, watermark, dry_run=dry_run)
     return JsonAnswer(to_json(done))
