@@ -1,7 +1,7 @@
-"""What a file would be as a dataset: proposed from its beginning, for a person to decide.
+"""Propose a dataset for a file from the beginning of the file; a person decides.
 
-Nothing here opens files or asks anybody: `propose` is a function of some bytes and a name, for the
-command line and for the form in the browser. It is no second reader of files. It says how a file
-could be declared; the node reads the file by that declaration, strictly, and refuses what does not
-fit with its line.
+This package opens no files and sends no requests: `propose` is a function of some bytes and a name,
+used by the command line and by the form in the browser. It is not a second reader of files. It
+proposes how a file could be declared; the node reads the file strictly by that declaration, and
+refuses the lines that do not fit.
 """

@@ -1,6 +1,6 @@
-"""Columns of records with a type each, so that one source can read them all.
+"""Columns of records with one type each, such that a single source can read them all.
 
-A source has one pattern of dates and one of times. Columns that do not fit the one that is chosen
+A source has one pattern for dates and one for times. Columns that do not fit the chosen pattern
 stay text, and a remark says so.
 """
 
@@ -43,11 +43,11 @@ TEMPORAL = ("Date", "Timestamp")
 
 
 class UnknownColumn(BadInput):
-    """A choice for a column that the file does not have, or of a type that is none."""
+    """A choice for a column that the file does not have, or of an unknown type."""
 
 
 class DateOrder(StrEnum):
-    """Which comes first in dates of figures."""
+    """Whether the day or the month is first in numeric dates."""
 
     DAY_FIRST = "dmy"
     MONTH_FIRST = "mdy"
@@ -55,12 +55,12 @@ class DateOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as it is proposed."""
+    """A column in the proposal."""
 
     name: str
     type: DataType
     kind: str
-    """What the type is called."""
+    """Name of the type."""
     note: str = ""
     has_nulls: bool = True
     values: tuple[Any, ...] = ()
@@ -68,14 +68,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns, and what the source has to say for them to be read."""
+    """Columns, and the options of the source that are needed to read them."""
 
     columns: tuple[Column, ...]
     null_value: str | None = None
     patterns: Mapping[str, str | None] | None = None
-    """By the kind of column: `Date`, `Timestamp`."""
+    """Patterns by the kind of column: `Date`, `Timestamp`."""
     questions: tuple[str, ...] = ()
-    """What a person has to decide, since the sample does not tell."""
+    """Questions for a person, which the sample does not answer."""
 
 
 def columns_of(
@@ -86,7 +86,8 @@ def columns_of(
     is_text: bool,
     has_patterns: bool,
 ) -> Columns:
-    """`is_text`: all values are texts; `has_patterns`: sources of the format name forms of times.
+    """Propose the columns of records. `is_text` means that all values are texts; `has_patterns`,
+    that sources of the format declare patterns of times.
 
     Raises:
         UnknownColumn
@@ -127,12 +128,13 @@ def columns_of(
 
 
 def optional(column: Column, *, is_required: bool) -> DataType:
-    """The type in a schema: null is allowed, unless the column tells rows apart or their time."""
+    """Return the type for a schema: it allows null, unless the column is part of the key or the
+    event time."""
     return column.type if is_required else DataTypeOption(inner=column.type)
 
 
 def _null_word(records: Records) -> str | None:
-    """The word for no value that most columns have."""
+    """Return the word for a missing value that most columns use."""
     found = Counter(
         word
         for column in records.columns
@@ -159,7 +161,8 @@ def _guess(name: str, values: Sequence[Any]) -> Guess:
 def _pattern_for(
     kind: str, guesses: Mapping[str, Guess], order: DateOrder | None
 ) -> tuple[str | None, list[str]]:
-    """The pattern of most columns of the kind; none if they are as ISO 8601 has them."""
+    """Return the pattern that most columns of the kind use, or None if that is ISO 8601; and
+    questions."""
     of_kind = {name: one for name, one in guesses.items() if one.type == kind}
     plain = [name for name, one in of_kind.items() if not one.patterns]
     counted = Counter(pattern for one in of_kind.values() for pattern in one.patterns)
@@ -182,7 +185,7 @@ def _pattern_for(
 
 
 def _settled(found: Guess, patterns: Mapping[str, str | None]) -> Guess:
-    """A column by the patterns that its source has."""
+    """Decide on a column, given the patterns of its source."""
     if found.type not in TEMPORAL:
         return found
     pattern = patterns[found.type]
@@ -196,7 +199,7 @@ def _settled(found: Guess, patterns: Mapping[str, str | None]) -> Guess:
 
 
 def _nested(values: Sequence[Any]) -> DataType:
-    """Objects and lists; text if their parts have no type in common."""
+    """Return the type of objects or lists; text if their parts have no common type."""
     try:
         schema = from_arrow(pa.schema([pa.field("x", pa.array(values).type)]))
     except (pa.ArrowException, UnsupportedSchema, OverflowError):

@@ -1,4 +1,4 @@
-"""A proposal as a manifest: YAML with remarks, which reads back as the same dataset."""
+"""Convert a proposal to a manifest: YAML with comments, which reads back as the same dataset."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _REMARKS = {
 
 
 def to_manifest(proposal: Proposal, file_name: str) -> str:
-    """The manifest of the dataset, with what was seen in the sample as comments."""
+    """Return the manifest of the dataset, with observations in the sample as comments."""
     about = _ABOUT.format(file=one_line(file_name), name=one_line(proposal.name))
     notes = [f"# - {one_line(text)}\n" for text in (*proposal.questions, *proposal.notes)]
     seen = {one.name: _seen(one.note, one.values) for one in proposal.columns}
     lines, has_ended = [], False
     for line in to_yaml(manifest("DatasetSnapshot", proposal.snapshot())).splitlines():
         plain = line.strip().removeprefix("- ")
-        if plain == "kind: SetInfo":  # a description may have lines like those of a manifest
+        if plain == "kind: SetInfo":  # a description may have lines that look like a manifest
             has_ended = True
         remark = _REMARKS.get(plain)
         if plain.startswith("name: ") and line.lstrip().startswith("- "):
@@ -43,7 +43,7 @@ def to_manifest(proposal: Proposal, file_name: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A name as YAML writes it. Quoted ones get no remark, if they hold an escape."""
+    """Return a name without its YAML quotes. A quoted name with an escape gets no remark."""
     return text[1:-1] if text[:1] in "'\"" else text
 
 

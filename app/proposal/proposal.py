@@ -1,4 +1,5 @@
-"""The proposal: a source, a key and an event time for a file, and what a person should know."""
+"""The proposal: a source, a key and an event time for a file, with notes and questions for a
+person."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ from .sample import TEXT, Format, Sample
 SOURCE = "default"
 SHOWN_ROWS = 5
 KEY_COLUMNS = 8
-"""Columns from the left among which a key of two is looked for."""
+"""A key of two columns is searched among this number of columns from the left."""
 MERGES = ("append", "ledger", "snapshot", "upsert")
 SYSTEM_NAMES = {
     "offset": "offset_column",
     "op": "operation_type_column",
     "system_time": "system_time_column",
 }
-"""Columns of every dataset, and the words of the vocabulary that give them other names."""
+"""Columns that every dataset has, and the parameters of the vocabulary that rename them."""
 _KEY_NAME = re.compile(r"(?i)^(id|key|code|uuid|guid)$|(_|^)(id|key|code)$")
 _TIME_NAME = re.compile(r"(?i)^(event_?time|time|timestamp|date|datetime|day|ts)$|_(time|date)$")
 _KEY_KINDS = ("Int64", "String", "Date", "Timestamp")
@@ -52,18 +53,18 @@ _WITH_PATTERNS = (Format.CSV, Format.JSON, Format.NDJSON)
 
 
 class UnusableChoice(BadInput):
-    """A key, event time or merge that does not fit the file or each other."""
+    """A key, event time or merge that does not fit the file, or each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a person decided; None is left to the proposal."""
+    """Decisions of a person; None leaves the decision to the proposal."""
 
     name: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     key: tuple[str, ...] | None = None
     event_time: str | None = None
-    """A column; empty: none, rows then get the time at which they are posted."""
+    """Name of a column; an empty name means none, so that rows get the time of their post."""
     merge: str | None = None
     date_order: DateOrder | None = None
     separator: str | None = None
@@ -73,7 +74,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A dataset for a file. `columns` is empty where the node is to decide on them."""
+    """A proposed dataset for a file. `columns` is empty if the node is to decide on them."""
 
     name: str
     format: Format
@@ -89,7 +90,7 @@ class Proposal:
     questions: tuple[str, ...]
 
     def snapshot(self) -> DatasetSnapshot:
-        """The dataset as a manifest describes it."""
+        """Return the dataset in the form of a manifest."""
         source = AddPushSource(source_name=SOURCE, read=self.read, merge=self.merge)
         names = {word: f"_{name}" for name, word in _taken(self.columns).items()}
         if self.event_time is not None:
@@ -100,13 +101,16 @@ class Proposal:
         return DatasetSnapshot(name=name, kind=DatasetKind.Root, metadata=(source, *vocab, *info))
 
     def rows(self) -> list[list[Any]]:
-        """The first rows of the sample."""
+        """Return the first rows of the sample."""
         shown = [column.values[:SHOWN_ROWS] for column in self.columns]
         return [list(row) for row in zip(*shown, strict=True)]
 
 
 def propose(sample: Sample, choices: Choices | None = None) -> Proposal:
-    """Raises `NoRecords`, `NotUtf8`, `UnknownColumn`, `UnusableChoice`, `MalformedName`."""
+    """Propose a dataset for the sample.
+
+    Raises `NoRecords`, `NotUtf8`, `UnknownColumn`, `UnusableChoice`, `MalformedName`.
+    """
     chosen = choices or Choices()
     records = records_of(sample, separator=chosen.separator, header=chosen.header)
     name = chosen.name or _name(sample.name)
@@ -146,7 +150,8 @@ def propose(sample: Sample, choices: Choices | None = None) -> Proposal:
 
 
 def _unseen(sample: Sample, name: str, chosen: Choices) -> Proposal:
-    """Files whose columns only a reader tells: those that say their types, documents in full."""
+    """Propose a dataset for a file whose columns only a reader can determine: a typed format, or a
+    document that is not whole."""
     if chosen.types:
         raise UnusableChoice(f"the types of {sample.format} files are those in the file")
     if sample.format in TEXT:
@@ -203,7 +208,7 @@ def _read(form: Format, records: Records, found: Columns, schema: DataSchema) ->
 
 
 def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
-    """Raises `UnusableChoice`."""
+    """Return the merge strategy. Raises `UnusableChoice`."""
     chosen = merge or ("upsert" if key else "append")
     if chosen not in MERGES:
         raise UnusableChoice(f"merge is one of {', '.join(MERGES)}, not {chosen[:50]!r}")
@@ -222,7 +227,8 @@ def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
 def _key(
     columns: Sequence[Column], records: Records, chosen: Choices
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Columns that tell all rows apart: proposed only if all rows were looked at."""
+    """Return columns with distinct values in all rows, and notes. A key is proposed only if all
+    rows were read."""
     if chosen.key is not None:
         _refuse_repeated(columns, chosen.key)
         return chosen.key, []
@@ -249,7 +255,8 @@ def _tells_apart(columns: Sequence[Column]) -> bool:
 
 
 def _refuse_repeated(columns: Sequence[Column], key: Sequence[str]) -> None:
-    """Rows of one key would take the place of each other. Raises `UnusableChoice`."""
+    """Refuse a key that several rows share, since these would replace each other. Raises
+    `UnusableChoice`."""
     by_name = {one.name: one for one in columns}
     if nested := [name for name in key if by_name[name].kind not in _KEY_KINDS]:
         raise UnusableChoice(f"{nested[0]} is {by_name[nested[0]].kind}, which is no key")
@@ -303,7 +310,7 @@ def _taken(columns: Sequence[Column]) -> dict[str, str]:
 
 
 def _name(file_name: str) -> str:
-    """A name of a dataset made of the name of a file."""
+    """Derive a dataset name from a file name."""
     stem = PurePath(file_name).stem
     plain = re.sub(r"[^a-zA-Z0-9]+", "-", stem).strip("-").lower()[:100]
     return str(Name(plain or "data"))

@@ -15,19 +15,19 @@ from .sample import Format, Sample
 from .values import guess
 
 MAX_ROWS = 20_000
-"""Records that are looked at."""
+"""Limit of the records that are examined."""
 MAX_COLUMNS = 2_000
 SEPARATORS = (",", ";", "\t", "|")
 _SNIFFED_ROWS = 50
 
 
 class NoRecords(BadInput):
-    """A sample without a record that could be looked at."""
+    """A sample without a record that can be examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Columns by name, values as texts (Csv) or as JSON has them; None is no value."""
+    """Columns by name; values are texts (CSV) or JSON values, and None is a missing value."""
 
     names: tuple[str, ...]
     columns: tuple[tuple[Any, ...], ...]
@@ -43,7 +43,8 @@ class Records:
 
 
 def records_of(sample: Sample, *, separator: str | None, header: bool | None) -> Records | None:
-    """None where a sample tells no records: a document that goes on behind it, or no text.
+    """Return the records of a sample; None if it cannot be split into records: it is only part of a
+    document, or not text.
 
     Raises:
         NoRecords, NotUtf8.
@@ -89,7 +90,8 @@ def _csv(sample: Sample, separator: str | None, header: bool | None) -> Records:
 
 
 def _rows(text: str, separator: str, is_whole: bool) -> list[list[str]]:
-    """Records, blank lines left out; the last one of a sample that goes on may be cut."""
+    """Return the records without blank lines. The last record of a partial sample is dropped if it
+    seems cut."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     rows: list[list[str]] = []
     try:
@@ -106,7 +108,8 @@ def _rows(text: str, separator: str, is_whole: bool) -> list[list[str]]:
 
 
 def _separator(sample: Sample, text: str) -> str:
-    """That which cuts the first records into the same number of fields, the most of them."""
+    """Return the separator that splits the first records into equally many fields, as many as
+    possible."""
     if sample.name.lower().endswith(".tsv"):
         return "\t"
     begin = "\n".join(text.splitlines()[:_SNIFFED_ROWS]) + "\n"
@@ -124,7 +127,7 @@ def _separator(sample: Sample, text: str) -> str:
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Names: none empty, none twice, none a number or a date."""
+    """Whether the first row can be names: none empty, none repeated, none a number or a date."""
     first = [cell.strip() for cell in rows[0]]
     return len(set(first)) == len(first) and all(
         cell and guess("", [cell]).type == "String" for cell in first
@@ -187,7 +190,7 @@ def _objects(found: Sequence[Any], sample: Sample) -> Records:
 
 
 def _feature(row: Any) -> Any:
-    """Properties of a feature and its geometry, as readers of GeoJson give them."""
+    """Return the properties of a feature and its geometry, like readers of GeoJSON."""
     if not isinstance(row, dict) or not isinstance(row.get("properties"), dict):
         raise NoRecords("a feature without properties")
     shape = json.dumps(row.get("geometry"), sort_keys=True, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The beginning of a file as a sample: what format it is, unpacked as far as it is looked at."""
+"""The beginning of a file as a sample: its format, and as much unpacked content as needed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import pyarrow as pa
 from odf_node.protocol.errors import BadInput
 
 PIECE_BYTES = 16 * 1024
-"""Of what is unpacked at once: a piece that the end of a sample cuts is lost."""
+"""Bytes that are unpacked at once. A piece is lost if the sample ends within it."""
 DIRECTORY_BYTES = 1 << 20
-"""Longest table of contents of a zip archive."""
+"""Limit of the bytes of a zip archive's table of contents."""
 SAMPLE_BYTES = 4 << 20
-"""So much of what is unpacked is looked at, unless somebody says otherwise."""
+"""Default number of unpacked bytes that are examined."""
 
 
 class Format(StrEnum):
-    """Formats that files are published in, by the names of their read steps."""
+    """Formats of published files, by the names of their read steps."""
 
     CSV = "Csv"
     JSON = "Json"
@@ -62,29 +62,30 @@ TEXT = frozenset({Format.CSV, Format.JSON, Format.NDJSON, Format.GEOJSON, Format
 
 
 class UnknownFormat(BadInput):
-    """Neither its name nor its beginning says what a file is."""
+    """The format of a file cannot be determined from its name or its beginning."""
 
 
 class DamagedPacking(BadInput):
-    """A packed file that cannot be unpacked, or that holds not one file."""
+    """A packed file that cannot be unpacked, or that does not contain exactly one file."""
 
 
 class NotUtf8(BadInput):
-    """Text in another encoding than UTF-8, which is the only one nodes read."""
+    """Text in an encoding other than UTF-8, the only one that nodes read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The beginning of a file: its format, its text or bytes, whether they are all of it."""
+    """The beginning of a file: its format, its text or bytes, and whether they are the whole
+    file."""
 
     name: str
-    """Of the file, without folders and without the endings that say how it is packed."""
+    """Name of the file, without folders, and without endings of packed files."""
     format: Format
     data: bytes
     is_whole: bool
 
     def text(self) -> str:
-        """Raises `NotUtf8`."""
+        """Return the data as text, without an incomplete last line. Raises `NotUtf8`."""
         data = self.data.removeprefix(b"\xef\xbb\xbf")
         if not self.is_whole:  # the last character may be cut
             data = data[: data.rfind(b"\n") + 1] or data
@@ -107,9 +108,9 @@ def sample_of(
     most: int = SAMPLE_BYTES,
     form: Format | None = None,
 ) -> Sample:
-    """A sample of a file that begins so; `most` bytes of what is unpacked.
+    """Return a sample of a file with this beginning: at most `most` bytes of its unpacked content.
 
-    Of a zip archive `begin` has to be all of it, as its table of contents stands at the end.
+    For a zip archive `begin` has to be the whole file, since the table of contents is at the end.
 
     Raises:
         UnknownFormat, DamagedPacking.
@@ -146,7 +147,8 @@ def _by_content(begin: bytes) -> Format | None:
 
 
 Unpacked = tuple[bytes, bool, str | None]
-"""The beginning of what was packed, whether it is all of it, and the name it has inside."""
+"""The beginning of the unpacked content, whether it is all of it, and the name of the packed
+entry."""
 
 
 def _gunzip(data: bytes, most: int) -> Unpacked:
@@ -181,7 +183,7 @@ def _unzstd(data: bytes, most: int) -> Unpacked:
 
 
 def _pieces(stream: IO[bytes], most: int) -> Iterator[bytes]:
-    """The first `most` bytes, few at once."""
+    """Yield the first `most` bytes in small pieces."""
     while most > 0 and (piece := stream.read(min(most, PIECE_BYTES))):
         most -= len(piece)
         yield piece
@@ -203,7 +205,8 @@ def _unzip(data: bytes, most: int) -> Unpacked:
 
 
 class _Bounded(io.BytesIO):
-    """Never gives more bytes at once than a table of contents may have: the library keeps it."""
+    """Limits each read to the size of a table of contents, since the library keeps the whole table
+    in memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = DIRECTORY_BYTES + 1 if size is None or size < 0 else min(size, DIRECTORY_BYTES + 1)
@@ -229,6 +232,6 @@ _PACKINGS: tuple[tuple[re.Pattern[bytes], str, Callable[[bytes, int], Unpacked]]
     (re.compile(rb"\x28\xb5\x2f\xfd"), ".zst", _unzstd),
     (re.compile(rb"PK\x03\x04"), ".zip", _unzip),
 )
-"""How files are packed: their first bytes, the ending of their names, the way to unpack them."""
+"""Kinds of packed files: first bytes, ending of the name, and function to unpack."""
 EVERYTHING_FIRST = (b"PK\x03\x04",)
-"""First bytes of files of which all is needed to look at their beginning."""
+"""First bytes of files that are needed completely in order to examine their beginning."""

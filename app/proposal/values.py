@@ -1,4 +1,4 @@
-"""What texts of a column are: numbers, dates, times, by all of them that are in the sample."""
+"""The type of a column's texts: numbers, dates or times, judged by all its texts in the sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odf_node.protocol.time_patterns import TimePattern, pattern_of
 
 INT64 = range(-(2**63), 2**63)
 NULL_WORDS = ("NA", "N/A", "n/a", "null", "NULL", "None", "-", "?")
-"""What people write where there is no value. One of them may be the `nullValue` of a source."""
+"""Words that are often used for a missing value. One of them may be the `nullValue` of a source."""
 _INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
 _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
 _FLOAT = re.compile(r" *-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
@@ -30,12 +30,13 @@ DATE_PATTERNS = _DAYS
 TIME_PATTERNS = tuple(day + clock for day in _DAYS for clock in _CLOCKS)
 _EPOCH_NAME = re.compile(r"(?i)(^|_)(ts|time|timestamp|epoch|unix)(_?(s|ms))?$|_at$")
 _SECONDS = range(631_152_000, 4_102_444_800)
-"""1990 to 2099, in seconds since 1970."""
+"""Seconds since 1970 of the years 1990 to 2099."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The type of a column, patterns that all its texts fit if ISO 8601 is none, and remarks."""
+    """The type of a column; the patterns that fit all its texts if they are not ISO 8601; and a
+    remark."""
 
     type: str
     patterns: tuple[str, ...] = ()
@@ -43,7 +44,7 @@ class Guess:
 
 
 def guess(name: str, texts: Sequence[str]) -> Guess:
-    """The narrowest type that takes all of these texts; there may be none."""
+    """Return the narrowest type that fits all of these texts; the list may be empty."""
     if not texts:
         return Guess("String", note="no value in the sample, so text")
     distinct = list(dict.fromkeys(text.strip() for text in texts))
@@ -66,7 +67,7 @@ def guess(name: str, texts: Sequence[str]) -> Guess:
 
 
 def null_word(texts: Sequence[str]) -> str | None:
-    """The word that stands for no value in a column which else is no text."""
+    """Return the word that marks a missing value in a column that otherwise is not text."""
     for word in NULL_WORDS:
         if word in texts:
             others = [text for text in texts if text != word]
@@ -76,7 +77,8 @@ def null_word(texts: Sequence[str]) -> str | None:
 
 
 def is_day_first(pattern: str) -> bool | None:
-    """Whether the day stands before the month, where figures alone do not tell; else None."""
+    """Whether the day is before the month in a pattern whose figures are ambiguous; None for
+    others."""
     if "MMM" in pattern or pattern.startswith(("y", "d.")):
         return None
     return pattern.startswith("d")
@@ -103,7 +105,7 @@ def _if_real(kind: str, pattern: str, days: Sequence[str]) -> Guess:
 
 
 def _fitting(patterns: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
-    """The patterns that read all texts; of several that only differ in the length of names, one."""
+    """Return the patterns that read all texts."""
     first = texts[:1]
     likely = [one for one in patterns if _reads(_pattern(one), first)]
     return tuple(one for one in likely if _reads(_pattern(one), texts))

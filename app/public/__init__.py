@@ -1,1 +1,1 @@
-"""What `import odf_node` offers to programs: datasets as tables, and publishing."""
+"""The public API of `import odf_node`: datasets as tables, and publishing."""

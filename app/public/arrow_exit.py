@@ -1,4 +1,4 @@
-"""Programs that end while threads of Arrow still drop objects of Python."""
+"""Delay the end of a program while threads of Arrow still release Python objects."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import time
 from functools import cache
 
 LONGEST_S = 0.2
-"""What a program waits at its end that still holds a dataset of Arrow."""
+"""Longest time in seconds that a program waits at its end while it still holds an Arrow dataset."""
 _STEP_S = 0.005
 
 
 @cache
 def wait_for_arrow_at_exit() -> None:
-    """Let Arrow drop its file systems over fsspec before Python ends.
+    """Let Arrow release its fsspec file systems before Python ends.
 
-    Arrow reads by threads of its own. One of them drops the file system after the rows were given
-    out, and needs Python for that; when Python has ended meanwhile, the process aborts ("terminate
-    called without an active exception"), although all it was to do is done.
+    Arrow reads in its own threads. One of them releases the file system after the rows were
+    returned, and needs Python for that. If Python has ended by then, the process aborts ("terminate
+    called without an active exception"), although its work is done.
     """
     atexit.register(_wait)
 

@@ -1,7 +1,7 @@
-"""What is new in a dataset since a position.
+"""Changes of a dataset since a position.
 
-Offsets of a changelog begin with 0 and have no gaps, so rows behind an offset are those that remain
-when as many are left out. The block beside the offset tells whether it still is the same history.
+Offsets of a changelog begin with 0 and have no gaps, so skipping as many rows as the offset says
+gives the rows after it. The block beside the offset shows whether the history is still the same.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _TEXT = re.compile(r"(\d{1,16})(?:@(f1620[0-9a-f]{64}))?")
 
 
 class MalformedPosition(BadInput):
-    """A text that is no position of a dataset."""
+    """A text that is not a position of a dataset."""
 
 
 class HistoryReplaced(Conflict):
-    """What was read before is not what the dataset says now: its history was replaced."""
+    """The history of the dataset was replaced, so rows read before may no longer be in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next offset, and the block as of which the rows before it were read."""
+    """The next offset, and the block as of which the earlier rows were read."""
 
     offset: int = 0
     block: str | None = None
 
     @classmethod
     def of(cls, since: Position | str | int) -> Position:
-        """Raises `MalformedPosition`."""
+        """Parse a position. Raises `MalformedPosition`."""
         if isinstance(since, Position):
             return since
         found = _TEXT.fullmatch(str(since))
@@ -52,7 +52,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows as they were written (column `op` says what each does), and where to go on."""
+    """Rows as they were written (column `op` has their operation), and the position from which to
+    continue."""
 
     rows: pa.Table
     position: Position
@@ -61,7 +62,7 @@ class Changes:
 def changes_since(
     source: RowSource, at: str | None, since: Position, *, limit: int | None = None
 ) -> Changes:
-    """The first `limit` rows behind a position. Raises `HistoryReplaced`."""
+    """Return the first `limit` rows from a position on. Raises `HistoryReplaced`."""
     require_same_history(source, since)
     request = ReadRequest(as_at=at, projection="changelog", skip=since.offset, limit=limit)
     with source.rows(request) as rows:
@@ -70,7 +71,7 @@ def changes_since(
 
 
 def require_same_history(source: RowSource, since: Position) -> None:
-    """The block of the position is in the chain still. Raises `HistoryReplaced`."""
+    """Check that the block of the position is still in the chain. Raises `HistoryReplaced`."""
     if since.block is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Copies of datasets: pulled into a folder, pushed to a node, verified."""
+"""Copies of datasets: pull them into a folder, push them to a node, verify them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def pull(
     token: str | None = None,
     force: bool = False,
 ) -> Outcome:
-    """Copy a dataset, or what is new in it, into a folder; everything is checked by hash before
-    anything is visible there.
+    """Copy a dataset, or its new part, into a folder. Everything is checked by hash before it
+    becomes visible there.
 
-    `force` replaces a copy that has diverged. Raises what `odf-node pull` raises.
+    `force` replaces a copy that has diverged. Raises the same errors as `odf-node pull`.
     """
     place = place_of(source, token)
     return sync.pull(
@@ -46,14 +46,14 @@ def push(
     visibility: Literal["private", "public"] = "private",
     force: bool = False,
 ) -> Outcome:
-    """Bring the dataset in a folder to a node, `http(s)://node/[account/]name`, or a bucket.
+    """Copy the dataset in a folder to a node, `http(s)://node/[account/]name`, or to a bucket.
 
-    A dataset that is not there yet is created, with that visibility. `force` replaces a history
-    that has diverged. Raises what `odf-node push` raises.
+    A dataset that does not exist there is created with the given visibility. `force` replaces a
+    history that has diverged. Raises the same errors as `odf-node push`.
     """
     place = place_of(target, token)
     location = place.location
-    if location.transfer is Transfer.SIMPLE:  # a node is written to by the smart protocol only
+    if location.transfer is Transfer.SIMPLE:  # a node accepts writes only by the smart protocol
         location = Location.parse(ODF + str(location))
     return sync.push(
         Location.parse(str(Path(folder))),
@@ -67,5 +67,5 @@ def push(
 def verify(
     where: str | os.PathLike[str], *, rows: bool = True, token: str | None = None
 ) -> VerifyReport:
-    """Hash every block and slice of a dataset; `rows`: also hash every row. See `report.ok`."""
+    """Hash every block and slice of a dataset, and with `rows` also every row. See `report.ok`."""
     return open_dataset(where, token=token).verify(rows=rows)

@@ -1,4 +1,4 @@
-"""A dataset as a table: Arrow, pandas, Polars, DuckDB; its history; what is new; verification."""
+"""A dataset as a table for Arrow, pandas, Polars, DuckDB; its history, changes and verification."""
 
 from __future__ import annotations
 
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
     from odf_node.storage.datasets.job_payloads.verify_report import VerifyReport
 
 Time = str | datetime
-"""An RFC 3339 text, or a time with a zone."""
+"""A text in the format of RFC 3339, or a time with a zone."""
 FOLLOWED_ROWS = 1_000_000
-"""Rows that are in memory at once while a dataset is followed, if nothing else is said."""
+"""Default limit of the rows in memory at once while a dataset is followed."""
 ProjectionName = Literal["changelog", "state", "facts"]
 
 
 class TimeWithoutZone(BadInput):
-    """A time that does not say in which zone it is."""
+    """A time without a zone."""
 
 
 class Selection(TypedDict, total=False):
-    """Which rows and columns are read; everything if nothing is said."""
+    """Rows and columns to read; by default all."""
 
     columns: Sequence[str]
-    """Only these, in this order."""
+    """Only these columns, in this order."""
     filter: str | Sequence[str]
-    """`column:operator:value`, as `GET read?filter=` has it; of several, all are true of each row.
-    A node, or the reader of a folder, opens no slice that cannot hold such a row."""
+    """`column:operator:value`, in the syntax of `GET read?filter=`; rows must satisfy all of
+    several filters. The reader skips slices that cannot contain such a row."""
     as_of: Time
     """Events up to this event time, corrections folded."""
     projection: ProjectionName
     """`changelog`: every row; `state`: the last row of each primary key; `facts`: rows that were
-    not taken back. By default the changelog, with `as_of` the facts."""
+    not retracted. By default the changelog, with `as_of` the facts."""
     skip: int
-    """Rows that are left out first."""
+    """Number of rows to skip first."""
     limit: int
-    """Most rows."""
+    """Limit of rows."""
 
 
 class Dataset:
-    """A dataset in a folder, a bucket, or at a URL. Make one with `odf_node.open`.
+    """A dataset in a folder, a bucket, or at a URL. Create it with `odf_node.open`.
 
-    Nothing is kept in memory or open between two calls; each call reads as of the newest block,
+    It keeps nothing in memory or open between two calls; each call reads as of the newest block,
     unless the dataset was opened `at` one.
     """
 
@@ -77,7 +77,7 @@ class Dataset:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns, system columns included, with their Arrow types."""
+        """Columns, including system columns, with their Arrow types."""
         with self.batches(limit=0) as rows:
             return rows.reader.schema
 
@@ -89,26 +89,26 @@ class Dataset:
 
     @contextmanager
     def batches(self, **selection: Unpack[Selection]) -> Iterator[Rows]:
-        """Rows as a stream of Arrow batches, which need not fit into memory.
+        """Read rows as a stream of Arrow batches, which need not fit into memory.
 
         Raises:
-            BadInput: an unknown column or projection, a filter that is none or has a value that is
-                none of its column, a state without a primary key.
-            NotFound: no dataset there, or none that may be seen; no such block.
+            BadInput: an unknown column or projection, a malformed filter or a value that does not
+                fit its column, a state without a primary key.
+            NotFound: the dataset does not exist or may not be seen; no such block.
             Damaged, HashMismatch: with `verify`, bytes that do not fit their hash.
-            TransferFailed: the place does not answer, or not as it should.
+            TransferFailed: the server or store does not answer, or not properly.
         """
         with self._source.rows(_request(self._at, selection)) as rows:
             yield rows
 
     def arrow(self, **selection: Unpack[Selection]) -> pa.Table:
-        """All rows as an Arrow table; its metadata names the block (`odf.block`)."""
+        """Return all rows as an Arrow table; its metadata names the block (`odf.block`)."""
         with self.batches(**selection) as rows:
             table = rows.reader.read_all()
         return table.replace_schema_metadata({"odf.block": rows.block})
 
     def pandas(self, **selection: Unpack[Selection]) -> pd.DataFrame:
-        """All rows as a pandas frame; `attrs["odf.block"]` names the block."""
+        """Return all rows as a pandas frame; `attrs["odf.block"]` names the block."""
         library("pandas", "Dataset.pandas")
         table = self.arrow(**selection)
         frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas()
@@ -116,7 +116,7 @@ class Dataset:
         return frame
 
     def polars(self, **selection: Unpack[Selection]) -> pl.DataFrame:
-        """All rows as a Polars frame."""
+        """Return all rows as a Polars frame."""
         polars = library("polars", "Dataset.polars")
         frame: pl.DataFrame = polars.from_arrow(self.arrow(**selection))
         return frame
@@ -124,7 +124,8 @@ class Dataset:
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, **selection: Unpack[Selection]
     ) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation of the connection, by default of DuckDB's own one."""
+        """Return all rows as a DuckDB relation of the connection, by default DuckDB's default
+        connection."""
         default = library("duckdb", "Dataset.duckdb")
         relation: duckdb.DuckDBPyRelation = (connection or default).from_arrow(
             self.arrow(**selection)
@@ -132,19 +133,19 @@ class Dataset:
         return relation
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Blocks, newest first, each checked against its hash: number, time, event, hash."""
+        """Return blocks, newest first, each checked against its hash: number, time, event, hash."""
         with opened(self._place.location, self._place.token, whole=limit is None) as repository:
             chain = ChainReader(repository)
             return [block_data(block) for block in islice(chain.back(repository.head()), limit)]
 
     def changes(self, since: Position | str | int = 0, *, limit: int | None = None) -> Changes:
-        """Rows behind a position, as they were written, and the position behind them.
+        """Return rows from a position on, as they were written, and the next position.
 
-        `since` is an offset, or the `position` of earlier changes, which is a text as well.
-        `limit`: most rows; the next ones are those behind the new position.
+        `since` is an offset, or the `position` of earlier changes, which can also be given as text.
+        `limit` is the largest number of rows; the next call continues at the new position.
 
         Raises:
-            HistoryReplaced: the block of the position is not in the chain any more.
+            HistoryReplaced: the block of the position is no longer in the chain.
         """
         return changes_since(self._source, self._at, Position.of(since), limit=limit)
 
@@ -156,22 +157,23 @@ class Dataset:
         poll: float | None = None,
         limit: int = FOLLOWED_ROWS,
     ) -> Following:
-        """Changes behind a position as they come: first what is there, then what is new.
+        """Yield changes from a position on: first the existing ones, then new ones as they arrive.
 
-        A node is listened to; folders and buckets have their head looked at. It goes on over
-        broken connections and restarts, and gives each row once, in order. For other threads
-        there is `stop()`.
+        A node sends events; the heads of folders and buckets are polled. The iteration continues
+        after broken connections and restarts, and yields each row once, in order. Other threads can
+        end it with `stop()`.
 
         Args:
-            since: as for `changes`; each of the changes has the `position` to go on from.
+            since: as in `changes`; each of the changes has the `position` from which to continue.
             timeout: seconds without news after which the iteration ends; by default it does not.
-                0: what is there already.
-            poll: look at the head every so many seconds, at a server that is no node, too.
-            limit: most rows at once.
+                0: only the existing changes.
+            poll: seconds between two checks of the head; also needed for a server that is not a
+                node.
+            limit: largest number of rows at once.
 
         Raises:
-            HistoryReplaced: when the block of the last position is not in the chain any more.
-            NothingToFollow: the dataset was opened `at` a block. Else as `batches`.
+            HistoryReplaced: the block of the last position is no longer in the chain.
+            NothingToFollow: the dataset was opened `at` a block. Also the errors of `batches`.
         """
         if self._at is not None:
             raise NothingToFollow(f"{self!r} does not change; open it without at=")
@@ -181,7 +183,8 @@ class Dataset:
         )
 
     def verify(self, *, rows: bool = True) -> VerifyReport:
-        """Hash every block and slice, hold the chain to its rules; `rows`: also hash every row."""
+        """Hash every block and slice, check the chain against its rules, and with `rows` hash every
+        row."""
         from odf_node.storage.datasets.verify.run import verify_chain
 
         with opened(self._place.location, self._place.token, whole=True) as repository:
@@ -195,16 +198,16 @@ def open_dataset(
     at: Time | None = None,
     verify: bool = False,
 ) -> Dataset:
-    """A dataset at a URL, in a folder or bucket, or REPOSITORY/[ACCOUNT/]NAME.
+    """Return a dataset at a URL, in a folder or bucket, or REPOSITORY/[ACCOUNT/]NAME.
 
     Args:
         where: `http(s)://…`, `odf+http(s)://…`, `s3://…`, a folder, or the name of a repository
             (see `odf-node repo`) and of a dataset in it.
         token: for a private dataset; default: the repository's, or `ODF_NODE_TOKEN`.
-        at: read it as it was with this block (its hash) or at this system time.
-        verify: of a dataset on a node, fetch chain and slices and hash them before rows are
-            given; otherwise the node reads, and only the rows asked for travel. Folders and
-            buckets are always read so.
+        at: read the dataset as of this block (its hash) or this system time.
+        verify: for a dataset on a node, fetch chain and slices and hash them before rows are
+            returned; otherwise the node reads, and sends only the requested rows. Folders and
+            buckets are always read this way.
 
     Nothing is fetched yet.
     """

@@ -1,4 +1,4 @@
-"""`odf://` for programs that read by fsspec: pandas, Dask, pyarrow, DuckDB."""
+"""`odf://` for programs that read through fsspec: pandas, Dask, pyarrow, DuckDB."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ _SCHEMES = {"odf+http": "http", "odf+https": "https"}
 
 
 class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Read-only. Paths `odf://HOST[:PORT]/[ACCOUNT/]DATASET` make one, or `fsspec.filesystem`.
+    """A read-only file system. Create it by a path `odf://HOST[:PORT]/[ACCOUNT/]DATASET`, or with
+    `fsspec.filesystem`.
 
-    A node on this machine is asked by http, any other by https; `odf+http://` and `odf+https://`
-    say which.
+    A node on this machine is read by http, any other by https; `odf+http://` and `odf+https://` set
+    the protocol.
 
     Storage options:
         token: for private datasets; default: `ODF_NODE_TOKEN`, if it is for that node.
         at: hash of the block as of which files are listed; default: the newest.
-        cache: a folder. Files are fetched whole, hashed, and kept there under their hashes;
-            without it, the parts that are read are fetched, and the node is trusted.
-        host, scheme: of the node, as paths say it; a token needs its host.
+        cache: a folder. Files are fetched whole, hashed, and stored there under their hashes;
+            without it, only the parts that are read are fetched, and the node is trusted.
+        host, scheme: of the node, as in paths; a token requires its host.
 
-    Raises `FileNotFoundError` and `PermissionError` where other file systems do, an `OSError` for
-    any attempt to write, else `NodeError`.
+    Raises `FileNotFoundError` and `PermissionError` like other file systems, an `OSError` for any
+    attempt to write, and otherwise `NodeError`.
     """
 
     protocol = ("odf", *_SCHEMES)
@@ -68,7 +69,7 @@ class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no t
         return {"host": parts.netloc, **({"scheme": scheme} if scheme else {})}
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """What is in a node, an account or a dataset; of a dataset oldest first."""
+        """List the entries of a node, an account or a dataset; files of a dataset oldest first."""
         path = self._strip_protocol(path)
         with _as_files(path):
             found = [self._node.file(path)] if is_file(path) else self._node.entries(path)
@@ -76,7 +77,8 @@ class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no t
         return told if detail else [each["name"] for each in told]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Of a file: `size`, `records`, `physical_hash`, `block`, `system_time` as well."""
+        """Describe a path; for a file also `size`, `records`, `physical_hash`, `block`,
+        `system_time`."""
         path = self._strip_protocol(path)
         if is_file(path):
             return _told(self._file(path))
@@ -85,12 +87,12 @@ class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no t
         return _folder(path)
 
     def modified(self, path: str) -> datetime:
-        """The system time of the block of a file."""
+        """Return the system time of the block of a file."""
         recorded = Instant.parse(self._file(path).system_time)
         return datetime.fromtimestamp(recorded.millis / 1000, UTC)
 
     def ukey(self, path: str) -> str:
-        """The hash of a file."""
+        """Return the hash of a file."""
         return str(self._file(path).hash)
 
     def cat_file(
@@ -119,7 +121,7 @@ class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no t
 
 
 class OdfFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no types
-    """A file that is read by ranges."""
+    """A file that is read in ranges of bytes."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         return bytes(self.fs.cat_file(self.path, start, end))
@@ -143,7 +145,7 @@ def _told(file: SliceFile) -> dict[str, Any]:
 
 @contextmanager
 def _as_files(path: str) -> Iterator[None]:
-    """Errors by the names that users of file systems know."""
+    """Translate errors to those that file systems usually raise."""
     try:
         yield
     except NotFound as missing:

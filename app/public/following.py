@@ -1,7 +1,7 @@
-"""Following a dataset: its changes as they come.
+"""Follow a dataset: yield its changes as they arrive.
 
-News only say when to look. What is new is read behind the position, so connections that break and
-nodes that restart neither lose rows nor repeat them.
+Events and polls only trigger a read. The new rows are read from the last position on, so broken
+connections and restarts of the node neither lose nor repeat rows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .place import Place
 from .rows import RowSource
 
 POLL_S = 2.0
-"""Seconds between two looks at the head of a folder or a bucket."""
+"""Seconds between two checks of the head of a folder or a bucket."""
 PAUSE_S = 1.0
-"""Seconds until rows are asked for again of a node that was away."""
+"""Seconds until rows are requested again from a node that was unavailable."""
 
 T = TypeVar("T")
 
@@ -37,13 +37,13 @@ class NothingToFollow(BadInput):
 
 
 class ImpossiblePace(BadInput):
-    """No rows at once, or a time that is none."""
+    """A limit of less than one row, or an invalid time."""
 
 
 class Following(Iterator[Changes]):
-    """Changes, each with the position behind it; made by `Dataset.follow`.
+    """Iterator of changes, each with the position after it; created by `Dataset.follow`.
 
-    It ends when nothing came for the time-out, or when `stop` is called, by whatever thread.
+    It ends after the time-out without changes, or when any thread calls `stop`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Following(Iterator[Changes]):
         self._poll_s = poll_s if place.is_served else poll_s or POLL_S
         self._ending = Ending(timeout_s)
         self.position = since
-        """Behind the rows that were given."""
+        """Position after the rows that were returned."""
         self._changes = self._found()
 
     def __next__(self) -> Changes:
@@ -102,7 +102,7 @@ class Following(Iterator[Changes]):
                     yield changes
 
     def _moves(self) -> Iterator[None]:
-        """Whenever the node tells of rows behind the position, or of another history."""
+        """Yield whenever the node reports rows after the position, or another history."""
         place = self._place
         url = f"{place.location.base}events"
         try:
@@ -120,7 +120,7 @@ class Following(Iterator[Changes]):
         return event.data.get("block") != self.position.block
 
     def _polls(self, poll_s: float) -> Iterator[None]:
-        """Whenever the head is another one than that of the last look."""
+        """Yield whenever the head differs from that of the last check."""
         known = self.position.block
         while not self._ending.is_over():
             head = self._patiently(self._head)
@@ -137,7 +137,8 @@ class Following(Iterator[Changes]):
         return changes_since(self._source, None, self.position, limit=self._limit)
 
     def _patiently(self, action: Callable[[], T]) -> T | None:
-        """Again while the node is away; None if it is stopped meanwhile."""
+        """Repeat the action while the node is unavailable; return None if the iteration is stopped
+        meanwhile."""
         while True:
             try:
                 return action()
@@ -152,5 +153,5 @@ class Following(Iterator[Changes]):
 
 
 def _passes(failed: TransferFailed) -> bool:
-    """Whether the node may be back soon."""
+    """Whether the node may soon be available again."""
     return isinstance(failed, Unreachable) or failed.facts.get("status") in events.PASSING

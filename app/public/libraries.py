@@ -1,4 +1,4 @@
-"""Libraries that a program may ask for, imported when it does; said by name if they are missing."""
+"""Optional libraries, imported when a call needs them; an error names a missing one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class MissingLibrary(ImportError):
 
 
 def library(name: str, what: str) -> Any:
-    """The module of that name. Raises `MissingLibrary`."""
+    """Import the module of that name. Raises `MissingLibrary`."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:

@@ -1,9 +1,9 @@
-"""The data slices of datasets on a node as files at paths: listed, and read in parts.
+"""The data slices of datasets on a node as files with paths: list them, and read parts of them.
 
     HOST[:PORT]/[ACCOUNT/]DATASET/{first offset, 20 digits}-{hash}.parquet
 
-A name holds the hash of its file, so what was read of it never grows old. The files of a dataset
-are listed anew whenever its folder is.
+A name contains the hash of its file, so the content never changes. The files of a dataset are
+listed again whenever its folder is listed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FILE = re.compile(r"\d{20}-f1620[0-9a-f]{64}\.parquet")
 
 
 class AnotherNode(BadInput):
-    """A path on another host than the one whose token is at hand; a token without a host."""
+    """A path on a host other than the token's node, or a token without a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SliceFile:
 
     @classmethod
     def of(cls, folder: str, told: dict[str, Any]) -> SliceFile:
-        """As `GET files` tells it."""
+        """Convert an entry of the response of `GET files`."""
         return cls(
             path=f"{folder}/{told['offsets']['start']:020}-{told['physicalHash']}.parquet",
             size=told["size"],
@@ -63,7 +63,7 @@ class SliceFile:
 
 
 def is_file(path: str) -> bool:
-    """By its name."""
+    """Whether the path is a file, by its name."""
     return _FILE.fullmatch(path.rpartition("/")[2]) is not None
 
 
@@ -72,14 +72,14 @@ class NodeFiles:
     """Files of one node or, without a token, of several."""
 
     host: str | None = None
-    """The only one that is asked; None: any."""
+    """The only node to which requests are sent; None allows any."""
     scheme: str | None = None
-    """None: http on this machine, else https."""
+    """Protocol; None means http on this machine, and otherwise https."""
     token: str | None = None
     at: str | None = None
-    """The block as of which files are listed; None: the newest."""
+    """Hash of the block as of which files are listed; None means the newest."""
     cache: FolderRepository | None = None
-    """Where whole files are kept, hashed. None: the parts that are read are fetched."""
+    """Store of whole, hashed files. None means that only the parts read are fetched."""
     http: httpx.Client = field(default_factory=open_http)
     _known: dict[str, SliceFile] = field(default_factory=dict)
     _tenancy: dict[str, str] = field(default_factory=dict)
@@ -88,16 +88,17 @@ class NodeFiles:
     def of(
         cls, host: str | None, scheme: str | None, token: str | None, at: str | None, cache: Any
     ) -> NodeFiles:
-        """Raises `AnotherNode`."""
+        """Check the options and create an instance. Raises `AnotherNode`."""
         if token is not None and host is None:
             raise AnotherNode("name the node that the token is for: host='node.example'")
         folder = None if cache is None else FolderRepository(Path(cache))
         return cls(host=host, scheme=scheme, token=token, at=at, cache=folder)
 
     def entries(self, path: str) -> list[SliceFile | str]:
-        """Files of a dataset, oldest first, or paths of what a node or an account has.
+        """Return the files of a dataset, oldest first, or the paths of the entries of a node or an
+        account.
 
-        Raises `NotFound`, `AnotherNode`, what `NodeApi` raises.
+        Raises `NotFound`, `AnotherNode`, and the errors of `NodeApi`.
         """
         host, _, inner = path.partition("/")
         if "/" in inner or (inner and not self._has_accounts(host)):
@@ -110,7 +111,8 @@ class NodeFiles:
         return list(dict.fromkeys(f"{path}/{each.partition('/')[0]}" for each in names))
 
     def file(self, path: str) -> SliceFile:
-        """Raises `NotFound`: the dataset has no such file (any more)."""
+        """Return the file with this path. Raises `NotFound` if the dataset has no such file (any
+        more)."""
         if path not in self._known:
             self._slices(path.rpartition("/")[0])
         if path not in self._known:
@@ -118,7 +120,8 @@ class NodeFiles:
         return self._known[path]
 
     def read(self, file: SliceFile, start: int, end: int) -> bytes:
-        """Raises what `read_range` and `HttpRepository` do; with a cache `HashMismatch`."""
+        """Read a range of bytes. Raises the errors of `read_range` and `HttpRepository`; with a
+        cache `HashMismatch`."""
         if self.cache is not None:
             with self._kept(file, self.cache) as stream:
                 stream.seek(start)
@@ -128,7 +131,7 @@ class NodeFiles:
         return read_range(self.http, url, start, end, token=self._token_for(base))
 
     def _kept(self, file: SliceFile, cache: FolderRepository) -> BinaryIO:
-        """The whole file, of the cache."""
+        """Open the whole file from the cache, and fetch it first if needed."""
         kind = ObjectKind.DATA
         if cache.size_of(kind, file.hash) != file.size:
             base = self._url(file.folder)
@@ -138,14 +141,14 @@ class NodeFiles:
         return cache.open_object(kind, file.hash)
 
     def _slices(self, folder: str) -> list[SliceFile]:
-        """Files of a dataset, oldest first."""
+        """List the files of a dataset, oldest first."""
         pages = self._api(folder).file_pages(self.at)
         found = [SliceFile.of(folder, each) for page in pages for each in page["files"]]
         self._known.update((each.path, each) for each in found)
         return found[::-1]
 
     def _has_accounts(self, host: str) -> bool:
-        """Whether names of datasets stand below names of accounts."""
+        """Whether paths of datasets on the host begin with an account."""
         if host not in self._tenancy:
             self._tenancy[host] = str(self._api(host).look("system/info")["tenancy"])
         return self._tenancy[host] == "multi"
@@ -155,7 +158,7 @@ class NodeFiles:
         return NodeApi(url, self._token_for(url), http=self.http)
 
     def _url(self, path: str) -> str:
-        """Of a node or a dataset, with a slash at the end."""
+        """Return the URL of a node or a dataset, with a slash at the end. Raises `AnotherNode`."""
         host, _, inner = path.partition("/")
         if self.host is not None and host != self.host:
             raise AnotherNode(f"these are files of {self.host}, not of {host}", host=host)

@@ -1,4 +1,4 @@
-"""Where a dataset is that a program names, and which token goes there."""
+"""The location of a dataset that a program names, and the token for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..client.urls import Location
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A location, and the token that is shown there."""
+    """A location, and the token to send there."""
 
     location: Location
     token: str | None
@@ -24,15 +24,15 @@ class Place:
 
     @property
     def is_served(self) -> bool:
-        """By HTTP: it may be a node that reads for us."""
+        """Whether the location is read by HTTP, so that it may be a node that reads for us."""
         return bool(self.location.base)
 
 
 def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
-    """A URL, a folder, or REPOSITORY/[ACCOUNT/]NAME.
+    """Resolve a URL, a folder, or REPOSITORY/[ACCOUNT/]NAME.
 
-    The token: what is given, else the repository's, else `ODF_NODE_TOKEN` if the place is on the
-    node at `ODF_NODE_URL` (without that, on this machine), else that of `odf-node login`.
+    The token is the given one, else the repository's, else `ODF_NODE_TOKEN` if the location is on
+    the node at `ODF_NODE_URL` (if that is not set, on this machine), else that of `odf-node login`.
 
     Raises:
         UnsupportedUrl, NotADataset, TransferFailed.

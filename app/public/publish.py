@@ -1,4 +1,4 @@
-"""Publishing a frame: as a new dataset of a node, or as more rows of one that is there."""
+"""Publish a frame: as a new dataset of a node, or as additional rows of an existing one."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _MERGES: Mapping[str, str] = {
 }
 MEDIA_TYPE = "application/vnd.apache.parquet"
 IN_MEMORY_BYTES = 64 << 20
-"""A longer file is written to disk before it is sent."""
+"""Larger files are written to disk before they are sent."""
 
 
 class NotATable(BadInput):
-    """Something that has no rows and columns."""
+    """Data without rows and columns."""
 
 
 class UnusableMerge(BadInput):
-    """A key without a strategy that has one, or the other way round; a column that is not there."""
+    """A key with a strategy that has none, or the other way round; or a missing column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of the rows, as the node says."""
+    """The node's report about posted rows."""
 
     outcome: str
     block: str | None
@@ -53,12 +53,12 @@ class Receipt:
     rows_read: int
     rows_added: int
     rows_known: int
-    """That the dataset had already."""
+    """Rows that the dataset had already."""
     rows_corrected: int
     rows_retracted: int
     warnings: tuple[str, ...]
     answer: Mapping[str, Any]
-    """All that the node said."""
+    """The complete response of the node."""
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Receipt:
@@ -87,25 +87,25 @@ def publish(
     token: str | None = None,
     idempotency_key: str | None = None,
 ) -> Receipt:
-    """Post the rows of a frame to the dataset at `url`, which is created if it is not there.
+    """Post the rows of a frame to the dataset at `url`, which is created if it does not exist.
 
     Args:
         data: a pandas or Polars frame, a DuckDB relation, an Arrow table, batch or stream, a list
-            of dicts, or a dict of columns. A pandas index goes along if it has a name.
+            of dicts, or a dict of columns. A pandas index is included if it has a name.
         url: `http(s)://node/[account/]name`.
-        key: columns that tell rows apart; for a dataset that is created.
+        key: columns that identify a row; used if the dataset is created.
         merge: `append`: all rows are new; `ledger`: rows with a new key are added; `upsert`: they
-            are added or correct the row of their key; `snapshot`: the frame is all that stands,
-            rows that it lacks are retracted. By default `upsert` with a key, else `append`. For a
-            dataset that is created.
-        event_time: the column with the time at which each row happened; for a dataset that is
+            are added or correct the row of their key; `snapshot`: the frame is the whole state,
+            rows that it lacks are retracted. By default `upsert` with a key, else `append`. Used
+            if the dataset is created.
+        event_time: the column with the time at which each row happened; used if the dataset is
             created.
-        idempotency_key: name of this call. A second call of the same name changes nothing. By
+        idempotency_key: name of this call. A second call with the same name changes nothing. By
             default the hash of the rows: the same frame again changes nothing.
 
     Raises:
-        NotATable, UnusableMerge. Refused: the token may not do that.
-        BadInput: the node does not take the rows, and says why. TransferFailed.
+        NotATable, UnusableMerge. Refused: the token does not allow it.
+        BadInput: the node rejects the rows, with the reason. TransferFailed.
     """
     table = table_of(data)
     place = place_of(url, token)
@@ -126,7 +126,7 @@ def publish(
 
 
 def table_of(data: Any) -> pa.Table:
-    """Any frame as an Arrow table. Raises `NotATable`."""
+    """Convert any frame to an Arrow table. Raises `NotATable`."""
     import pyarrow as pa
 
     try:
@@ -150,7 +150,7 @@ def _manifest(
     event_time: str | None,
     description: str | None,
 ) -> dict[str, Any]:
-    """The dataset as it would be created. Raises `UnusableMerge`."""
+    """Return the manifest of the dataset to be created. Raises `UnusableMerge`."""
     from odf_node.protocol.arrow_schema import from_arrow
 
     for name in (*key, *([] if event_time is None else [event_time])):
@@ -176,7 +176,7 @@ def _manifest(
 
 
 def _alias(place: Place) -> str:
-    """`[account/]name`, the path of the URL. Raises `UnsupportedUrl`."""
+    """Return `[account/]name`, the path of the URL. Raises `UnsupportedUrl`."""
     path = unquote(urlsplit(place.location.base).path).strip("/")
     if not path or path.count("/") > 1:
         raise UnsupportedUrl(
@@ -187,7 +187,7 @@ def _alias(place: Place) -> str:
 
 
 def _ensure(place: Place, manifest: dict[str, Any], visibility: str, http: Any) -> None:
-    """The dataset is there afterwards."""
+    """Create the dataset unless it exists."""
     base = place.location.base
     try:
         NodeApi(base, place.token, http=http).dataset()
@@ -198,13 +198,13 @@ def _ensure(place: Place, manifest: dict[str, Any], visibility: str, http: Any) 
         NodeApi(node, place.token, http=http).create_dataset(
             json.dumps(manifest).encode(), visibility=visibility
         )
-    except RequestConflict:  # somebody created it between the two calls
+    except RequestConflict:  # another client created it between the two calls
         NodeApi(base, place.token, http=http).dataset()
 
 
 @contextmanager
 def _parquet(table: pa.Table) -> Iterator[BinaryIO]:
-    """The rows as a Parquet file, at its beginning."""
+    """Write the rows to a Parquet file, and yield it at its beginning."""
     import pyarrow.parquet as pq
 
     with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as file:

@@ -1,7 +1,7 @@
-"""Rows of a dataset as Arrow: as a node reads them for us, or as we read its chain ourselves.
+"""Rows of a dataset as Arrow: a node reads them for us, or we read the chain ourselves.
 
-Both run the same projection (`storage/datasets/read`). A node is trusted with what it sends; a
-chain is not: every block and slice is hashed, and nothing is given that does not fit its hash.
+Both run the same projection (`storage/datasets/read`). We trust a node's response, but not a chain:
+every block and slice is hashed, and no row is returned whose slice does not fit its hash.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ BLOCK = "odf-block"
 
 
 class NoRows(RemoteFailed):
-    """The place answered with something that is no stream of rows."""
+    """The response of the server is not a stream of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows in offset order, read as they are asked for, and the block as of which they are."""
+    """Rows in offset order, read on demand, and the block as of which they are read."""
 
     block: str
     reader: pa.RecordBatchReader
 
 
 class RowSource(Protocol):
-    """Reads a dataset."""
+    """Reads the rows of a dataset."""
 
     @contextmanager
     def rows(self, request: ReadRequest) -> Iterator[Rows]:
-        """Raises what `odf-node read` raises."""
+        """Yield the requested rows. Raises the same errors as `odf-node read`."""
 
 
 class FromNode:
-    """A node reads: one request, and only the columns and rows that are asked for travel."""
+    """Lets a node read: one request, and the response has only the requested columns and rows."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -72,7 +72,7 @@ class FromNode:
 
 
 class FromChain:
-    """We read: the whole chain and every slice that is needed, hashed."""
+    """Reads the rows itself: fetches and hashes the whole chain and every needed slice."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -84,7 +84,7 @@ class FromChain:
         from odf_node.storage.datasets.read.read import reading
         from odf_node.storage.datasets.read.view import view_of
 
-        asked = request.asked()  # what is asked wrongly is told before anything is fetched
+        asked = request.asked()  # reports a bad request before anything is fetched
         with opened(self._place.location, self._place.token, whole=True) as repository:
             view = view_of(repository, request.block())
             with reading(view, asked) as (schema, batches):

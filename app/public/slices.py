@@ -1,7 +1,7 @@
-"""The slices of a dataset behind an offset, and reading some of them elsewhere.
+"""The slices of a dataset from an offset on, which other processes can read.
 
-A node lists them, so its chain need not be fetched; the chain of a folder or a bucket is walked.
-Slices are hashed when they are read, in both cases.
+A node lists them, so its chain need not be fetched; in a folder or a bucket we read the chain. In
+both cases slices are hashed when they are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .place import Place
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Slices as of a block, oldest first, and what it takes to read them; can be pickled."""
+    """Slices as of a block, oldest first, with all that is needed to read them; can be pickled."""
 
     place: Place
     block: Multihash
@@ -43,18 +43,18 @@ class Listed:
 
     @property
     def end(self) -> int | None:
-        """The offset behind the last one; None: there is none."""
+        """The offset after the last slice; None if there are no slices."""
         return self.slices[-1][0].offset_interval.end + 1 if self.slices else None
 
     def pruned(self, filters: Sequence[Filter]) -> Listed:
-        """Those that may hold a row that all filters are true of, by their offsets. Raises
-        `UnknownColumn`, `MalformedFilter`."""
+        """Return only the slices that may contain a row satisfying all filters, judged by their
+        offsets. Raises `UnknownColumn`, `MalformedFilter`."""
         with self._view() as view:
             return replace(self, slices=narrowed(view, filters).view.slices)
 
     def groups(self, most_bytes: int) -> Iterator[Listed]:
-        """The same in parts of slices that follow each other: one, or as many as have so many
-        bytes together."""
+        """Split into groups of successive slices: each has at most `most_bytes` bytes, or a single
+        slice."""
         group: list[tuple[DataSlice, Instant]] = []
         size = 0
         for each in self.slices:
@@ -70,7 +70,8 @@ class Listed:
     def rows(
         self, columns: Sequence[str], filters: Sequence[Filter]
     ) -> Iterator[Iterator[pa.RecordBatch]]:
-        """Rows of these slices that all filters are true of. Raises as `Dataset.batches`."""
+        """Read the rows of these slices that satisfy all filters. Raises the same errors as
+        `Dataset.batches`."""
         asked = Asked(columns=tuple(columns), filters=tuple(filters))
         with self._view() as view, reading(view, asked) as (_, batches):
             yield batches
@@ -89,10 +90,11 @@ class Listed:
 
 
 def listed(place: Place, at: Multihash | None = None, *, since: int = 0) -> Listed:
-    """Slices with rows at the offset `since` or behind it, as of a block, by default the newest.
+    """List the slices with rows at or after the offset `since`, as of a block, by default the
+    newest.
 
     Raises:
-        BlockNotFound, NothingThere: no such block, no dataset. Else as `Dataset.batches`.
+        BlockNotFound, NothingThere: no such block or dataset. Also errors of `Dataset.batches`.
     """
     return _by_node(place, at, since) if place.is_served else _by_chain(place, at, since)
 

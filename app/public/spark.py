@@ -1,11 +1,12 @@
-"""A dataset as a source of Spark, in batches and streams: `format("odf")`.
+"""A dataset as a source for Spark, in batches and streams: `format("odf")`.
 
     spark.dataSource.register(odf_node.SparkSource)
     spark.read.format("odf").load("https://node.example/weather")
 
-Rows are those of the changelog. Partitions are slices, which Spark's Python workers fetch and hash
-themselves. The offset of a stream is a position of the dataset: a checkpoint of Spark says which
-rows were read, so that each row is in one batch, also after a stop at any moment.
+The source returns the rows of the changelog. Its partitions are slices, which Spark's Python
+workers fetch and hash themselves. The offset of a stream is a position of the dataset: a checkpoint
+of Spark records which rows were read, so that each row is in exactly one batch, even after a stop
+at any moment.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ from .spark_types import spark_schema, to_spark
 
 PARTITION_BYTES = 64 << 20
 NOWHERE = 2**62
-"""Behind every offset: no slice is there."""
+"""An offset after all others, at which no slice exists."""
 NEXT, BLOCK = "next", "block"
-"""Of an offset of a stream: the next offset of the dataset, and the block of `Position`."""
+"""Keys in an offset of a stream: the next offset of the dataset, and the block of its
+`Position`."""
 
 
 class UnusableOption(BadInput):
-    """An option of the source that is none, is missing, or has no sense."""
+    """An option of the source that is unknown, missing, or has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Options:
-        """Raises `UnusableOption`."""
+        """Parse the options. Raises `UnusableOption`."""
         words: dict[str, Any] = {name.lower(): value for name, value in given.items()}
         unknown = sorted(words.keys() - set(cls.__slots__))
         if unknown or "path" not in words:
@@ -84,7 +86,7 @@ class Options:
 
     @property
     def filters(self) -> list[Filter]:
-        """One in each line."""
+        """Filters, one in each line of the option."""
         return [parsed_filter(each) for each in (self.filter or "").splitlines() if each]
 
     @property
@@ -107,7 +109,8 @@ def _count(name: str, text: str) -> int:
 
 
 class SparkSource(DataSource):  # type: ignore[misc] # Spark's types are not followed
-    """Register it with `spark.dataSource.register`; options are those of `Options`."""
+    """The source to be registered with `spark.dataSource.register`; it takes the options of
+    `Options`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -132,21 +135,21 @@ class SparkSource(DataSource):  # type: ignore[misc] # Spark's types are not fol
 
 @dataclass
 class Part(InputPartition):  # type: ignore[misc]
-    """Some slices, and what is asked of their rows."""
+    """Some slices, and the filters for their rows."""
 
     slices: Listed
     filters: Sequence[Filter]
 
 
 class _Reading:
-    """What batches and streams have in common."""
+    """Common part of the readers of batches and streams."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options, self._schema = options, schema
         self._filters = options.filters
 
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
-        """Runs in a Python worker of Spark."""
+        """Read the rows of a partition. Runs in a Python worker of Spark."""
         with partition.slices.rows(self._schema.names, partition.filters) as batches:
             for batch in batches:
                 if batch.num_rows:
@@ -165,16 +168,17 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(Reader):
-    """Takes filters of Spark as well; Spark refuses a source that does unless it is told to."""
+    """Accepts Spark's filters too; Spark refuses such a source unless it is configured to allow
+    it."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's
-        """Rows that cannot pass are not given; Spark still looks at those that are."""
+        """Leave out rows that cannot pass the filters; Spark still checks all others."""
         self._filters = [*self._filters, *pushed(filters, self._options.listed(NOWHERE).schema)]
         return filters
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Reads what comes behind a position, up to some later one."""
+    """Reads the rows from one position to a later one."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -197,7 +201,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._last = self._options.listed(NOWHERE).block
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Raises `HistoryReplaced`."""
+        """Return the offset at which the next batch ends. Raises `HistoryReplaced`."""
         position = Position(start[NEXT], start.get(BLOCK))
         place = place_of(self._options.path, self._options.token)
         source = FromNode(place) if place.is_served else FromChain(place)
@@ -220,7 +224,7 @@ def _told(position: Position) -> dict[str, Any]:
 
 
 def _end(found: Listed, start: int, limit: ReadLimit) -> int:
-    """The offset at which a batch of these slices ends."""
+    """Return the offset at which a batch of these slices ends."""
     if isinstance(limit, ReadMaxFiles):
         found = replace(found, slices=found.slices[: limit.max_files])
     end = start if found.end is None else found.end

@@ -1,6 +1,6 @@
-"""Filters of Spark as those of a dataset, as far as both say the same.
+"""Convert Spark's filters to filters of a dataset, if both have the same meaning.
 
-Floats are left to Spark, whose NaN is equal to itself, and so are times.
+Filters on floats are left to Spark, where NaN equals itself, and so are filters on times.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _OPERATORS: dict[type[spark.Filter], str] = {
     spark.IsNotNull: "notnull",
 }
 _SAME = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_date32)
-"""Types whose values are compared, and written as text, in one way."""
+"""Types whose values both compare, and write as text, in the same way."""
 
 
 def pushed(filters: Sequence[spark.Filter], schema: pa.Schema) -> list[Filter]:
-    """Those that leave out no row that Spark would keep."""
+    """Return the filters that remove no row that Spark would keep."""
     found = (_filter(each, schema) for each in filters)
     return [each for each in found if each is not None]
 

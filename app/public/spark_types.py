@@ -1,7 +1,7 @@
-"""Columns of a dataset as Spark has them.
+"""Columns of a dataset in types of Spark.
 
-Spark knows no unsigned integers, no dates with a time, no times of milliseconds and no half
-floats: these become the next type that holds all their values.
+Spark has no unsigned integers, dates with a time, times in milliseconds or half floats: these
+become the next type that can represent all their values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDER = {
     pa.time32("ms"): pa.time64("us"),
 }
 DECIMAL_DIGITS = 38
-"""That a decimal of Spark has at most."""
+"""Largest number of digits in a decimal of Spark."""
 
 
 class UnknownToSpark(BadInput):
@@ -35,7 +35,8 @@ class UnknownToSpark(BadInput):
 
 
 def spark_schema(schema: pa.Schema, names: Sequence[str] | None) -> StructType:
-    """All columns, or these in their order. Raises `UnknownColumn`, `UnknownToSpark`."""
+    """Return the Spark schema of all columns, or of these in their order. Raises `UnknownColumn`,
+    `UnknownToSpark`."""
     check_columns(names or (), schema)
     chosen = schema.names if names is None else names
     fields = [schema.field(name) for name in chosen]
@@ -45,7 +46,7 @@ def spark_schema(schema: pa.Schema, names: Sequence[str] | None) -> StructType:
 
 
 def to_spark(batch: pa.RecordBatch, schema: StructType) -> pa.RecordBatch:
-    """The same rows in exactly the types that Spark wants; times are cut to microseconds."""
+    """Convert the rows to exactly the types that Spark expects; times are cut to microseconds."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     return pa.RecordBatch.from_arrays(
         [

@@ -1,7 +1,7 @@
-"""Confines a process before it runs code of strangers, as far as the kernel can.
+"""Confine a process before it runs untrusted code, as far as the kernel can.
 
-A parent says in `Rules` what its child may do, and starts it with an `environment` of its own:
-either any command behind `launcher`, or a Python program of ours that calls `confine` first.
+A parent describes in `Rules` what its child may do, and starts it with a restricted `environment`:
+either any command after a `launcher`, or a Python program of ours that first calls `confine`.
 """
 
 from .apply import PARTS as PARTS

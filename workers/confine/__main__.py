@@ -1,4 +1,5 @@
-"""`python -m odf_node.workers.confine RULES -- COMMAND …`: becomes the command, confined."""
+"""`python -m odf_node.workers.confine RULES -- COMMAND …`: confine this process, then replace it by
+the command."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from .apply import CannotConfine, confine
 from .rules import Rules
 
 UNABLE = 126
-"""As shells have it for a command that cannot be run."""
+"""Exit code that shells use for a command that cannot be run."""
 
 
 def main(given: list[str]) -> int:
-    """Does not return if the command can be run."""
+    """Run the command; return only if that fails."""
     try:
         text, separator, *command = given
         if separator != "--" or not command:

@@ -1,4 +1,4 @@
-"""Confining the process at hand, before it runs code of strangers; and what the kernel can."""
+"""Confine this process before it runs untrusted code, and report what the kernel can confine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .system import SET_DUMPABLE, SET_NO_NEW_PRIVILEGES, drop_capabilities, prct
 
 SETTING = "ODF_WORKER_ENGINE_CONFINEMENT"
 CALLS = "calls"
-"""What the filter of system calls confines; the other words are Landlock's."""
+"""The part that the filter of system calls confines; Landlock confines the others."""
 PARTS = {
     "files": "any file its user may",
     "tcp": "any address by TCP",
     "signals": "other processes of its user by signals and abstract sockets",
     CALLS: "any address by datagrams and local sockets, and other programs",
 }
-"""What there is to be kept from, and what could be reached otherwise."""
+"""Parts to confine, and what untrusted code could otherwise reach."""
 
 
 class CannotConfine(Exception):
@@ -28,7 +28,8 @@ class CannotConfine(Exception):
 
 
 def missing(mode: Mode = "auto") -> Sequence[str]:
-    """What strangers' code could reach here although it should not; empty if nothing."""
+    """Return the parts that are not confined here, so that untrusted code could reach them; empty
+    if none."""
     if mode == "off":
         return tuple(PARTS)
     found = landlock.missing(landlock.version())
@@ -36,7 +37,8 @@ def missing(mode: Mode = "auto") -> Sequence[str]:
 
 
 def told(mode: Mode) -> str | None:
-    """One sentence about what is missing, for an administrator; None if nothing is."""
+    """Return a sentence for an administrator about missing confinement; None if nothing is
+    missing."""
     if not (found := missing(mode)):
         return None
     reaches = "; ".join(PARTS[what] for what in found)
@@ -45,10 +47,10 @@ def told(mode: Mode) -> str | None:
 
 
 def confine(rules: Rules) -> None:
-    """Hold this process to the rules, for good. It has one thread so far.
+    """Apply the rules to this process, irrevocably. The process must have a single thread.
 
     Raises:
-        CannotConfine: the rules require what the kernel cannot do, or there are more threads.
+        CannotConfine: the kernel cannot do what the rules require, or there are more threads.
     """
     _limit(rules)
     prctl(SET_NO_NEW_PRIVILEGES, 1)
@@ -64,19 +66,19 @@ def confine(rules: Rules) -> None:
             drop_capabilities()
         if seccomp.is_possible():
             seccomp.restrict(rules)
-    except OSError as refused:  # of what the kernel said that it can: not run without
+    except OSError as refused:  # the kernel announced that it can do this: do not run without it
         raise CannotConfine(f"the kernel refuses to confine: {refused}") from None
 
 
 def check_alone() -> None:
-    """Raises `CannotConfine` if this process has more threads than one."""
+    """Raise `CannotConfine` if this process has more than one thread."""
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - names alone
         raise CannotConfine("a process is confined before it has threads, which would stay free")
 
 
 def close_own_memory() -> None:
-    """Keep other processes of this user out of this one's memory and environment, where that is
-    the kernel's custom. What it starts is open again."""
+    """Prevent other processes of this user from reading this process's memory and environment, if
+    the kernel supports that. Child processes are readable again."""
     with contextlib.suppress(OSError, AttributeError):
         prctl(SET_DUMPABLE, 0)
 
@@ -94,6 +96,7 @@ def _limit(rules: Rules) -> None:
         if most is not None:
             _, given = resource.getrlimit(kind)
             most = most if given == resource.RLIM_INFINITY else min(most, given)
-            # Of processor time the first limit is told by its signal, the second just kills.
+            # The first limit of processor time sends a signal, which can be reported; the second
+            # just kills.
             hard = most + 1 if kind == resource.RLIMIT_CPU and most != given else most
             resource.setrlimit(kind, (most, hard))

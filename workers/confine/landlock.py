@@ -1,7 +1,7 @@
-"""Landlock, by its system calls: files, TCP ports, signals and abstract sockets of a process.
+"""Landlock, through its system calls: confines files, TCP ports, signals and abstract sockets.
 
-A process in a Landlock domain can neither trace processes outside of it nor read their memory
-or environment below /proc, whatever its user may.
+A process in a Landlock domain can neither trace processes outside it nor read their memory or
+environment below /proc, even if its user may.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _PATH, _PORT = 1, 2
 _EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _DEVICES = 1 << 13, 1 << 14, 1 << 15
 _ALL_FILES = (1 << 13) - 1
-"""Rights of the first version; later ones added those above."""
+"""File rights of the first version; later versions added higher bits."""
 _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICES
-"""Rights that mean something for what is no folder."""
+"""Rights that apply to files other than folders."""
 _BIND, _CONNECT = 1 << 0, 1 << 1
 _SCOPES = (1 << 0) | (1 << 1)
 
 _SINCE = {"files": 1, "tcp": 4, "signals": 6}
-"""What is confined, by the first version of Landlock that can."""
+"""Confined parts, with the first version of Landlock that can confine each."""
 
 
 def version() -> int:
-    """The version of this kernel's Landlock; 0: none."""
+    """Return the version of this kernel's Landlock; 0 if it has none."""
     try:
         return syscall(_CREATE, None, 0, _VERSION)
     except OSError:
@@ -40,12 +40,12 @@ def version() -> int:
 
 
 def missing(found: int) -> list[str]:
-    """What a kernel with this version cannot confine."""
+    """Return the parts that a kernel with this version cannot confine."""
     return [what for what, since in _SINCE.items() if found < since]
 
 
 def restrict(rules: Rules, found: int) -> None:
-    """Confine the calling thread, and all it starts, as far as version `found` can.
+    """Confine the calling thread and its children, as far as version `found` can.
 
     Raises:
         OSError: the kernel refuses.
@@ -78,7 +78,7 @@ def _allow_paths(ruleset: int, paths: Iterable[str], rights: int) -> None:
         try:
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue  # what this process cannot open, the confined one could not either
+            continue  # the confined process could not open it either
         try:
             of_kind = rights if S_ISDIR(os.fstat(opened).st_mode) else rights & _OF_FILES
             syscall(_ADD, ruleset, _PATH, struct.pack("=Qi", of_kind, opened), 0)

@@ -1,4 +1,4 @@
-"""What a confined process may do: values only, which a parent writes and a child reads."""
+"""Rules for a confined process: plain values, which a parent writes and a child reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Mode = Literal["auto", "require", "off"]
 Sockets = Literal["none", "stream", "any"]
 
 ENVIRONMENT = ("PATH", "LANG", "LANGUAGE", "TZ", "TZDIR", "TMPDIR", "JAVA_HOME", "LD_LIBRARY_PATH")
-"""Variables a confined process is given, and those that begin with `LC_`."""
+"""Variables that a confined process receives, besides those that begin with `LC_`."""
 SYSTEM_READS = (
     "/usr",
     "/bin",
@@ -41,44 +41,46 @@ SYSTEM_READS = (
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
 )
-"""What programs and their libraries read of a machine; none of it is a secret of the node."""
+"""Paths of a machine that programs and their libraries read; they contain no secret of the node."""
 SYSTEM_WRITES = ("/dev/null",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What one process may do. What does not exist among the paths is passed over.
+    """Rules for one process. Paths that do not exist are ignored.
 
-    Ports are those of TCP; 0 allows to bind to a free port; None allows all of them.
+    Ports are TCP ports; 0 allows to bind to a free port; None allows all ports.
     """
 
     reads: tuple[str, ...] = ()
-    """Files, and folders with all below, that may be read and executed."""
+    """Files, and folders with their content, that may be read and executed."""
     writes: tuple[str, ...] = ()
-    """Those that may be changed as well."""
+    """Files and folders that may also be changed."""
     connects: tuple[int, ...] | None = ()
     binds: tuple[int, ...] | None = ()
     sockets: Sockets = "none"
-    """Which sockets may be made: none, TCP only, or any (datagrams and local sockets too)."""
+    """Kinds of sockets that may be created: none, TCP only, or any (also datagrams and local
+    sockets)."""
     starts: bool = False
-    """Whether it may start processes."""
+    """Whether the process may start processes."""
     address_space: int | None = None
-    """Most bytes it may map; `data`: most bytes it may map to write to."""
+    """Limit of the bytes that it may map; `data` is the limit of bytes that it may map writable."""
     data: int | None = None
     cpu_s: int | None = None
-    """Seconds of processor time after which the kernel ends it."""
+    """Seconds of processor time after which the kernel ends the process."""
     file_bytes: int | None = None
-    """Longest file it may write."""
+    """Limit of the bytes of a file that it writes."""
     open_files: int | None = None
     mode: Mode = "auto"
-    """`auto`: as far as the kernel can; `require`: wholly or not at all; `off`: limits only."""
+    """`auto`: as far as the kernel can; `require`: completely, or fail; `off`: only resource
+    limits."""
 
     def text(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def of_text(cls, text: str) -> Rules:
-        """Raises `ValueError`."""
+        """Parse rules. Raises `ValueError`."""
         given: Any = json.loads(text)
         known = {each.name for each in fields(cls)}
         if not isinstance(given, dict) or not known.issuperset(given):
@@ -91,21 +93,21 @@ def _frozen(value: Any) -> Any:
 
 
 def program_reads() -> tuple[str, ...]:
-    """What a child with this interpreter and our packages reads before it does anything."""
+    """Return the paths that a child with this interpreter and our packages reads at its start."""
     prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     return tuple(dict.fromkeys((*SYSTEM_READS, *prefixes, *_rooms())))
 
 
 def _rooms() -> list[str]:
-    """Our package, and its rooms, which are links in a checkout; the folder around it may be the
-    administrator's."""
+    """Return the folder of our package and its subfolders, which are links in a checkout. The
+    folder around it may be the administrator's."""
     package = Path(__file__).parents[2]
     inside = [each for each in package.iterdir() if each.is_dir()]
     return [str(each.resolve()) for each in (package, *inside)]
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a confined process: an allow-list of ours, and `more`."""
+    """Return the environment of a confined process: the allowed variables, and `more`."""
     named = {key: value for key, value in os.environ.items() if _is_plain(key)}
     return {**named, **(more or {})}
 
@@ -115,7 +117,8 @@ def _is_plain(name: str) -> bool:
 
 
 def launcher(rules: Rules) -> list[str]:
-    """What goes before a command so that it runs confined: `[*launcher(rules), *command]`."""
+    """Return the words before a command that make it run confined: `[*launcher(rules),
+    *command]`."""
     return program("odf_node.workers.confine", rules.text(), "--")
 
 
@@ -126,7 +129,7 @@ _RUN = (
 
 
 def program(module: str, *arguments: str) -> list[str]:
-    """A command that runs a module of ours, out of the same folder as this one, whatever the
-    environment and the folder it is started in say."""
+    """Return a command that runs one of our modules from the same folder as this one, independent
+    of the environment and the current folder."""
     place = str(Path(__file__).parents[3])
     return [sys.executable, "-P", "-c", _RUN, place, module, *arguments]

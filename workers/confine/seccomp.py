@@ -1,7 +1,7 @@
-"""A filter of system calls: no sockets but those allowed, no programs, no ways around Landlock.
+"""A filter of system calls: only the allowed sockets, no programs, no ways around Landlock.
 
-Landlock knows TCP only, so datagrams and local sockets are closed here. The filter judges numbers
-and plain arguments; anything that it does not name stays as it is.
+Landlock covers only TCP, so this filter refuses datagrams and local sockets. It checks numbers and
+plain arguments of calls; calls that it does not name stay allowed.
 """
 
 from __future__ import annotations
@@ -84,16 +84,17 @@ _MACHINES: Mapping[str, tuple[int, Mapping[str, int]]] = {
         },
     ),
 }
-"""By machine: what its calls are announced as, and the numbers of those we judge."""
+"""For each machine, the identifier of its calls, and the numbers of the calls that the filter
+checks."""
 _STARTING = ("fork", "vfork", "execve", "execveat")
 _JUDGED = {*_STARTING, "socket", "socketpair", "clone", "clone3"}
 
 Step = tuple[int, int, int, int]
-"""Code, how many steps to skip if it holds, and if not, and its value."""
+"""Code, steps to skip if the condition holds, steps to skip otherwise, and value."""
 
 
 def is_possible() -> bool:
-    """Whether the kernel filters calls, and we know the numbers of this machine."""
+    """Whether the kernel filters calls, and the call numbers of this machine are known here."""
     try:
         prctl(GET_SECCOMP)
     except OSError:
@@ -102,7 +103,7 @@ def is_possible() -> bool:
 
 
 def restrict(rules: Rules) -> None:
-    """Filter the calls of this thread and all it starts. Raises `OSError`."""
+    """Filter the calls of this thread and its children. Raises `OSError`."""
     steps = b"".join(struct.pack("=HBBI", *step) for step in program(rules, os.uname().machine))
     held = ctypes.create_string_buffer(steps, len(steps))
     header = struct.pack("@HP", len(steps) // 8, ctypes.addressof(held))
@@ -110,7 +111,7 @@ def restrict(rules: Rules) -> None:
 
 
 def program(rules: Rules, machine: str) -> list[Step]:
-    """The filter, step by step. Raises `KeyError`: a machine we do not know."""
+    """Return the steps of the filter. Raises `KeyError` for an unknown machine."""
     announced, numbers = _MACHINES[machine]
     steps: list[Step] = [
         (_LOAD, 0, 0, _MACHINE),
@@ -127,7 +128,7 @@ def program(rules: Rules, machine: str) -> list[Step]:
 
 
 def _answer(name: str, rules: Rules) -> Iterator[Step]:
-    """What is done about a call; nothing if it is allowed."""
+    """Return the steps for a call; none if it is allowed."""
     refused = (_ANSWER, 0, 0, _REFUSE | errno.EPERM)
     if name not in _JUDGED:
         yield refused
@@ -140,9 +141,9 @@ def _answer(name: str, rules: Rules) -> Iterator[Step]:
         return
     elif name in _STARTING:
         yield refused
-    elif name == "clone3":  # its flags are in memory, where a filter cannot look; callers go back
+    elif name == "clone3":  # its flags are in memory, which a filter cannot read; callers use clone
         yield (_ANSWER, 0, 0, _REFUSE | errno.ENOSYS)
-    else:  # clone, which makes threads too
+    else:  # clone, which also starts threads
         yield (_LOAD, 0, 0, _ARGUMENTS)
         yield (_HAS_BITS, 1, 0, _THREAD)
         yield refused

@@ -1,4 +1,4 @@
-"""System calls that Python has no function for."""
+"""System calls for which Python has no function."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _CAPABILITIES_OF_64_BITS = 0x20080522
 
 
 def syscall(number: int, *arguments: Any) -> int:
-    """Raises `OSError`."""
+    """Make a system call. Raises `OSError`."""
     return _checked(int(_LIBRARY.syscall(number, *arguments)))
 
 
 def prctl(option: int, first: Any = 0, second: Any = 0) -> int:
-    """Raises `OSError`."""
+    """Call `prctl`. Raises `OSError`."""
     return _checked(int(_LIBRARY.prctl(option, first, second, 0, 0)))
 
 
 def drop_capabilities() -> None:
-    """What a process of root may do beyond others; `execve` does not bring it back to one without
-    new privileges. Raises `OSError`."""
+    """Drop the capabilities of a root process; `execve` does not restore them if new privileges are
+    disabled. Raises `OSError`."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_OF_64_BITS, 0)
     _checked(int(_LIBRARY.capset(header, (ctypes.c_uint32 * 6)())))
 

@@ -1,1 +1,1 @@
-"""Fetching: bytes of polling sources, and where they left off."""
+"""Fetch bytes from polling sources, with the new source states."""

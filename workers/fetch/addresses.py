@@ -1,4 +1,4 @@
-"""Addresses of sources: what `runtime/networks.py` lets a node reach, in the words of a fetch."""
+"""Check addresses of sources with `runtime/networks.py`, and raise the errors of a fetch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .values import FetchRules, SourceRefused, SourceUnreachable
 
 
 def allowed_addresses(host: str, port: int, rules: FetchRules) -> list[str]:
-    """Addresses to connect to, in the order of the resolver.
+    """Return the addresses to connect to, in the order of the resolver.
 
     Raises:
         SourceUnreachable: the name has no address.
-        SourceRefused: one of its addresses may not be fetched from.
+        SourceRefused: fetching from one of its addresses is not allowed.
     """
     try:
         return reachable(host, port, rules.networks, rules.resolve)

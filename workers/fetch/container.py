@@ -1,7 +1,7 @@
-"""Sources that are container images: what the image prints is the data.
+"""Sources that are container images: their data is the output of the image.
 
-The image says where it left off in files it is told to write. It runs without privileges,
-in limited memory and time, with the network it needs to fetch: so nothing runs unless the
+The image writes the new source state to files whose paths it receives. It runs without privileges,
+in limited memory and time, but with a network in order to fetch; therefore no image runs unless the
 administrator names a runtime.
 """
 
@@ -46,24 +46,24 @@ _FILES = {
 
 
 class ContainerFailed(SourceUnreachable):
-    """The image could not be run, ended badly, or took too long."""
+    """The image could not be run, failed, or took too long."""
 
 
 class ContainerBrokeProtocol(SourceUnreachable):
-    """The image printed data, but says it has left off where it began, or nonsense."""
+    """The image printed data but left the state unchanged, or wrote an invalid state."""
 
 
 class InvalidParameterFormat(MalformedSource):
-    """A parameter of the protocol between node and image that is none."""
+    """An invalid parameter of the protocol between node and image."""
 
 
 def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched | None:
-    """What the image printed, or None when it printed nothing and left off where it began.
+    """Return the output of the image, or None if it printed nothing and left the state unchanged.
 
     Raises:
-        SourceRefused: this node runs no images.
-        ContainerFailed, ContainerBrokeProtocol: the run.
-        InvalidParameterFormat, MalformedSource, ValueNotFound: the definition.
+        SourceRefused: this node does not run images.
+        ContainerFailed, ContainerBrokeProtocol: the run failed.
+        InvalidParameterFormat, MalformedSource, ValueNotFound: the definition is wrong.
     """
     runtime = _runtime(request)
     out = request.folder / "out"
@@ -84,7 +84,7 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
             output_of(command), request.folder / "fetched", request.rules, Deadline(request.rules)
         )
     except BaseException:
-        runtime.remove(name)  # killing the client of a runtime leaves it running
+        runtime.remove(name)  # the container outlives the runtime's client
         raise
     left_off = _new_state(out)
     if left_off is not None and left_off == request.state:
@@ -137,7 +137,7 @@ def _arguments(
 
 
 def _environment(step: FetchStepContainer, request: FetchRequest) -> dict[str, str]:
-    """Variables of the image: those of the source, then those of the protocol."""
+    """Return the variables of the image: the source's, then those of the protocol."""
     variables = request.rules.variables
     given = {}
     for entry in step.env or ():
@@ -160,7 +160,8 @@ def _environment(step: FetchStepContainer, request: FetchRequest) -> dict[str, s
 
 
 def _written(environment: Mapping[str, str], folder: Path) -> Path:
-    """Variables as a file that only we read: on the command line everybody could."""
+    """Write the variables to a file that only we can read: a command line is visible to all
+    users."""
     for name, value in environment.items():
         if not _NAME.fullmatch(name) or "\n" in value or "\r" in value or "\0" in value:
             raise MalformedSource(f"the variable {name[:100]!r} cannot be given to an image")
@@ -182,7 +183,7 @@ def _new_state(out: Path) -> SourceState | None:
 
 
 def _read(path: Path) -> str | None:
-    """A small file the image wrote; a link it made is not followed."""
+    """Read a small file that the image wrote, without following links."""
     if path.is_symlink() or not path.is_file():
         return None
     try:

@@ -1,7 +1,7 @@
-"""Event times taken from file names, as sources ask for them.
+"""Event times from file names, for sources that declare this.
 
-Patterns come from owners of datasets, so they are matched by an engine whose time grows
-with the text alone (RE2, the dialect the reference knows too, without look-around).
+Patterns are written by owners of datasets, so the engine that matches them takes time proportional
+to the text (RE2, a dialect that the reference also has, without look-around).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _COMPOSED = {
     "%:z": "%z",
     "%#z": "%z",
 }
-"""Letters of strftime that are read but not known to Python, in those that are."""
+"""Letters of strftime that Python cannot parse, replaced by letters that it can."""
 _LETTER = re.compile(r"%(?:[:#]z|.)", re.DOTALL)
 
 
 def from_path(rule: EventTimeSourceFromPath, name: str) -> Instant:
-    """Group 1 of the pattern, in the first place of the name where it matches, as a time.
+    """Return the time in group 1 of the pattern, at its first match in the name.
 
     Raises:
         EventTimeNotFound: no match, no group, or text that is no such date.
@@ -60,7 +60,7 @@ def from_path(rule: EventTimeSourceFromPath, name: str) -> Instant:
 
 
 def _of_pattern(wanted: str, text: str, name: str) -> Instant:
-    """A time in a form of Spark and Java."""
+    """Parse a time in a pattern of Spark and Java."""
     try:
         pattern = pattern_of(wanted)
         when = datetime.fromisoformat(text) if pattern is None else pattern.read(text)
@@ -75,7 +75,8 @@ def _of_pattern(wanted: str, text: str, name: str) -> Instant:
 
 
 def _instant(when: datetime) -> Instant:
-    """With a zone the instant; without, the midnight that begins the day in UTC."""
+    """Return the instant of a time with a zone; without a zone, the midnight that begins the day in
+    UTC."""
     if when.tzinfo is None:
         when = when.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
     return Instant.from_datetime(when)
@@ -87,7 +88,7 @@ def _group(pattern: str, name: str) -> str:
     names = pa.array([name])
     try:
         matches = pc.match_substring_regex(names, pattern)[0].as_py()
-        # The whole name is replaced by the group; the lazy start keeps the first match.
+        # Replace the whole name by the group; the lazy start keeps the first match.
         around = rf"^(?s:.*?)(?:{pattern})(?s:.*)$"
         found = pc.replace_substring_regex(names, around, r"\1", max_replacements=1)[0].as_py()
     except pa.ArrowInvalid as bad:

@@ -1,7 +1,7 @@
-"""Which files of Kartothek sources were read before, as far as this machine remembers.
+"""Lists of the files that Kartothek sources have read, as far as this machine has them.
 
-A list lies under the digest that the source state in the chain has: it is the list of that state,
-or none. Nothing is lost with it; all files are read then.
+The name of a list is the digest in the source state in the chain, so a list matches its state
+exactly, or is missing. A missing list loses nothing: all files are then read.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _STATE = re.compile(re.escape(STATE_PREFIX) + r"([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class FileLists:
-    """Lists below a folder, of at most `max_bytes` together; the least used go first."""
+    """Lists in a folder, of at most `max_bytes` together; the least recently used are removed
+    first."""
 
     folder: Path
     max_bytes: int
 
     def of(self, state: str | None) -> Files:
-        """The files of a source state; none if there is no state, or no list of it."""
+        """Return the files of a source state; none if there is no state, or no list for it."""
         found = _STATE.fullmatch(state or "")
         if found is None:
             return frozenset()
@@ -46,7 +47,7 @@ class FileLists:
         return frozenset((label, key) for label, key in json.loads(raw)[2])
 
     def keep(self, listed: str) -> None:
-        """Remember a `file_list`, if there is room for it."""
+        """Store a `file_list`, if there is room for it."""
         raw = listed.encode()
         if len(raw) > self.max_bytes:
             return

@@ -1,7 +1,7 @@
-"""Local files as sources: only below the folders the administrator names.
+"""Local files as sources: only below the folders that the administrator names.
 
-A file is copied before it is read, and looked at before and after: state and event time
-always describe the bytes that are read.
+A file is copied before it is read, and its status is compared before and after copying, so that
+state and event time always describe the bytes that are read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOCAL = ("", "localhost")
 
 
 def fetch_file(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched | None:
-    """A copy of the file, or None if its modification time is the one of the state.
+    """Return a copy of the file, or None if its modification time equals the state's.
 
     Raises:
         SourceMissing, SourceRefused, SourceUnreachable, EventTimeNotFound.
@@ -57,11 +57,11 @@ def fetch_file(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
 
 
 def allowed_file(path: Path, rules: FetchRules) -> Path:
-    """The file behind a path, links followed.
+    """Resolve a path to a file, following links.
 
     Raises:
-        SourceRefused: outside of the folders that may be read.
-        SourceMissing: not there, or no file.
+        SourceRefused: the file is outside the folders that may be read.
+        SourceMissing: it does not exist, or is not a file.
     """
     real = _allowed(path, rules)
     if not real.is_file():
@@ -70,7 +70,7 @@ def allowed_file(path: Path, rules: FetchRules) -> Path:
 
 
 def allowed_folder(path: Path, rules: FetchRules) -> Path:
-    """The folder behind a path, links followed. Raises as `allowed_file`."""
+    """Resolve a path to a folder, following links. Raises the same errors as `allowed_file`."""
     real = _allowed(path, rules)
     if not real.is_dir():
         raise SourceMissing(f"there is no folder {path}", path=str(path))
@@ -96,11 +96,11 @@ def _allowed(path: Path, rules: FetchRules) -> Path:
 def copied(
     path: Path, request: FetchRequest, *, since: str | None = None
 ) -> tuple[Path | None, Instant]:
-    """A copy and the modification time (rounded to ms) of its bytes; no copy if that is `since`.
+    """Return a copy and its modification time (rounded to ms); no copy if the time equals `since`.
 
     Raises:
-        SourceMissing: gone meanwhile.
-        SourceUnreachable: written to all the time.
+        SourceMissing: the file has vanished.
+        SourceUnreachable: the file is being written continuously.
     """
     deadline = Deadline(request.rules)
     for _ in range(COPY_TRIES):
@@ -117,7 +117,7 @@ def copied(
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The file itself: no link that has taken its place, no pipe that makes us wait."""
+    """Open the file itself: not a link that replaced it, nor a pipe that would block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as bad:

@@ -1,6 +1,6 @@
-"""Sources behind `ftp` and `ftps` (TLS from the first byte, as URLs of that kind mean it).
+"""Sources at `ftp` and `ftps` addresses (TLS from the first byte, as the URL scheme means it).
 
-Always fetched: these servers say nothing one could remember.
+They are always fetched, since these servers report no state that could be remembered.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .values import (
 
 BLOCK_BYTES = 256 * 1024
 MAX_LINES = 1_000
-"""Lines of control dialogue a server may need; the library would take any number."""
+"""Limit of lines in the control connection; the library has none."""
 _PORTS = {"ftp": 21, "ftps": 990}
 _NO_FILE = "550"
 
 
 class _Ftp(ftplib.FTP):
-    """FTP to an address that was checked; `deadline` and a count of lines bound the dialogue."""
+    """FTP to a checked address; `deadline` and a count of lines limit the dialogue."""
 
     lines = 0
     deadline: Deadline
@@ -47,7 +47,7 @@ class _Ftp(ftplib.FTP):
 
 
 class _FtpTls(_Ftp, ftplib.FTP_TLS):
-    """The same through TLS, for the name the source gives."""
+    """The same through TLS, for the host name of the source."""
 
     def connect_tls(self, address: str, port: int, name: str, tls: ssl.SSLContext) -> None:
         plain = socket.create_connection((address, port), self.timeout)
@@ -59,7 +59,7 @@ class _FtpTls(_Ftp, ftplib.FTP_TLS):
 
 
 def fetch_ftp(_: FetchStepUrl, url: str, request: FetchRequest) -> Fetched:
-    """The file, with the time of the poll as event time.
+    """Fetch the file; the time of the poll is its event time.
 
     Raises:
         SourceMissing: the server has no such file.

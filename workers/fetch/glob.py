@@ -1,7 +1,7 @@
 """Many local files, one per fetch, in the order of their names or of their event times.
 
-The state is the name of the file last read: files whose name comes before it are never read,
-and of equal names in several folders only one.
+The state is the name of the last file read: files with an earlier name are never read, and of equal
+names in several folders only one is.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from .values import (
 )
 
 MAX_FILES = 1_000_000
-"""Most paths a pattern may match."""
+"""Limit of the paths that a pattern matches."""
 Rank = tuple[int, str]
 
 
 def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched | None:
-    """The next file, or None when there is none after the one last read.
+    """Return the next file, or None if there is none after the last file read.
 
     Raises:
-        SourceMissing: nothing matches, on the first fetch.
-        SourceRefused: files outside of the folders this node reads.
-        EventTimeNotFound: a file name without the time it should hold.
+        SourceMissing: no file matches, on the first fetch.
+        SourceRefused: files are outside the folders that this node reads.
+        EventTimeNotFound: a file name does not contain its time.
     """
     if isinstance(step.event_time, EventTimeSourceFromMetadata):
         raise EventTimeNotFound("the event time of files cannot be taken from their metadata")
     last = request.state_of(ETAG)
-    # Of equal names the first path counts, whatever order the folders are listed in.
+    # Of equal names the first path counts, independent of the order in which folders are listed.
     paths = {path.name: path for path in sorted(_matches(step.path, request.rules), reverse=True)}
     ranks = {name: _rank(step, name) for name in paths}
     read_until = None if last is None else _rank(step, last)
@@ -72,7 +72,7 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
 
 
 def _rank(step: FetchStepFilesGlob, name: str) -> Rank:
-    """What files are ordered by. Names compare by their bytes in UTF-8, as texts do elsewhere."""
+    """Return the sort key of a file. Names compare by their UTF-8 bytes, like texts elsewhere."""
     when = _event_time(step, name) if step.order is SourceOrdering.ByEventTime else None
     return (when.ns if when else 0, name)
 
@@ -84,10 +84,10 @@ def _event_time(step: FetchStepFilesGlob, name: str) -> Instant | None:
 
 
 def _matches(pattern: str, rules: FetchRules) -> list[Path]:
-    """Files the pattern matches; folders are skipped.
+    """Return the files that the pattern matches; skip folders.
 
     Raises:
-        SourceRefused: the pattern begins outside of the folders that may be read.
+        SourceRefused: the pattern begins outside the folders that may be read.
     """
     begin = _fixed_part(pattern)
     roots = [root.resolve() for root in rules.roots]
@@ -98,7 +98,7 @@ def _matches(pattern: str, rules: FetchRules) -> list[Path]:
             path=pattern,
             setting="ODF_WORKER_FETCH_ROOTS",
         )
-    # The pattern as a text: `Path` knows no hidden files and no `**` in the same way.
+    # Use the pattern as a text: `Path` treats hidden files and `**` differently.
     plain = pattern.removeprefix("file://")
     found = glob.iglob(plain, recursive=True, include_hidden=True)  # noqa: PTH207
     paths = [Path(path) for path in islice(found, MAX_FILES + 1)]
@@ -110,7 +110,7 @@ def _matches(pattern: str, rules: FetchRules) -> list[Path]:
 
 
 def _fixed_part(pattern: str) -> Path:
-    """The folders before the first wildcard: nothing above them is ever listed."""
+    """Return the folders before the first wildcard: nothing above them is ever listed."""
     path = Path(pattern.removeprefix("file://"))
     if not path.is_absolute() or ".." in path.parts or "\0" in pattern:
         raise MalformedSource("a pattern of files is an absolute path without `..`", path=pattern)

@@ -1,7 +1,7 @@
-"""Sources behind `http` and `https`: conditional requests, redirects, pinned addresses.
+"""Sources at `http` and `https` addresses: conditional requests, redirects, pinned addresses.
 
-Redirects are followed by hand, so that every place they lead to is checked before it is
-asked, and so that headers of the source reach no other origin than its own.
+Redirects are followed by our code, so that every target is checked before it receives a request,
+and so that headers of the source are sent to no other origin.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched | None:
-    """New bytes, or None when the server says that nothing changed.
+    """Return new bytes, or None if the server reports no change.
 
     Raises:
-        SourceMissing: 404.
+        SourceMissing: status 404.
         SourceUnreachable: no connection, another status, too many redirects.
-        SourceRefused: an address that may not be fetched from, here or after a redirect.
+        SourceRefused: an address is not allowed, here or after a redirect.
     """
     deadline = Deadline(request.rules)
     headers = {
@@ -79,7 +79,7 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
 
 @contextmanager
 def client_of(rules: FetchRules) -> Iterator[httpx.Client]:
-    """A client for one fetch: it knows no proxies, and follows no redirects by itself."""
+    """Yield a client for one fetch: it uses no proxies, and does not follow redirects itself."""
     timeout = httpx.Timeout(rules.idle_s, connect=rules.connect_s)
     transport = httpx.HTTPTransport(verify=rules.tls())
     with httpx.Client(transport=transport, timeout=timeout, trust_env=False) as client:
@@ -96,12 +96,12 @@ def answered(
     *,
     conditions: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[httpx.Response]:
-    """The answer after all redirects, its body not yet read. `headers` go to the origin of the
-    address alone, `conditions` wherever it leads.
+    """Yield the response after all redirects, with its body unread. `headers` are sent only to the
+    origin of the address, `conditions` to all redirect targets, too.
 
     Raises:
         SourceUnreachable: no connection, a broken one, too many redirects.
-        SourceRefused: an address that may not be fetched from, here or after a redirect.
+        SourceRefused: an address is not allowed, here or after a redirect.
     """
     try:
         for _ in range(MAX_REDIRECTS + 1):
@@ -126,7 +126,8 @@ def answered(
 def _sent(
     client: httpx.Client, url: httpx.URL, headers: Mapping[str, str], rules: FetchRules
 ) -> httpx.Response:
-    """Ask the first address that takes the connection; the name stays in Host and in TLS."""
+    """Send the request to the first address that accepts a connection; Host and TLS keep the
+    name."""
     addresses = allowed_addresses(url.host, url.port or _PORTS[url.scheme], rules)
     given = {
         "User-Agent": f"odf-node/{version('odf-node')}",
@@ -152,7 +153,7 @@ def _sent(
 
 
 def parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
-    """An address of a web server. Raises `MalformedSource`."""
+    """Parse an address of a web server. Raises `MalformedSource`."""
     try:
         url = base.join(text) if base is not None else httpx.URL(text)
     except (httpx.InvalidURL, ValueError, TypeError) as bad:
@@ -161,12 +162,12 @@ def parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
         ) from None
     if url.scheme not in _PORTS or not url.host:
         raise MalformedSource("the source leads to an address that is not http or https")
-    # What a server redirects to logs in nowhere.
+    # A redirect must not provide credentials.
     return url if base is None else url.copy_with(username="", password="")
 
 
 def checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Headers that a source may send. Raises `MalformedSource`."""
+    """Return the headers if a source may send them. Raises `MalformedSource`."""
     for name, value in headers.items():
         if name.lower() in OURS or "\n" in value or "\r" in value or not value.isascii():
             raise MalformedSource(f"the source cannot send the header {name!r}", header=name)
@@ -181,7 +182,8 @@ def _login(url: httpx.URL) -> dict[str, str]:
 
 
 def _conditions(request: FetchRequest) -> dict[str, str]:
-    """What makes a server answer 304. Times in the one form servers have to know (GMT)."""
+    """Return headers that let a server respond 304. Times have the form that all servers know
+    (GMT)."""
     tag = request.state_of(ETAG)
     if tag is not None:
         printable = tag.isascii() and tag.isprintable()
@@ -205,7 +207,7 @@ def _state_of(headers: httpx.Headers) -> SourceState | None:
 
 
 def http_time(text: str | None) -> Instant | None:
-    """A time of a header; None if there is none that can be read."""
+    """Parse the time of a header; None if it is missing or unreadable."""
     if not text:
         return None
     try:
@@ -216,7 +218,7 @@ def http_time(text: str | None) -> Instant | None:
 
 
 def _event_time(step: FetchStepUrl, left_off: SourceState | None, request: FetchRequest) -> Instant:
-    """The modification time, known only where no entity tag is; else the time of the poll."""
+    """Return the modification time, known only without an entity tag; else the time of the poll."""
     asked = isinstance(step.event_time, EventTimeSourceFromSystemTime)
     if asked or left_off is None or left_off.kind != LAST_MODIFIED:
         return request.system_time

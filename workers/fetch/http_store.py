@@ -1,6 +1,7 @@
-"""Files behind a web server, by key: a keyed store that is only read, and tells no keys.
+"""Files on a web server, by key: a read-only keyed store that cannot list its keys.
 
-A percent sign of a key is encoded once more on its way. Every request is guarded as other fetches.
+A percent sign in a key is encoded again for the URL. The checks of other fetches apply to every
+request.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .values import Deadline, FetchRules, SourceUnreachable, spooled
 
 
 class HttpKeyedStore:
-    """`KeyedReads` below `url`. `now` stands for the time of a file whose server tells none."""
+    """`KeyedReads` below `url`. `now` is the time of a file for which the server reports none."""
 
     def __init__(
         self,
@@ -65,14 +66,14 @@ class HttpKeyedStore:
                     raise KeyNotFound(key)
                 path = Path(named.name)
                 spooled(response.iter_bytes(), path, self._rules, self._deadline)
-            return path.open("rb")  # the bytes stay until it is closed
+            return path.open("rb")  # the bytes remain until it is closed
 
     def list(self, folder: str) -> Iterator[KeyInfo]:
         raise KeysNotListed(folder, "a web server does not tell what it has")
 
     @contextmanager
     def _asked(self, key: str) -> Iterator[httpx.Response | None]:
-        """The answer with the file; None if there is none."""
+        """Yield the response with the file; None if it does not exist."""
         parts = key.split("/")
         if not {"", ".", ".."}.isdisjoint(parts):
             raise KeyRefused(key, "it is no path below the address")

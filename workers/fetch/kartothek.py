@@ -1,6 +1,6 @@
-"""Kartothek tables as sources: one state file a fetch, which fixes the files that are read.
+"""Kartothek tables as sources: each fetch reads one state file, which determines the data files.
 
-A file that is gone was collected by the writer meanwhile: the state file is read once more.
+If a data file is missing, the writer has collected it meanwhile: the state file is read once more.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ from .values import (
 from .written import HIDDEN, saying
 
 TRIES = 2
-"""Fetches of one poll, each from a state file of its own."""
+"""Attempts in one poll, each with its own state file."""
 
 
 def fetch_kartothek(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched | None:
-    """Data files of a table, or None if it has the files of the state.
+    """Return the data files of a table, or None if it has the same files as the state.
 
     Raises:
-        UnfitSource, MalformedAddress: what is defined cannot be polled.
-        SourceRefused, SourceMissing, SourceUnreachable: the store.
-        BadKartothek, KartothekFileMissing, NoKartothek: what is in it; key and reason are named.
+        UnfitSource, MalformedAddress: the definition cannot be polled.
+        SourceRefused, SourceMissing, SourceUnreachable: the store cannot be read.
+        BadKartothek, KartothekFileMissing, NoKartothek: the content is wrong; the error names key
+            and reason.
     """
     if request.source is not None:
         check_source(request.source)
@@ -106,7 +107,8 @@ def _fetched(
 
 
 def _known(request: FetchRequest) -> frozenset[tuple[str, str]]:
-    """Files that need not be read again: a Ledger has what was in them, other merges compare."""
+    """Return the files that need not be read again: a Ledger has their rows; other merges compare
+    all."""
     source, lists = request.source, request.rules.lists
     if lists is None or source is None or not isinstance(source.merge, MergeStrategyLedger):
         return frozenset()
@@ -114,7 +116,7 @@ def _known(request: FetchRequest) -> frozenset[tuple[str, str]]:
 
 
 def _shown(file: TableFile, hidden: Sequence[str]) -> TableFile:
-    """The file by a key that errors may tell."""
+    """Return the file with a key that may appear in errors."""
     key = file.part.key
     for text in hidden:
         key = key.replace(text, HIDDEN)
@@ -191,4 +193,4 @@ def _web(
 
 
 STORES = {"file": _folder, "s3": _bucket, "http": _web, "https": _web}
-"""By the scheme of the store, without what follows a plus."""
+"""By the scheme of the store, without the part after a plus."""

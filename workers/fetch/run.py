@@ -1,4 +1,4 @@
-"""From a fetch step to new bytes: the tables of kinds and schemes."""
+"""Fetch new bytes for a fetch step: the tables of kinds and schemes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from .written import as_written
 
 
 def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
-    """New bytes of the source, in `request.folder`; None when it is up to date.
+    """Fetch new bytes of the source into `request.folder`; None if it is up to date.
 
     Raises:
-        Unsupported: a kind of source or address this node does not fetch.
-        NodeError: what the kinds raise, each in its module.
+        Unsupported: this node does not fetch this kind of source or address.
+        NodeError: the errors of each kind, defined in its module.
     """
     fetcher = KINDS.get(type(step))
     if fetcher is None:
@@ -54,7 +54,7 @@ def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
 
 def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
     if step.cache is not None and request.state is not None:
-        return None  # cached forever: what was read once is not read again
+        return None  # cached for ever: never read again
     url = expand(step.url, request.rules.variables)
     try:
         parts = urlsplit(url)

@@ -1,6 +1,6 @@
-"""Copies of the data files of a table, fetched side by side: some at once, counted together.
+"""Copy the data files of a table: several in parallel, with a common limit of bytes.
 
-Copies are numbered in the order of the partitions, whichever comes first.
+Copies are numbered in the order of the partitions, whichever is finished first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .values import Deadline, FetchedTooLarge, FetchRequest, FetchRules, check_s
 
 
 class TooManyFiles(FetchedTooLarge):
-    """A table has more new data files than this node takes at once."""
+    """A table has more new data files than this node fetches in one poll."""
 
     def __init__(self, files: int, most: int) -> None:
         super().__init__(
@@ -33,14 +33,15 @@ class TooManyFiles(FetchedTooLarge):
 
 
 class _Total:
-    """Bytes of all files together, and whether they are still wanted."""
+    """Bytes of all files together, and whether copying has ended."""
 
     def __init__(self, rules: FetchRules) -> None:
         self._rules, self._lock, self._bytes = rules, Lock(), 0
         self.is_over = False
 
     def chunks(self, stream: BinaryIO) -> Iterator[bytes]:
-        """The bytes of a file. Raises `FetchedTooLarge`; `CancelledError` once it is over."""
+        """Yield the bytes of a file. Raises `FetchedTooLarge`, and `CancelledError` once copying
+        has ended."""
         while chunk := stream.read(CHUNK_BYTES):
             if self.is_over:
                 raise CancelledError
@@ -53,12 +54,12 @@ class _Total:
 def copied(
     table: Table, partitions: Sequence[Partition], request: FetchRequest, deadline: Deadline
 ) -> list[TableFile]:
-    """Copies of data files in the folder of the request; a table without rows is one file
-    without rows.
+    """Copy data files into the folder of the request; a table without rows becomes one file without
+    rows.
 
     Raises:
-        TooManyFiles, FetchedTooLarge, SourceUnreachable: more, or more slowly, than is taken.
-        KartothekFileMissing: the first one that is not there.
+        TooManyFiles, FetchedTooLarge, SourceUnreachable: a limit of number, size or time.
+        KartothekFileMissing: the first missing file.
     """
     rules = request.rules
     if len(partitions) > rules.max_files:

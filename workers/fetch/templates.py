@@ -1,8 +1,8 @@
 """Templates in source definitions: `${{ env.NAME || 'text' || 1 }}`.
 
-The first alternative that has a value wins; an empty variable is a value. Text is expanded
-once, left to right: what a variable holds is never read as a template, and `||` inside of
-quotes separates nothing. Source: ODF data plane notes, "Templates".
+The first alternative with a value is used; an empty variable is a value. Text is expanded once,
+left to right: the value of a variable is never read as a template, and `||` inside quotes does not
+separate alternatives. Source: ODF data plane notes, "Templates".
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _VARIABLE = re.compile(r"env\.([A-Za-z0-9_-]+)")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _TEXT = re.compile(r"'([^']*)'")
 MAX_CHARS = 1 << 20
-"""Longest text that comes out of an expansion."""
+"""Limit of the characters of an expanded text."""
 
 
 class InvalidPattern(BadInput):
-    """A template holds something that is no variable, number or quoted text."""
+    """A template contains something other than a variable, a number or quoted text."""
 
 
 class ValueNotFound(BadInput):
@@ -30,11 +30,11 @@ class ValueNotFound(BadInput):
 
 
 class ExpansionTooLong(BadInput):
-    """The values of a template make a text longer than any source needs."""
+    """A template expands to a text longer than any source needs."""
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """The text with every template replaced by its value.
+    """Return the text with every template replaced by its value.
 
     Raises:
         InvalidPattern: the facts name the token.
@@ -51,7 +51,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def _templates(text: str) -> Iterator[tuple[int, int]]:
-    """Where templates open and where they close; a single brace ends none."""
+    """Yield the positions where templates open and close; a single brace closes none."""
     at = 0
     while (begin := text.find(_OPEN, at)) >= 0 and (end := text.find("}", begin)) >= 0:
         closes = text.startswith(_CLOSE, end)
@@ -71,7 +71,7 @@ def _value(inner: str, variables: Mapping[str, str]) -> str:
 
 
 def _tokens(inner: str) -> list[str]:
-    """The alternatives, trimmed; `||` inside of quotes belongs to the text."""
+    """Return the alternatives, trimmed; `||` inside quotes belongs to the text."""
     tokens, at = [], 0
     while True:
         match = _ALTERNATIVE.match(inner, at)
@@ -83,7 +83,7 @@ def _tokens(inner: str) -> list[str]:
 
 
 def _parsed(token: str) -> tuple[str, str]:
-    """(`env`, name) or (`text`, value)."""
+    """Return (`env`, name) or (`text`, value)."""
     if variable := _VARIABLE.fullmatch(token):
         return "env", variable[1]
     if _NUMBER.fullmatch(token):

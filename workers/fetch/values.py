@@ -1,4 +1,4 @@
-"""What a fetch is asked, what it may do, what it gives, and how it goes wrong."""
+"""The values of a fetch: request, rules, result, and errors."""
 
 from __future__ import annotations
 
@@ -24,36 +24,35 @@ LAST_MODIFIED = "odf/last-modified"
 
 
 class SourceMissing(RemoteFailed):
-    """What the source points at is not there."""
+    """The source points at something that does not exist."""
 
 
 class SourceUnreachable(RemoteFailed):
-    """No connection to the source, a broken one, or an answer that is no success."""
+    """No connection to the source, a broken one, or a response that is not a success."""
 
 
 class SourceRefused(BadInput):
-    """The source points at something this node does not fetch from."""
+    """The source points at something from which this node does not fetch."""
 
 
 class MalformedSource(BadInput):
-    """An address, pattern or parameter of the source that means nothing."""
+    """An address, pattern or parameter of the source is invalid."""
 
 
 class EventTimeNotFound(BadInput):
-    """The event time cannot be taken from where the source says."""
+    """The event time is not where the source declares it."""
 
 
 class FetchedTooLarge(LimitExceeded):
-    """The source gives more bytes than this node takes."""
+    """The source has more bytes than this node accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRules:
-    """What the administrator allows. `networks` are ranges beside the public ones, `roots`
-    folders of local files, `buckets` URLs of buckets or of prefixes in them, `containers` how
-    images are run (no runtime: refused), `variables` what templates may read. `lists` remembers
-    which files of tables were read before; of the new ones `max_files` are taken at most, and
-    `threads` at once."""
+    """Rules of the administrator. `networks` are ranges besides the public ones, `roots` folders of
+    local files, `buckets` URLs of buckets or of prefixes in them, `containers` how images run
+    (refused without a runtime), `variables` what templates may read. `lists` remembers which files
+    of tables were read; of new files, at most `max_files` are read, with `threads` in parallel."""
 
     networks: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
@@ -73,8 +72,8 @@ class FetchRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """One fetch: where the source left off, the time of the poll, a folder for the bytes; and the
-    source, for kinds that are read by its merge strategy."""
+    """One fetch: the present source state, the time of the poll, a folder for the bytes; and the
+    source, for kinds whose reading depends on its merge strategy."""
 
     state: SourceState | None
     system_time: Instant
@@ -83,14 +82,14 @@ class FetchRequest:
     source: SetPollingSource | None = None
 
     def state_of(self, kind: str) -> str | None:
-        """The value of the state if it is of that kind."""
+        """Return the value of the state if it is of that kind."""
         return self.state.value if self.state is not None and self.state.kind == kind else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """New bytes. `name` is the file they were, where files are chosen among many. If they are
-    those of a `table`, `path` is the folder with its files."""
+    """New bytes. `name` is the chosen file, for sources of many files. For a `table`, `path` is the
+    folder with its files."""
 
     path: Path
     state: SourceState | None
@@ -106,7 +105,7 @@ def state(kind: str, value: str) -> SourceState:
 
 @dataclass(slots=True)
 class Deadline:
-    """The end of the time a fetch may take as a whole."""
+    """The time limit of a whole fetch."""
 
     rules: FetchRules
     began: float = field(default_factory=time.monotonic)
@@ -123,10 +122,10 @@ class Deadline:
 def spooled(
     chunks: Iterable[bytes], path: Path, rules: FetchRules, deadline: Deadline, *, before: int = 0
 ) -> Path:
-    """The bytes as a file; so many were given `before` by the same source.
+    """Write the bytes to a file; `before` is the number of bytes that the source gave earlier.
 
     Raises:
-        FetchedTooLarge, SourceUnreachable: more of them, or more slowly, than is taken.
+        FetchedTooLarge, SourceUnreachable: a limit of size or time is exceeded.
     """
     size = before
     with path.open("wb") as out:

@@ -1,4 +1,4 @@
-"""What errors of a fetch tell: the source as it is written, never what its templates stand for."""
+"""Errors of a fetch show the source as it is written, never the values of its templates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from odf_node.protocol.metadata.sources import FetchStep
 
 HIDDEN = "…"
 _OF_THE_SOURCE = frozenset({"host", "path", "scheme", "image", "reason", "given"})
-"""Facts that are parts of an expanded text: what a message tells of one is a fact, too."""
+"""Facts that are parts of an expanded text; a message repeats such a part only with its fact."""
 
 
 def as_written(error: NodeError, step: FetchStep) -> NodeError:
-    """The error without what is not written in the source: it may be a part of a secret.
+    """Return the error without text that is not written in the source, since it may be part of a
+    secret.
 
-    A password with a slash in it, say, makes a port of its first half.
+    For example, a slash in a password turns the password's first half into a port.
     """
     source = msgspec.json.encode(step).decode()
     if "${{" not in source:
@@ -34,8 +35,8 @@ def as_written(error: NodeError, step: FetchStep) -> NodeError:
 
 @contextmanager
 def saying(hidden: Sequence[str], *, is_template: bool) -> Iterator[None]:
-    """Errors of a store, without texts that templates stand for. The `reason` of one about a file
-    is of the file, not of the source: in the message it stays."""
+    """Remove values of templates from errors of a store. If an error is about a file, its `reason`
+    concerns the file, not the source, and stays in the message."""
     try:
         yield
     except NodeError as bad:

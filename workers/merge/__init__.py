@@ -1,1 +1,2 @@
-"""Merge strategies, one file each: rows of a batch and the history they meet, as Arrow tables."""
+"""Merge strategies, one file each: they merge a batch with the history of its keys, as Arrow
+tables."""

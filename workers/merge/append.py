@@ -1,4 +1,4 @@
-"""Append: every row of the batch, without any look at the history."""
+"""Append: add every row of the batch without reading the history."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""ChangelogStream: the batch is a ledger already; its rows pass unchanged.
+"""ChangelogStream: the batch is already a ledger; its rows pass unchanged.
 
-Rows stay in input order per key, so that a retraction followed by an append stays one. A
-correction must come as a pair, the old row directly before the new one of the same key.
-A retraction, and the old row of a correction, have to be the row that they take back: a derivative
-that sums up subtracts them.
+Rows of a key stay in input order, so a retraction followed by an append stays as it is. A
+correction must be a pair, with the old row directly before the new one of the same key. A
+retraction, and the old row of a correction, must equal the row that they retract, because a
+derivative that computes sums subtracts them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | No
     codes = codes_of(merging, new)
     positions = new.column(POSITION).to_numpy()
     numbers = numbered([new.column(name) for name in merging.key])
-    order = np.lexsort((positions, numbers))  # by key, rows of one in input order
+    order = np.lexsort((positions, numbers))  # by key, rows of a key in input order
     lines = _Lines(
         codes=codes.fill_null(_UNKNOWN).to_numpy()[order],
         follows=np.diff(numbers[order], prepend=-1) == 0,
@@ -44,7 +44,7 @@ def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lines:
-    """Rows by key: their codes, positions, and whether the row before is of the same key."""
+    """Rows sorted by key: their codes, positions, and whether the previous row has the same key."""
 
     codes: npt.NDArray[np.int32]
     follows: Mask
@@ -52,7 +52,7 @@ class _Lines:
 
 
 def _refused(lines: _Lines) -> Problems:
-    """Rows without a known code, and halves of corrections."""
+    """Return rows without a known code, and corrections without their other half."""
     codes, follows = lines.codes, lines.follows
     opens, closes = codes == int(Operation.CORRECT_FROM), codes == int(Operation.CORRECT_TO)
     paired = follows[1:] & opens[:-1] & closes[1:]
@@ -72,8 +72,8 @@ def _refused(lines: _Lines) -> Problems:
 def _not_standing(
     merging: Merging, lines: _Lines, new: pa.Table, order: Rows, history: HistoryRange | None
 ) -> Problems:
-    """Rows that take back what does not stand: the row before of their key, in the batch or else
-    in the history."""
+    """Return retracting rows that differ from the current row of their key, which is the previous
+    one in the batch or else in the history, or that have no such row."""
     takes_back = np.isin(lines.codes, (int(Operation.RETRACT), int(Operation.CORRECT_FROM)))
     inside = np.flatnonzero(takes_back & lines.follows)
     inside = inside[lines.codes[inside - 1] != int(Operation.RETRACT)]
@@ -105,7 +105,8 @@ def _not_standing(
 
 
 def _differs(merging: Merging, rows: pa.Table, standing: pa.Table) -> dict[str, Mask]:
-    """For each column, which rows differ; one without an event time takes the other's."""
+    """Return for each column which rows differ; a row without an event time takes the other
+    row's."""
     differs = {}
     for name in rows.column_names:
         differs[name] = ~equal_values(rows.column(name), standing.column(name))

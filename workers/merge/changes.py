@@ -1,4 +1,4 @@
-"""Rows of a merge: those of the batch and those of the history, with their operation codes."""
+"""Rows produced by a merge, from the batch and from the history, with their operation codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Rows of the batch, and for each the row that stands under its key, or -1."""
+    """Rows of the batch, and for each the current row of its key, or -1."""
 
     merging: Merging
     new: pa.Table
@@ -43,11 +43,11 @@ class Changes:
         return coded(self.merging, self.new.take(at), Operation.APPEND)
 
     def retracted(self, stored: Rows) -> pa.Table:
-        """Rows of the history, with their stored values."""
+        """Retract rows of the history, with their stored values."""
         return self._as_stored(stored, Operation.RETRACT)
 
     def corrected(self, at: Rows) -> list[pa.Table]:
-        """Of rows that stand, those that changed: as they were, and as they are."""
+        """Return corrections of the rows that changed: the old rows, and the new rows."""
         at = at[self._changed(at)]
         return [
             self._as_stored(self.stored[at], Operation.CORRECT_FROM),
@@ -76,7 +76,7 @@ class Changes:
 
 
 def coded(merging: Merging, rows: pa.Table, code: Operation | pa.Array) -> pa.Table:
-    """The rows with an operation code in the first column, and with no field that is required."""
+    """Return the rows with an operation code in the first column, and with no required field."""
     if isinstance(code, Operation):
         code = pa.array(np.full(rows.num_rows, int(code), np.int32))
     rest = [name for name in rows.column_names if name != merging.op]
@@ -85,14 +85,14 @@ def coded(merging: Merging, rows: pa.Table, code: Operation | pa.Array) -> pa.Ta
 
 
 def codes_of(merging: Merging, rows: pa.Table) -> pa.Array:
-    """Operation codes of a batch as 32-bit numbers; null where there is none that is known."""
+    """Return the operation codes of a batch as 32-bit numbers; null for an unknown code."""
     given = rows.column(merging.op).combine_chunks()
     known = pc.is_in(given, value_set=pa.array([int(code) for code in Operation], given.type))
     return pc.if_else(known, given, None).cast(pa.int32())
 
 
 def in_slice_types(batch: pa.Table, schema: pa.Schema, merging: Merging) -> pa.Table:
-    """Rows of a batch, with position, in the types of the slice's schema."""
+    """Convert the rows of a batch, with position, to the types of the slice's schema."""
     columns = {}
     for name in batch.column_names:
         if name == merging.op:

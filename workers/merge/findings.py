@@ -1,6 +1,7 @@
-"""What a merge finds wrong with rows of the batch, and what becomes of it.
+"""Problems that a merge finds in rows of the batch, and their consequences.
 
-Findings of many partitions add up: errors and warnings are the same however rows were dealt out.
+Findings of partitions can be joined: errors and warnings are the same however rows were
+partitioned.
 """
 
 from __future__ import annotations
@@ -17,29 +18,32 @@ from odf_node.protocol.source_options import RetractionRule
 from ..slices.columns import CannotMerge
 
 SHOWN_ROWS = 10
-"""So many rows are named by an error or a warning."""
+"""Number of rows that an error or a warning names."""
 
 
 class NotWhatStands(CannotMerge):
-    """A row of a changelog takes back a row that is another one, or is not there."""
+    """A row of a changelog retracts a row that differs from the current one, or that does not
+    exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """How many rows have one, and position and text of the first of them in the input."""
+    """The number of rows with a problem, and the position and text of the first ones in the
+    input."""
 
     count: int = 0
     first: tuple[tuple[int, str], ...] = ()
 
     @classmethod
     def of(cls, positions: npt.NDArray[np.int64], text: Callable[[int], str]) -> Problems:
-        """Of rows at those positions; `text` is asked by their place among the positions."""
+        """Return the problems of rows at these positions; `text` receives an index into the
+        positions."""
         places = np.argsort(positions, kind="stable")[:SHOWN_ROWS]
         return cls(len(positions), tuple((int(positions[at]), text(int(at))) for at in places))
 
     @classmethod
     def joined(cls, parts: Iterable[Problems]) -> Problems:
-        """Of all partitions."""
+        """Join the problems of all partitions."""
         count, first = 0, [(0, "")][:0]
         for part in parts:
             count += part.count
@@ -48,7 +52,7 @@ class Problems:
 
     @property
     def text(self) -> str:
-        """Those that are named, and how many more there are."""
+        """Text of the first problems, and the number of further ones."""
         more = self.count - len(self.first)
         listed = "; ".join(text for _, text in self.first)
         return f"{listed}, and {more} more" if more else listed
@@ -59,15 +63,15 @@ NONE = Problems()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """`refused`: rows that must not be written. `not_standing`: rows of a changelog that take back
-    what does not stand."""
+    """`refused`: rows that must not be written. `not_standing`: rows of a changelog that retract a
+    row which is not current."""
 
     refused: Problems = NONE
     not_standing: Problems = NONE
 
     @classmethod
     def joined(cls, parts: Sequence[Findings]) -> Findings:
-        """Of all partitions."""
+        """Join the findings of all partitions."""
         return cls(
             refused=Problems.joined(part.refused for part in parts),
             not_standing=Problems.joined(part.not_standing for part in parts),
@@ -78,11 +82,12 @@ NOTHING = Findings()
 
 
 def judged(findings: Findings, rule: RetractionRule) -> tuple[str, ...]:
-    """What to warn of.
+    """Return the warnings.
 
     Raises:
-        CannotMerge: a row must not be written; the first of them in the input is named.
-        NotWhatStands: unless the source wants to be warned only.
+        CannotMerge: a row must not be written; the error names the first one in the input.
+        NotWhatStands: a changelog retracts rows that are not current, and the source does not ask
+            for a mere warning.
     """
     for _, text in findings.refused.first[:1]:
         raise CannotMerge(text)

@@ -1,4 +1,4 @@
-"""What of a history stands, by its merge state: the rows of a range of key hashes."""
+"""The current rows of a history, from its merge state: the rows in a range of key hashes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from ..partitions.files import File, at_hand
 from .keys import ALL_HASHES, Mask, Rows, hashes_of, last_per_key
 
 _HASHED = Hashed()
-"""Segments that this process has hashed: executors run many tasks on the same ones."""
+"""Segments that this process has hashed: executors run many tasks on the same segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRange:
-    """Rows with key hashes from `low` to below `high`. Rows are told by their number in the state.
+    """Rows with key hashes from `low` to below `high`. A row is identified by its number in the
+    state.
 
-    What stands is the last row of a key, unless it is a retraction; a state without operations
-    keeps keys once seen whatever became of them.
+    The current row of a key is its last row, unless that is a retraction. A state without
+    operations keeps every key, even if its row was retracted.
     """
 
     state: MergeState
@@ -35,7 +36,7 @@ class HistoryRange:
     high: int = ALL_HASHES
 
     def find(self, keys: pa.Table) -> Rows:
-        """For each key the row that stands; -1 where none does. It costs by the keys."""
+        """Return for each key its current row, or -1. The cost depends on the number of keys."""
         stands = np.full(keys.num_rows, -1, np.int64)
         found = self.state.find(hashes_of(keys, self.spec.key))
         if len(found.asked):
@@ -44,13 +45,13 @@ class HistoryRange:
             for name in self.spec.key:
                 same &= equal_values(asked.column(name), stored.column(name))
             rows = self._starts()[found.segment] + found.row
-            stands[found.asked[same]] = rows[same]  # older rows come first, the last one stays
+            stands[found.asked[same]] = rows[same]  # older rows are first, so the last one stays
             known = np.flatnonzero(stands >= 0)
             stands[known[self._retracted(stands[known])]] = -1
         return stands
 
     def standing(self) -> Rows:
-        """All rows of the range that stand."""
+        """Return all current rows of the range."""
         starts = self._starts()
         parts, hashes = [], []
         for start, segment in zip(starts, self.state.segments, strict=True):
@@ -59,7 +60,7 @@ class HistoryRange:
             hashes.append(segment.hashes[low:high])
         if not parts:
             return np.zeros(0, np.int64)
-        rows = np.concatenate(parts)  # runs come older first, and so do rows of a key in them
+        rows = np.concatenate(parts)  # older runs are first, and so are older rows of a key
         rows = rows[
             last_per_key(
                 np.concatenate(hashes), lambda some: self.take(rows[some], list(self.spec.key))
@@ -68,7 +69,7 @@ class HistoryRange:
         return rows[~self._retracted(rows)]
 
     def take(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
-        """Values of those rows."""
+        """Return the values of these rows."""
         starts = self._starts()
         segment = np.searchsorted(starts, rows, "right") - 1
         return self.state.take(
@@ -87,7 +88,7 @@ class HistoryRange:
 
 
 def _first(hashes: Hashes, bound: int) -> int:
-    """The first place with a hash that is not below the bound."""
+    """Return the first position with a hash that is not below the bound."""
     if bound >= ALL_HASHES:
         return len(hashes)
     return int(np.searchsorted(hashes, np.uint64(bound), "left"))
@@ -95,8 +96,8 @@ def _first(hashes: Hashes, bound: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFiles:
-    """A state as files, for stages that run elsewhere; in one process it is mapped already, and
-    there are none."""
+    """A state as files, for stages in other processes; in this process it is mapped, and there are
+    no files."""
 
     files: tuple[File, ...]
     infos: tuple[SegmentInfo, ...]
@@ -110,7 +111,7 @@ class HistoryFiles:
         return sum(info.size for info in self.infos)
 
     def opened(self, low: int, high: int) -> HistoryRange:
-        """The history of a range. Raises `StateDamaged`."""
+        """Return the history of a range. Raises `StateDamaged`."""
         state = self.state
         if state is None:
             pairs = zip(self.files, self.infos, strict=True)

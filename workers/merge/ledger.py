@@ -1,7 +1,7 @@
-"""Ledger: rows whose key the history has not seen.
+"""Ledger: add rows whose key is not in the history.
 
-Only keys are compared: changed values of a known key are ignored, a retracted key stays
-seen, equal keys within the batch are all added, and a null in a key never matches.
+Only keys are compared: changed values of a known key are ignored, a retracted key stays known,
+equal keys within the batch are all added, and a null in a key never matches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The order rows are written in: sorted, or cut into ranges that are sorted each by itself.
+"""The order of written rows: sorted at once, or cut into ranges that are sorted separately.
 
-Both compare the same columns, so that the ranges one after the other are the whole sorted.
+Both ways compare the same columns, so that the sorted ranges together are the sorted whole.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Ascending by columns, nulls first; the last column tells all rows apart."""
+    """Ascending by columns, nulls first; the last column is unique for each row."""
 
     columns: tuple[str, ...]
     event_time: str
     fallback: Instant
-    """What rows without an event time get once they are written."""
+    """Event time that rows without one receive when they are written."""
 
     def keys(self, table: pa.Table) -> pa.Table:
-        """The columns of the order as they are compared."""
+        """Return the columns of the order in the form in which they are compared."""
         return comparable_table([self._column(table, name) for name in self.columns])
 
     def _column(self, table: pa.Table, name: str) -> pa.ChunkedArray:
@@ -40,19 +40,20 @@ class Order:
 
 
 def sort_indices(table: pa.Table, order: Order) -> pa.Array:
-    """Which row comes where."""
+    """Return the indices of the rows in their order."""
     return _sorted(order.keys(table))
 
 
 def sample(table: pa.Table, order: Order, count: int) -> pa.Table:
-    """Keys of at most so many rows, evenly from all of the table."""
+    """Return the keys of at most `count` rows, spread evenly over the table."""
     rows = min(count, table.num_rows)
     at = np.arange(rows) * table.num_rows // max(1, rows)
     return order.keys(table.select(list(dict.fromkeys(order.columns))).take(at))
 
 
 def bounds(samples: Sequence[pa.Table], ranges: int) -> pa.Table:
-    """Where all ranges but the first begin, for ranges of about as many of the samples each."""
+    """Return the beginnings of all ranges but the first, so that ranges have about equally many
+    samples."""
     whole = pa.concat_tables(samples)
     whole = whole.take(_sorted(whole))
     at = np.unique(np.arange(1, ranges) * whole.num_rows // ranges)
@@ -60,16 +61,16 @@ def bounds(samples: Sequence[pa.Table], ranges: int) -> pa.Table:
 
 
 def range_of(table: pa.Table, order: Order, begins: pa.Table) -> Indices:
-    """In which range each row lies: how many of the bounds are not above it."""
+    """Return the range of each row: the number of bounds that are not above it."""
     both = _sorted(pa.concat_tables([begins, order.keys(table)])).to_numpy()
-    passed = np.cumsum(both < begins.num_rows)  # of equal ones, the bound comes first
+    passed = np.cumsum(both < begins.num_rows)  # a bound is before rows equal to it
     ranges = np.empty(len(both), np.int64)
     ranges[both] = passed
     return ranges[begins.num_rows :]
 
 
 def _sorted(keys: pa.Table) -> pa.Array:
-    """Stable, so that of equal rows the first stays the first."""
+    """Sort stably, so that equal rows keep their order."""
     return pc.sort_indices(
         keys, sort_keys=[(name, "ascending", "at_start") for name in keys.column_names]
     )

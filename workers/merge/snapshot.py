@@ -1,8 +1,8 @@
-"""Snapshot: the batch is the whole state; the ledger gets what changed.
+"""Snapshot: the batch is the whole state; the ledger receives the differences.
 
-The first batch is appended as it is. Later each key is looked up on both sides: only in the
-batch, appended; only in the state, retracted with its stored values; in both and changed,
-corrected. From the second batch on a key may occur once.
+The first batch is appended unchanged. Later, each key is looked up on both sides: if it is only in
+the batch, its row is appended; only in the state, retracted with its stored values; in both and
+changed, corrected. From the second batch on, a key may occur only once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def snapshot(merging: Merging, new: pa.Table, history: HistoryRange | None) -> M
 
 
 def _doubles(merging: Merging, new: pa.Table) -> Problems:
-    """Rows whose key occurs more than once."""
+    """Return the rows whose key occurs more than once."""
     keys = new.select(merging.key)
     some = sharing(hashes_of(keys, merging.key))
     if not len(some):

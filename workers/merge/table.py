@@ -1,4 +1,4 @@
-"""The merge strategies: what each does, and in which order its rows are written."""
+"""The merge strategies: the function of each, and the order in which its rows are written."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ from .snapshot import snapshot
 from .upsert_stream import upsert_stream
 
 Merge = Callable[[Merging, pa.Table, HistoryRange | None], Merged]
-"""Rows of a batch with their position, in the types of the slice, and the history of their keys;
-None if there is no history. Rows with equal keys come together."""
+"""Merges the rows of a batch (with their position, in the types of the slice) with the history of
+their keys, or None if there is no history. It receives all rows of a key together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """A merge, and the columns by which its rows are put in order."""
+    """A merge function, and the columns by which its rows are sorted."""
 
     merge: Merge
     order: Callable[[Merging], tuple[str, ...]]
     takes_operations: bool = False
-    """The batch may carry the operation column."""
+    """Whether the batch may have the operation column."""
     needs_operations: bool = False
     passes: bool = False
-    """Without a history every row of the batch is appended as it is, whatever others there are."""
+    """Whether every row of the batch is appended unchanged if there is no history, regardless of
+    others."""
     reads_history: bool = True
-    """Rows are compared with those that stand under their key."""
+    """Whether rows are compared with the current rows of their key."""
     reads_all: bool = False
-    """With all that stand."""
+    """Whether rows are compared with all current rows."""
     knows_keys_only: bool = False
-    """Of the history it reads the key, and what became of a row does not matter."""
+    """Whether the strategy reads only keys of the history, including those of retracted rows."""
 
 
 def _by_event_time(merging: Merging) -> tuple[str, ...]:
@@ -86,8 +87,8 @@ def reads_history(strategy: MergeStrategy) -> bool:
 
 
 def bytes_of_all(strategy: MergeStrategy, history: int) -> int:
-    """Those of a history of so many bytes, if the strategy reads all of it; 0 where it only looks
-    keys up."""
+    """Return the size of the history if the strategy reads all of it; 0 if it only looks up
+    keys."""
     return history if MERGE[type(strategy)].reads_all else 0
 
 
@@ -96,7 +97,7 @@ def takes_operations(strategy: MergeStrategy) -> bool:
 
 
 def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:
-    """The strategy's parameters in one form."""
+    """Return the strategy's parameters in a common form."""
     return Merging(
         vocab=vocab,
         key=getattr(strategy, "primary_key", ()),
@@ -105,7 +106,8 @@ def merging_of(strategy: MergeStrategy, vocab: Vocab) -> Merging:
 
 
 def state_of(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) -> StateSpec:
-    """What the state of a strategy keeps of slices of that schema. Raises `CannotMerge`."""
+    """Return what the state of a strategy keeps of slices with this schema. Raises
+    `CannotMerge`."""
     check_columns(schema.names, merging.key, "primary key")
     keys_only = MERGE[type(strategy)].knows_keys_only
     every = [name for name in schema.names if name != merging.vocab.system_time_column]
@@ -118,8 +120,8 @@ def state_of(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) -> St
 
 
 def check_batch(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) -> None:
-    """Raises `CannotMerge` if a batch lacks columns that the strategy names, or has operation
-    codes that are no whole numbers."""
+    """Raise `CannotMerge` if a batch lacks columns that the strategy names, or has operation codes
+    that are not whole numbers."""
     rule = MERGE[type(strategy)]
     if rule.reads_history:
         check_columns(schema.names, merging.key, "primary key")

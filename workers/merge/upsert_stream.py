@@ -1,7 +1,7 @@
-"""UpsertStream: the batch says per key what the row is now, or that it is gone.
+"""UpsertStream: the batch has the new row of each key, or its retraction.
 
-Within the batch the last row of a key counts. Of the operation codes only the retraction
-is special; without the column every row is an upsert. Retractions carry the stored values.
+Within the batch the last row of a key counts. The only special operation code is the retraction;
+without the column every row is an upsert. Retractions are written with the stored values.
 """
 
 from __future__ import annotations

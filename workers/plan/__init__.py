@@ -1,1 +1,1 @@
-"""Planning: pure functions from chain state to what is to be done."""
+"""Planning: pure functions from the state of chains to the work to be done."""

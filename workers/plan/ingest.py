@@ -1,7 +1,7 @@
-"""What one ingest is to do: a pure function of the chain's state, the request and a time.
+"""The plan of an ingest: a pure function of the chain's state, the request and a time.
 
-Equal arguments give an equal plan, and a plan with equal rows gives equal blocks; that is
-what lets a job that was cut short be recognised when it is repeated.
+Equal arguments give an equal plan, and a plan with equal rows gives equal blocks. Therefore the
+result of an interrupted job can be recognised when the job is repeated.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class SnapshotNotWhole(BadInput):
 
 
 class NotARootDataset(BadInput):
-    """Data enters root datasets only; derivatives compute theirs."""
+    """Data can be ingested only into root datasets; derivatives compute their data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
-    """One ingest on top of `head`. Times: `system_time` of blocks and rows, `source_event_time`
-    for rows without one."""
+    """One ingest on top of `head`. `system_time` is the time of blocks and rows,
+    `source_event_time` the event time of rows without one."""
 
     head: Multihash
     source_name: str
@@ -51,14 +51,14 @@ class IngestPlan:
     prev_offset: int | None
     watermark: Instant | None
     source_state: SourceState | None
-    """Of the newest data block."""
+    """Source state of the newest data block."""
     has_history: bool
     system_time: Instant
     source_event_time: Instant
 
     @property
     def next_offset(self) -> int:
-        """Of the first row that is added."""
+        """Offset of the first added row."""
         return 0 if self.prev_offset is None else self.prev_offset + 1
 
     @property
@@ -71,10 +71,10 @@ def plan_ingest(state: ChainState, payload: IngestPayload, *, now: Instant) -> I
     """Plan a pushed batch.
 
     Raises:
-        RefConflict: the caller expects another head.
-        NotARootDataset, NotUnderstood: this chain takes no batches from this node.
+        RefConflict: the head is not the one that the caller expects.
+        NotARootDataset, NotUnderstood: this node cannot ingest into this chain.
         SourceNotFound: no push source, several without a name, or none of that name.
-        UnsupportedMediaType: no reader for the batch's type.
+        UnsupportedMediaType: there is no reader for the batch's type.
         SnapshotNotWhole: bad rows were to be left out of a snapshot.
     """
     if payload.expected_head is not None and state.head is not None:
@@ -126,7 +126,7 @@ def plan_source(
 
 
 def select_source(state: ChainState, name: str | None) -> AddPushSource:
-    """The push source a request means. Raises `SourceNotFound`."""
+    """Return the push source of a request. Raises `SourceNotFound`."""
     if state.polling_source is not None:
         raise SourceNotFound("Expected a named push source, found polling source")
     sources = state.push_sources

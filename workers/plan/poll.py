@@ -1,4 +1,4 @@
-"""What one poll is to do: a pure function of the chain's state and the request."""
+"""The plan of a poll: a pure function of the chain's state and the request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from odf_node.protocol.metadata.events import SetPollingSource
 from odf_node.protocol.metadata.sources import FetchStepMqtt
 
 SOURCE_NAME = "default"
-"""How states of the polling source are signed."""
+"""Source name in states of the polling source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollPlan:
-    """A fetch to make, from where the source left off."""
+    """A fetch to make, and the source state from which it continues."""
 
     source: SetPollingSource
     state: SourceState | None
@@ -23,7 +23,7 @@ class PollPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingToPoll:
-    """Why there is no fetch to make."""
+    """Reason why there is no fetch to make."""
 
     uncacheable: bool = False
     no_source_defined: bool = False
@@ -32,9 +32,9 @@ class NothingToPoll:
 def plan_poll(state: ChainState, *, fetch_uncacheable: bool = False) -> PollPlan | NothingToPoll:
     """Plan the next fetch.
 
-    A dataset with data whose last block does not tell where the source left off is not
-    polled unless that is asked for: it would be given the same rows again. States that
-    other sources signed are not this one's.
+    A dataset with data whose last block has no source state is not polled unless the request
+    demands it, because the fetch would return the same rows again. States with the name of another
+    source do not count.
 
     Raises:
         NotUnderstood: the chain holds events of a newer writer.

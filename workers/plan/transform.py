@@ -1,9 +1,9 @@
-"""What one iteration of a derivative is to do: a pure function of chain states and new blocks.
+"""The plan of a derivative's iteration: a pure function of chain states and new blocks.
 
-Each input gives the blocks its last execution did not see. They are walked in the order of
-their system times, over all inputs together, up to where the iteration ends: at the heads,
-before a block that would make it too large, or where an input goes on under another schema.
-Thus a large backlog gives the iterations that would have happened had they run all along.
+Each input contributes the blocks after its last execution. They are processed in the order of their
+system times, over all inputs together. The iteration ends at the heads, before a block that would
+make it too large, or where an input changes its schema. Thus a large backlog is split into the
+iterations that regular runs would have made.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class TransformNotDefined(BadInput):
 
 
 class InvalidInputInterval(Conflict):
-    """The history of an input was rewritten: what the derivative consumed is not in it."""
+    """The history of an input was rewritten, and no longer contains the blocks that the derivative
+    consumed."""
 
     def __init__(self, name: str, dataset: DatasetId, head: Multihash, missing: Multihash) -> None:
         super().__init__(
@@ -57,7 +58,7 @@ class InvalidInputInterval(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """How far an input was read: its block, and its last offset if it had rows."""
+    """How far an input was read: its last block, and its last offset if it had rows."""
 
     block: Multihash | None = None
     offset: int | None = None
@@ -65,53 +66,55 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputBlock:
-    """What one block of an input means to a plan."""
+    """The properties of an input's block that a plan needs."""
 
     hash: Multihash
     system_time: Instant
     adds_data: bool = False
     data: DataSlice | None = None
     last_offset: int | None = None
-    """Of the input with this block, if it adds data."""
+    """Last offset of the input as of this block, if the block adds data."""
     watermark: Instant | None = None
     sets_schema: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputChain:
-    """An input as it is found: the blocks in (consumed, head], oldest first."""
+    """The present state of an input: the blocks in (consumed, head], oldest first."""
 
     id: DatasetId
     alias: str
-    """What the query calls it."""
+    """Name of the input in the query."""
     head: Multihash
     has_schema: bool
     blocks: Sequence[InputBlock] = ()
     watermark: Watermark | None = None
-    """The newest one up to the consumed block."""
+    """The newest watermark up to the consumed block."""
     diverged: bool = False
-    """The consumed block is no ancestor of the head."""
+    """Whether the consumed block is not an ancestor of the head."""
     complete: bool = True
-    """Whether `blocks` go up to the head, and not only as far as one iteration can."""
+    """Whether `blocks` reach up to the head; otherwise they end where one iteration must end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationLimits:
-    """How much input one iteration reads: at least one block, then up to so much."""
+    """Limits of the input of one iteration, which reads at least one block."""
 
     rows: int = 50_000_000
     bytes: int = 4 << 30
     across_schemas: bool = False
-    """Rows before and after a change of an input's columns together, by its newest schema."""
+    """Whether to read rows before and after a change of an input's columns together, with the
+    newest schema."""
 
     def wider(self) -> IterationLimits:
-        """For an iteration that gave nothing a chain can record: it has to reach further."""
+        """Return larger limits, for use after an iteration with a result that no block can
+        record."""
         return IterationLimits(rows=self.rows * 2, bytes=self.bytes * 2, across_schemas=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputPlan:
-    """What an iteration reads of one input."""
+    """The part of one input that an iteration reads."""
 
     id: DatasetId
     alias: str
@@ -122,9 +125,9 @@ class InputPlan:
     slices: tuple[DataSlice, ...] = ()
     watermarks: tuple[Watermark, ...] = ()
     remembered: Watermark | None = None
-    """What an input without a new watermark said last."""
+    """The last watermark of an input without a new one."""
     as_of: Multihash
-    """The block whose schema and vocabulary hold for the slices."""
+    """Block whose schema and vocabulary apply to the slices."""
 
     @property
     def offset_interval(self) -> OffsetInterval | None:
@@ -135,14 +138,14 @@ class InputPlan:
 
     @property
     def watermark(self) -> Instant | None:
-        """Newest known after the iteration."""
+        """The newest known watermark after the iteration."""
         said = [mark.event_time for mark in self.watermarks]
         if self.remembered is not None:
             said.append(self.remembered.event_time)
         return max(said, default=None)
 
     def record(self) -> ExecuteTransformInput:
-        """The interval as a chain holds it."""
+        """Return the interval in the form stored in a chain."""
         return ExecuteTransformInput(
             dataset_id=self.id,
             prev_block_hash=self.prev_block,
@@ -165,9 +168,9 @@ class TransformPlan:
     prev_offset: int | None
     prev_checkpoint: Multihash | None
     watermark: Instant | None
-    """Of the output before the iteration."""
+    """Watermark of the output before the iteration."""
     has_more: bool = False
-    """More input waits for the next iteration."""
+    """Whether more input waits for the next iteration."""
 
     @property
     def next_offset(self) -> int:
@@ -175,7 +178,7 @@ class TransformPlan:
 
     @property
     def reads_something(self) -> bool:
-        """Whether this is more than a run on empty inputs, which settles the schema."""
+        """Whether this is more than a run on empty inputs, which only sets the schema."""
         return any(item.slices or item.watermarks for item in self.inputs)
 
     def event(
@@ -185,7 +188,7 @@ class TransformPlan:
         checkpoint: Checkpoint | None,
         watermark: Instant | None,
     ) -> ExecuteTransform:
-        """What the iteration did, given what the engine made of it."""
+        """Return the event of the iteration, given the engine's output."""
         return ExecuteTransform(
             query_inputs=tuple(item.record() for item in self.inputs),
             prev_checkpoint=self.prev_checkpoint,
@@ -198,14 +201,14 @@ class TransformPlan:
 
 @dataclass(frozen=True, slots=True)
 class UpToDate:
-    """Nothing to do, and why if that is not obvious."""
+    """There is nothing to do; with a reason if that is not obvious."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResetFirst:
-    """An input diverged, and the derivative may be reset to compute it anew."""
+    """An input diverged, and the derivative may be reset and computed again."""
 
     cause: InvalidInputInterval
 
@@ -218,11 +221,11 @@ def plan_transform(
     limits: IterationLimits = IterationLimits(),
     reset_on_diverged: bool = False,
 ) -> TransformPlan | UpToDate | ResetFirst:
-    """Plan the next iteration. `inputs` are those of the transform, in its order.
+    """Plan the next iteration. `inputs` are the transform's inputs, in its order.
 
     Raises:
-        TransformNotDefined, NotUnderstood: this chain cannot be executed here.
-        InvalidInputInterval: an input was rewritten, and nothing allows a reset.
+        TransformNotDefined, NotUnderstood: this node cannot execute this chain.
+        InvalidInputInterval: an input was rewritten, and a reset is not allowed.
     """
     definition = require_transform(target)
     consumed = consumed_by(target)
@@ -264,7 +267,7 @@ def plan_transform(
 
 
 def require_transform(target: ChainState) -> SetTransform:
-    """The transform in force. Raises `TransformNotDefined`, `NotUnderstood`."""
+    """Return the transform in force. Raises `TransformNotDefined`, `NotUnderstood`."""
     target.require_understood()
     if target.kind is not DatasetKind.Derivative:
         raise TransformNotDefined("only derivative datasets are computed by a transform")
@@ -274,10 +277,10 @@ def require_transform(target: ChainState) -> SetTransform:
 
 
 def consumed_by(target: ChainState) -> Mapping[DatasetId, Consumed]:
-    """How far each input was read by the last execution.
+    """Return how far the last execution read each input.
 
-    Also when the transform changed since: inputs that stay go on where they were, new ones
-    begin at their beginning.
+    This also holds when the transform has changed since: inputs that stay continue at their
+    position, new ones start from the beginning.
     """
     last = target.last_execution
     return {
@@ -290,7 +293,7 @@ def consumed_by(target: ChainState) -> Mapping[DatasetId, Consumed]:
 
 
 def input_block(block: HashedBlock) -> InputBlock:
-    """What a block of an input means to a plan."""
+    """Extract from a block of an input what a plan needs."""
     event, when = block.event, block.block.system_time
     match event:
         case AddData() | ExecuteTransform():
@@ -310,30 +313,31 @@ def input_block(block: HashedBlock) -> InputBlock:
 
 
 def first_schema(blocks: Iterable[InputBlock]) -> Multihash | None:
-    """The block whose schema an input has as long as nothing of it was consumed."""
+    """Return the first block with a schema, which applies while nothing of the input was
+    consumed."""
     return next((block.hash for block in blocks if block.sets_schema), None)
 
 
 def never_back(before: Instant | None, now: Instant | None) -> Instant | None:
-    """The watermark after `before`: what is known now, unless that is less."""
+    """Return the new watermark: the present value, but never less than `before`."""
     return max((mark for mark in (before, now) if mark is not None), default=None)
 
 
 def smallest_watermark(inputs: Sequence[Instant | None]) -> Instant | None:
-    """Of several inputs together; none until each had one."""
+    """Return the watermark of several inputs together; None until each has one."""
     marks = [mark for mark in inputs if mark is not None]
     return min(marks) if marks and len(marks) == len(inputs) else None
 
 
 class Fill:
-    """How full an iteration is. The first slice always fits."""
+    """Counts the input of an iteration. The first slice always fits."""
 
     def __init__(self, limits: IterationLimits) -> None:
         self._limits = limits
         self._rows = self._size = 0
 
     def takes(self, data: DataSlice) -> bool:
-        """Whether a slice still fits; it is counted then."""
+        """Whether a slice still fits; if so, count it."""
         rows = self._rows + data.offset_interval.end - data.offset_interval.start + 1
         size = self._size + data.size
         if self._rows and (rows > self._limits.rows or size > self._limits.bytes):
@@ -343,7 +347,7 @@ class Fill:
 
 
 def _taken(inputs: Sequence[InputChain], limits: IterationLimits) -> tuple[list[int], bool]:
-    """How many blocks of each input the iteration takes, and whether some are left."""
+    """Return how many blocks of each input the iteration reads, and whether some are left."""
     taken = [0] * len(inputs)
     fed = [False] * len(inputs)
     fill = Fill(limits)
@@ -358,7 +362,8 @@ def _taken(inputs: Sequence[InputChain], limits: IterationLimits) -> tuple[list[
 
 
 def _by_time(inputs: Sequence[InputChain]) -> Iterator[tuple[int, InputBlock]]:
-    """Blocks of all inputs by system time, those of one input in the order of its chain."""
+    """Yield blocks of all inputs by system time; blocks of one input stay in the order of its
+    chain."""
     keyed = [
         (block.system_time, at, place, block)
         for at, item in enumerate(inputs)
@@ -369,7 +374,8 @@ def _by_time(inputs: Sequence[InputChain]) -> Iterator[tuple[int, InputBlock]]:
 
 
 def input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) -> InputPlan:
-    """The interval of one input that was read up to `before` and gives the blocks `taken`."""
+    """Return the plan for one input, which was read up to `before` and contributes the blocks
+    `taken`."""
     added = [block for block in taken if block.adds_data]
     last_offset = added[-1].last_offset if added else before.offset
     rest = item.blocks[len(taken) :]

@@ -1,1 +1,1 @@
-"""Preparation: fetched bytes through decompression and commands, before they are read."""
+"""Preparation: pass fetched bytes through decompression and commands before they are read."""

@@ -1,4 +1,4 @@
-"""Gzip as a stream: all members, one after the other, as the format allows."""
+"""Gzip as a stream: unpack all members in their order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ GZIP = 16 + zlib.MAX_WBITS
 
 
 def gunzip(chunks: Iterable[bytes], limits: PrepareLimits) -> Iterator[bytes]:
-    """The content of every member. Zeros after the last one are padding.
+    """Yield the content of every member. Zeros after the last one are padding.
 
     Raises:
-        MalformedArchive: no gzip, damaged, or cut short.
-        DecompressionTooLarge: more comes out than is taken.
+        MalformedArchive: the input is not gzip, damaged, or cut short.
+        DecompressionTooLarge: the content exceeds the limits.
     """
     read = [0]
     return within(_members(chunks, read), limits, read=read)

@@ -1,7 +1,7 @@
-"""Bytes through a command of the machine. Off unless the command is on the list of the node.
+"""Pass bytes through a command of the machine. The node must allow the command by name.
 
-The command runs without a shell, in an empty folder, with nothing of the environment but a
-search path, for a limited time; what it writes is limited as all that preparation makes.
+The command runs without a shell, in an empty folder, with only a search path and a locale in its
+environment, for a limited time; the limits of preparation apply to its output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 
 
 def check_allowed(arguments: tuple[str, ...], limits: PrepareLimits) -> None:
-    """Raises `PipeRefused` if the command is not on the list."""
+    """Raise `PipeRefused` if the command is not on the list."""
     if not arguments or arguments[0] not in limits.commands:
         raise PipeRefused(
             "the source pipes its data through a command that this node does not run: "
@@ -29,12 +29,12 @@ def check_allowed(arguments: tuple[str, ...], limits: PrepareLimits) -> None:
 
 
 def pipe(source: Path, arguments: tuple[str, ...], limits: PrepareLimits) -> Iterator[bytes]:
-    """What the command writes when it is given the file.
+    """Yield the command's output for the file as its input.
 
     Raises:
         PipeRefused: the command is not on the list.
-        PipeFailed: it cannot be started, exits with another code than 0, or takes too long.
-        DecompressionTooLarge: it writes more than is taken.
+        PipeFailed: it cannot be started, its exit code is not 0, or it takes too long.
+        DecompressionTooLarge: its output exceeds the limits.
     """
     check_allowed(arguments, limits)
     written = 0

@@ -1,4 +1,4 @@
-"""The steps of a source's preparation, chained as streams, their result in one file."""
+"""The steps of a source's preparation, chained as streams, with the result in one file."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from .zip import unzip
 
 
 def check_steps(steps: Iterable[PrepStep], limits: PrepareLimits) -> None:
-    """What is known before there are bytes. Raises `PipeRefused`."""
+    """Check the steps before there are any bytes. Raises `PipeRefused`."""
     for step in steps:
         if isinstance(step, PrepStepPipe):
             check_allowed(step.command, limits)
 
 
 def prepare(steps: Iterable[PrepStep], source: Path, folder: Path, limits: PrepareLimits) -> Path:
-    """The file that is left to be read: `source` itself when there are no steps.
+    """Run the steps, and return the file to read: `source` itself if there are no steps.
 
-    `folder` takes temporary files and the result.
+    `folder` receives temporary files and the result.
 
     Raises:
-        MalformedArchive, EntryNotFound: a file is not what the steps say it is.
-        PipeRefused, PipeFailed: a command may not run, or did not end well.
-        DecompressionTooLarge: a limit.
+        MalformedArchive, EntryNotFound: a file is not what the steps declare.
+        PipeRefused, PipeFailed: a command is not allowed, or failed.
+        DecompressionTooLarge: a limit is exceeded.
     """
     ready = source
     chain: Iterator[bytes] | None = None
@@ -64,7 +64,8 @@ BY_FILE: dict[type, Callable[[Any, Path, PrepareLimits], Iterator[bytes]]] = {
     PrepStepDecompress: _unzip,
     PrepStepPipe: _pipe,
 }
-"""Steps that need their whole input as a file: an archive ends with its table of contents."""
+"""Steps that need their whole input as a file; for example, a zip archive ends with its table of
+contents."""
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Bzip2 and zstd as streams, all of their parts one after the other."""
+"""Bzip2 and zstd as streams: unpack all of their parts in order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..runtime.input_limits import CHUNK_BYTES, MalformedArchive, PrepareLimits,
 
 
 def bunzip2(chunks: Iterable[bytes], limits: PrepareLimits) -> Iterator[bytes]:
-    """Raises `MalformedArchive`, `DecompressionTooLarge`."""
+    """Unpack bzip2. Raises `MalformedArchive`, `DecompressionTooLarge`."""
     read = [0]
     return within(_bunzipped(_counted(chunks, read)), limits, read=read)
 
 
 def unzstd(chunks: Iterable[bytes], limits: PrepareLimits) -> Iterator[bytes]:
-    """Raises `MalformedArchive`, `DecompressionTooLarge`."""
+    """Unpack zstd. Raises `MalformedArchive`, `DecompressionTooLarge`."""
     read = [0]
     return within(_unzstd(_counted(chunks, read)), limits, read=read)
 
@@ -60,7 +60,7 @@ def _unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Chunks(io.RawIOBase):
-    """Chunks as a file that is read once."""
+    """Presents chunks as a file that can be read once."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         super().__init__()

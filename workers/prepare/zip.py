@@ -1,4 +1,4 @@
-"""One entry of a zip archive: by exact name, else by glob pattern, else the first."""
+"""Unpack one entry of a zip archive: by exact name, else by glob pattern, else the first."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..runtime.input_limits import (
 )
 
 DIRECTORY_BYTES = 4 << 20
-"""Longest table of contents; the library holds it in memory."""
+"""Limit of the table of contents in bytes, since the library keeps it in memory."""
 METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2})
-"""Not LZMA: there the file says how much memory unpacking takes."""
+"""Supported methods. LZMA is not: there the file determines how much memory unpacking takes."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
 _ENCRYPTED = 0x1
 
 
 class _Bounded:
-    """A file that never gives more bytes at once than a table of contents may have."""
+    """A file that limits each read to the size of a table of contents."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -47,12 +47,12 @@ class _Bounded:
 
 
 def unzip(path: Path, sub_path: str | None, limits: PrepareLimits) -> Iterator[bytes]:
-    """The bytes of one entry.
+    """Yield the bytes of one entry.
 
     Raises:
-        MalformedArchive: no zip file, damaged, encrypted, or packed in a way we do not unpack.
-        EntryNotFound: no entry of that name.
-        DecompressionTooLarge: more comes out, or more entries are in it, than is taken.
+        MalformedArchive: the file is not zip, damaged, encrypted, or packed in an unsupported way.
+        EntryNotFound: no entry has that name.
+        DecompressionTooLarge: the content, or the number of entries, exceeds the limits.
     """
     with path.open("rb") as stream:
         archive = _opened(stream, limits)
@@ -67,7 +67,8 @@ def unzip(path: Path, sub_path: str | None, limits: PrepareLimits) -> Iterator[b
 
 
 def entry_names(path: Path, limits: PrepareLimits) -> list[str]:
-    """Names of the files in an archive. Raises `MalformedArchive`, `DecompressionTooLarge`."""
+    """Return the names of the files in an archive. Raises `MalformedArchive`,
+    `DecompressionTooLarge`."""
     with path.open("rb") as stream:
         archive = _opened(stream, limits)
         return [entry.filename for entry in archive.filelist if not entry.is_dir()]

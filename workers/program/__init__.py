@@ -1,1 +1,1 @@
-"""A worker as a process: its command line, its loop, its engines."""
+"""The worker as a process: its command line, its loop, its engines."""

@@ -1,4 +1,5 @@
-"""`odf-worker class-archive`: keep Spark's classes as they are in memory, for quicker starts."""
+"""`odf-worker class-archive`: store Spark's classes in the form they have in memory, for quicker
+starts."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from odf_node.protocol.errors import NodeError, NodeFault
 from ..engines.spark import class_archive
 
 MOST_SECONDS = 300
-"""How long a JVM may take to write what it has."""
+"""Seconds that a JVM may take to write its classes."""
 
 
 class ClassesNotKept(NodeFault):
-    """The Java at hand does not keep its classes."""
+    """The installed Java cannot store its classes."""
 
 
 @click.command(
@@ -49,12 +50,13 @@ def keep_classes(*, as_json: bool) -> None:
 
 
 def keep(folder: Path) -> int:
-    """Make the files anew; how large they are. Starts and ends the Spark of this process.
+    """Create the files again, and return their size in bytes. Starts and ends the Spark of this
+    process.
 
     Raises:
-        ClassesNotKept: this Java cannot.
-        JavaNotFound: there is none.
-        OSError: there is no room; Spark does not start.
+        ClassesNotKept: this Java cannot store its classes.
+        JavaNotFound: no Java is installed.
+        OSError: the disk is full, or Spark does not start.
     """
     with tempfile.TemporaryDirectory(prefix="making-", dir=folder) as making:
         try:
@@ -79,7 +81,7 @@ def _keep_java(folder: Path) -> None:
 
 
 def _keep_spark(folder: Path) -> None:
-    """All that is used by the jobs with which a worker warms up."""
+    """Store all classes that a worker's warm-up jobs use."""
     from odf_node.storage.datasets.merge_state.store import MergeStates
     from odf_node.storage.stores.objects.memory import MemoryObjectStore
 
@@ -101,7 +103,7 @@ def _keep_spark(folder: Path) -> None:
         warm_up(context, now=now())
         machine = session.sparkContext._gateway.proc
         session.stop()
-        machine.stdin.close()  # which ends it
+        machine.stdin.close()  # this ends the process
         machine.wait(MOST_SECONDS)
         if machine.returncode != 0:
             raise ClassesNotKept(f"Java ended with code {machine.returncode}")

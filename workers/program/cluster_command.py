@@ -1,4 +1,4 @@
-"""`odf-worker spark-cluster`: a standalone cluster of Spark, of the packages that a worker has."""
+"""`odf-worker spark-cluster`: a standalone Spark cluster that uses the worker's packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odf_node.protocol.errors import NodeError
 DEPLOY = "org.apache.spark.deploy"
 PORT = 7077
 _MACHINE_OPTIONS = "-Dspark.worker.cleanup.enabled=true"
-"""Else the folders of applications that ended stay for good."""
+"""Without this option, folders of ended applications are never removed."""
 
 
 @click.group(
@@ -69,7 +69,8 @@ _PAGE = ("--webui-port", "0")
 
 
 def _become(program: str, words: Sequence[str], more: dict[str, str]) -> None:
-    """This process is Spark's from here on, so that signals and its end are."""
+    """Replace this process by Spark's, so that Spark receives its signals, and both end
+    together."""
     from ..engines.spark.machine import environment_of_cluster, spark_home
     from ..engines.spark.session import java
 

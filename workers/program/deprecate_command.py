@@ -53,7 +53,7 @@ def deprecate(*, dataset: str, as_json: bool, **given: Any) -> None:
 
 
 def _deprecated(settings: WorkerSettings, name: str) -> Any:
-    # Spark is imported late: `--help` and wrong names need none.
+    # Spark is imported late: `--help` and wrong names do not need it.
     from ..jobs.transform.deprecate import deprecate as make_again
 
     show = sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""The engines of a worker, by name: those in its process, and those its settings name."""
+"""The engines of a worker, by name: those in its process, and those named in its settings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..engines.port.query_size import QuerySize
 from ..settings import WorkerSettings, container_rules
 
 OF_VERSION = "@"
-"""Begins the part of a name that tells versions of one engine apart: `spark@3.5`."""
+"""Separates the name of an engine from its version, if there are several: `spark@3.5`."""
 IMAGE = "image:"
-"""What the value of a setting begins with if it is an image; else it is an address."""
+"""Prefix of a setting's value that names an image; without it the value is an address."""
 
 
 def _spark(settings: WorkerSettings, session: Any) -> Engine:
@@ -51,9 +51,9 @@ IN_PROCESS: Mapping[str, Callable[[WorkerSettings, Any], Engine | None]] = {
 
 
 def engines(settings: WorkerSettings, session: Any) -> tuple[Engine, ...]:
-    """All of them; one that is configured takes the place of one in the process.
+    """Return all engines; a configured engine replaces one of the same name in the process.
 
-    Those of a version stand last: they repeat what that version computed, and compute nothing new.
+    Engines with a version in their name are last: they only repeat what that version computed.
     """
     names = [name.lower() for name in settings.engines]
     found = [configured(settings, name) for name in names if OF_VERSION not in name]
@@ -66,7 +66,7 @@ def engines(settings: WorkerSettings, session: Any) -> tuple[Engine, ...]:
 
 
 def configured(settings: WorkerSettings, name: str) -> Engine:
-    """An engine of the settings: at an address, or in an image."""
+    """Return an engine from the settings: at an address, or in an image."""
     from ..engines.remote.container import ContainerEngine, EngineRules
     from ..engines.remote.remote import RemoteEngine
 

@@ -1,4 +1,5 @@
-"""What a worker does, one function a kind of job, but for pushed batches: those run in groups."""
+"""The handlers of a worker's jobs: one function for each kind, except posts, which run in
+groups."""
 
 from __future__ import annotations
 
@@ -46,20 +47,21 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """What a worker hands to the function that runs a job."""
+    """What a worker passes to the function that runs a job."""
 
     stores: Stores
     worker: WorkerContext
     secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]]
-    """What templates of a source may read, beside what the administrator allows."""
+    """Returns the variables that templates of a source may read, beside those that the
+    administrator allows."""
 
 
 class MalformedJob(BadInput):
-    """A job whose payload or dataset this worker cannot make sense of."""
+    """This worker cannot interpret the payload or the dataset of a job."""
 
 
 def payload_of(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
-    """The payload of a job on a dataset. Raises `MalformedJob`."""
+    """Return the payload of a job on a dataset. Raises `MalformedJob`."""
     kind = job.spec.kind
     if job.spec.dataset is None:
         raise MalformedJob(f"the {kind} job names no dataset")
@@ -67,7 +69,7 @@ def payload_of(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
 
 
 def _read_payload(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
-    """What a job asks for. Raises `MalformedJob`."""
+    """Return the payload of a job. Raises `MalformedJob`."""
     try:
         return read(job.spec.payload)
     except ValueError as bad:
@@ -78,13 +80,13 @@ def _read_payload(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
 def subject(
     context: JobContext, job: Job, read: Callable[[dict[str, Any]], P]
 ) -> tuple[Dataset, P]:
-    """What a job is about, and its payload. Raises `MalformedJob`."""
+    """Return the dataset of a job, and its payload. Raises `MalformedJob`."""
     payload = payload_of(job, read)
     return context.stores.dataset(DatasetRef.parse(str(job.spec.dataset))), payload
 
 
 def poll(context: JobContext, job: Job) -> dict[str, Any]:
-    """Fetches of a polling source; the job's submission is the time of all its blocks."""
+    """Poll a source; the job's submission is the time of all its blocks."""
     dataset, payload = subject(context, job, poll_job.payload_of)
     context.worker.job_progress.phase("fetch")
     receipt = run_poll(
@@ -99,7 +101,7 @@ def poll(context: JobContext, job: Job) -> dict[str, Any]:
 
 
 def compact(context: JobContext, job: Job) -> dict[str, Any]:
-    """Slices of a root become fewer; a repeated job finds nothing left to do."""
+    """Merge slices of a root into fewer ones; a repeated job finds nothing left to do."""
     dataset, payload = subject(context, job, compact_job.payload_of)
     receipt = run_compaction(
         dataset,
@@ -112,7 +114,8 @@ def compact(context: JobContext, job: Job) -> dict[str, Any]:
 
 
 def verify(context: JobContext, job: Job) -> dict[str, Any]:
-    """Everything looked at, executions made again; or pushed blocks let in."""
+    """Verify a dataset, replaying its executions; or hash received rows, or validate pushed
+    blocks."""
     dataset, payload = subject(context, job, verify_job.payload_of)
     if payload.gate is not None:
         check = context.worker.job_progress.check
@@ -124,8 +127,8 @@ def verify(context: JobContext, job: Job) -> dict[str, Any]:
 
 
 def transform(context: JobContext, job: Job) -> dict[str, Any]:
-    """What the inputs of a derivative have that is new. A job that takes long leaves the
-    rest to another one, behind those of other datasets."""
+    """Compute new results of a derivative. A job that takes long submits another one for the rest,
+    which waits behind jobs of other datasets."""
     dataset, payload = subject(context, job, transform_job.payload_of)
     receipt = run_transform(
         context.stores,
@@ -141,39 +144,39 @@ def transform(context: JobContext, job: Job) -> dict[str, Any]:
 
 
 def heal(context: JobContext, job: Job) -> dict[str, Any]:
-    """An object of a derivative that is not whole is made again."""
+    """Recompute a damaged object of a derivative."""
     key = payload_of(job, lambda _: heal_job.key_of(job.spec))
     dataset = context.stores.dataset(DatasetRef(id=key.dataset))
     return heal_job.to_json(run_heal(context.stores, dataset, key, context.worker))
 
 
 def publish(context: JobContext, job: Job) -> dict[str, Any]:
-    """A published dataset is brought to its head, or withdrawn."""
+    """Update a publication to the dataset's head, or withdraw it."""
     dataset, payload = subject(context, job, publish_job.payload_of)
     return publish_job.to_json(run_publication(context.stores, dataset, payload, context.worker))
 
 
 def query(context: JobContext, job: Job) -> dict[str, Any]:
-    """A reader's SQL, computed on Spark."""
+    """Run a reader's SQL query on Spark."""
     payload = _read_payload(job, query_job.payload_of)
     return query_job.to_json(run_query(context.stores, payload, job.id, context.worker))
 
 
 def check(context: JobContext, job: Job) -> dict[str, Any]:
-    """What a transform would give; nothing is committed."""
+    """Check a transform, and return the schema of its result; commit nothing."""
     payload = _read_payload(job, transform_job.check_of)
     receipt = run_check(context.stores, payload, context.worker, now=job.submitted_at)
     return transform_job.to_json(receipt)
 
 
 def check_source(context: JobContext, job: Job) -> dict[str, Any]:
-    """What a source would give; nothing is committed."""
+    """Check a source, and return the schema of its rows; commit nothing."""
     payload = _read_payload(job, transform_job.check_source_of)
     return transform_job.to_json(run_source_check(payload, context.worker))
 
 
 def trial(context: JobContext, job: Job) -> dict[str, Any]:
-    """What would be in datasets that manifests describe; nothing is committed."""
+    """Compute the content of datasets that manifests describe; commit nothing."""
     payload = _read_payload(job, trial_job.payload_of)
     body, worker = job.spec.body, context.worker
     return trial_job.to_json(run_trial(context.stores, payload, body, worker, now=job.submitted_at))
@@ -195,4 +198,4 @@ HANDLERS: Mapping[str, Callable[[JobContext, Job], dict[str, Any]]] = {
     publish_job.KIND: publish,
     query_job.KIND: query,
 }
-"""What a worker does, by kind of job; pushed batches, which it runs in groups, aside."""
+"""Handlers by kind of job. Posts are not included, since they run in groups."""

@@ -1,4 +1,4 @@
-"""A worker as a process: settings, scratch folder, stores, Spark, the loop, and its end."""
+"""The life of a worker process: settings, scratch folder, stores, Spark, the loop, and its end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .wiring import worker_of
 
 
 def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
-    """Work until told to stop, or with `once` until nothing waits; the exit code.
+    """Work until stopped, or with `once` until no job is waiting; return the exit code.
 
     Raises:
-        NodeError: settings that are wrong, stores that cannot be opened, no Java.
+        NodeError: settings are wrong, stores cannot be opened, or Java is missing.
     """
     settings = load_settings(given)
     set_up(settings.log_level, settings.log_format)
@@ -40,7 +40,7 @@ def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
 
 
 def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
-    # Spark is imported late: wrong settings need none.
+    # Spark is imported late, because wrong settings can be reported without it.
     from .loop import EngineGone, Worker
     from .parent import watch_parent
 
@@ -69,10 +69,10 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
 
 
 def check_confinement(mode: Mode) -> None:
-    """Say once what code of strangers could reach here; and close what is in our memory to it.
+    """Log what untrusted code in engines could access here, and protect our memory from it.
 
     Raises:
-        InvalidSetting: a setting requires what this kernel cannot do.
+        InvalidSetting: a setting requires a protection that this kernel does not offer.
     """
     close_own_memory()
     if (lacking := confinement_lacks(mode)) is None:
@@ -83,7 +83,7 @@ def check_confinement(mode: Mode) -> None:
 
 
 def _count(worker: Any, settings: WorkerSettings) -> None:
-    """Have ended jobs counted, for Prometheus."""
+    """Count ended jobs for Prometheus."""
     if settings.metrics_port:
         from .metrics import WorkerMetrics
 
@@ -97,7 +97,7 @@ def _warm_up(worker: Any) -> None:
     from .handlers import now
     from .warmup import warm_up
 
-    worker.context.engines.session.newSession()  # without a Spark that starts, there is no worker
+    worker.context.engines.session.newSession()  # if Spark cannot start, the worker cannot either
     try:
         warm_up(worker.context, now=now())
     except Exception:  # a slow first job is better than no worker

@@ -1,8 +1,8 @@
-"""The worker's loop: claim, run, finish, again; and how it starts and ends.
+"""The worker's loop: claim, run, finish, repeat; and how it starts and ends.
 
-Whatever a job does wrong is an outcome of the job; the worker goes on. It ends when it is
-asked to, or when its parent is gone, after the job at hand. When its Spark is gone, the job rests,
-and others are run with another Spark; a job that ends it again and again is given up.
+An error of a job becomes the job's outcome, and the worker continues. It ends after the current job
+when it is asked to, or when its parent is gone. When its Spark is gone, the job pauses and other
+jobs run with a new Spark; a job that ends Spark again and again is given up.
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ from .handlers import HANDLERS, JobContext, payload_of
 
 KINDS = (ingest_job.KIND, *HANDLERS)
 GROUP_SIZES = {ingest_job.KIND: 128}
-"""Jobs of one dataset that are claimed at once, by kind."""
+"""Largest number of jobs of one dataset that are claimed together, by kind."""
 DATASETS_AT_ONCE = 16
-"""Datasets whose small posts are claimed at once. The service answers those while the worker is
-at others that wait; were all of them claimed at once, each would wait for the other's part."""
+"""Number of datasets whose small posts are claimed together. The service answers these posts while
+the worker processes the next ones; if all waiting posts were claimed together, each would wait for
+all others."""
 MAX_ATTEMPTS, MAX_DEATHS = 5, 3
-"""Unless a setting says so: a job that as often met a part of the node that was away, or that took
-down so many workers or Sparks, is given up."""
+"""Defaults of settings: a job is given up after it found a part of the node unavailable so often,
+or ended so many workers or Sparks."""
 FIRST_PAUSE_S, PAUSE_GROWTH = 2.0, 4
-"""How long a job rests whose database, object store or Spark was away, and how much longer each
-time: others are run meanwhile."""
+"""Seconds that a job pauses whose database, object store or Spark was unavailable, and the factor
+by which the pause grows each time; other jobs run meanwhile."""
 MEMORY_SETTING = "ODF_WORKER_SPARK_DRIVER_MEMORY"
 INTERNAL = "Internal"
 INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
@@ -68,11 +69,11 @@ class JobAbandoned(NodeFault):
 
 
 class Interrupted(Exception):
-    """The database or the object store is away: the job begins again after a pause."""
+    """The database or the object store is unavailable: the job begins again after a pause."""
 
 
 class EngineGone(Exception):
-    """Spark is not there any more; why, for people."""
+    """Spark is gone; the message is the reason, for people."""
 
 
 def abandoned(tries: int, ended: str) -> JobAbandoned:
@@ -86,12 +87,12 @@ def abandoned(tries: int, ended: str) -> JobAbandoned:
 
 
 def _nothing(job: Job, outcome: JobOutcome, seconds: float) -> None:
-    """Nobody counts."""
+    """Ignore an ended job."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
-    """One worker. `name` tells leases apart; `stop` ends the loop between two jobs."""
+    """One worker. `name` identifies its leases; `stop` ends the loop between two jobs."""
 
     stores: Stores
     context: WorkerContext
@@ -99,23 +100,24 @@ class Worker:
     lease: timedelta
     longest_pause_s: float
     attempts: int = MAX_ATTEMPTS
-    """How often a job is begun without coming to an end."""
+    """Number of times that a job may begin without reaching an end."""
     deaths: int = MAX_DEATHS
-    """How many workers or Sparks a job may end."""
+    """Number of workers or Sparks that a job may end."""
     budget: Budget = field(default_factory=Budget)
     stuck_s: float = 0.0
-    """Seconds after which the process ends if no thread gets to run; 0: never."""
+    """Seconds after which the process ends if no thread gets to run; 0 means never."""
     renew_spark: Callable[[], None] | None = None
-    """Starts another Spark for one that is gone. None: this process is to be started anew, which
-    waits for a cluster that is away before it takes jobs."""
+    """Starts a new Spark when the old one is gone. None means that the process has to be started
+    again; the new process waits for an unavailable cluster before it claims jobs."""
     on_end: Callable[[Job, JobOutcome, float], None] = _nothing
-    """Told of every job that ended, and how long it took in seconds."""
+    """Called for every ended job, with its duration in seconds."""
     stop: threading.Event = field(default_factory=threading.Event)
     secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]] = lambda *_: {}
-    """What templates of a source may read, beside what the administrator allows."""
+    """Returns the variables that templates of a source may read, beside those that the
+    administrator allows."""
 
     def work(self, *, once: bool = False) -> None:
-        """Run jobs until asked to stop; with `once`, until none is left."""
+        """Run jobs until asked to stop; with `once`, until no job is left."""
         with self.stores.wake_up.listen(Topic.WORK) as wake_up:
             while not self.stop.is_set():
                 if groups := self._claim():
@@ -133,25 +135,26 @@ class Worker:
             return self.stores.jobs.claim_groups(
                 self.name, KINDS, lease=self.lease, group_sizes=GROUP_SIZES, groups=DATASETS_AT_ONCE
             )
-        except Exception:  # a busy or restarting database: ask again
+        except Exception:  # a busy or restarting database: try again
             LOGGER.exception("claim failed")
             self.stop.wait(1.0)
             return ()
 
     def run(self, groups: Sequence[Sequence[Job]]) -> None:
-        """Run claimed jobs, a group for each dataset, and report their outcome. Raises
-        `EngineGone` only."""
-        self.stores.hashed.clear()  # rot shows in no time of a file: each job hashes for itself
+        """Run claimed jobs, a group for each dataset, and report their outcomes. Raises only
+        `EngineGone`."""
+        self.stores.hashed.clear()  # file times do not show bit rot, so each job hashes again
         with part_of(groups[0][0].spec.trace):
             try:
                 self._run(groups)
             finally:
                 self._clear()
-                if jvm.was_ended():  # its query did not end; the next one is of somebody else
+                if jvm.was_ended():  # its query never ended; the next may be another user's
                     self._renew_spark(EngineGone("it was ended with a query that did not end"))
 
     def _clear(self) -> None:
-        """What Spark was shown and sent is needed no more; what stays is collected as abandoned."""
+        """Remove the files lent to Spark, which are no longer needed; remains are later collected
+        as abandoned."""
         shown.clear()
         try:
             exchange.clear()
@@ -168,10 +171,10 @@ class Worker:
             self._go_on_without(jobs, gone)
 
     def _go_on_without(self, group: Sequence[Job], gone: EngineGone) -> None:
-        """Start another Spark, then have the jobs rest, so that others that need it come first;
-        those that were begun often enough are given up.
+        """Start a new Spark, then pause the jobs, so that other jobs that need Spark run first.
+        Jobs that have begun too often are given up.
 
-        Raises `EngineGone` if there can be no other in this process.
+        Raises `EngineGone` if this process cannot start another Spark.
         """
         LOGGER.error(line("Spark is gone", reason=gone))
         for job in group:
@@ -186,7 +189,7 @@ class Worker:
             self._put_off([job for job in group if not self._is_last(job)], gone)
 
     def _is_last(self, job: Job) -> bool:
-        """Whether a job whose Spark has gone is not begun again."""
+        """Whether a job whose Spark is gone must not begin again."""
         return job.attempt >= self.attempts or job.deaths + 1 >= self.deaths
 
     def _renew_spark(self, gone: EngineGone) -> None:
@@ -221,20 +224,20 @@ class Worker:
         )
 
     def _give_back(self, job: Job) -> None:
-        with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
+        with suppress(LeaseLost, Unavailable):  # our lease runs out by itself
             self.stores.jobs.put_back(job.id, self.name)
 
     def _put_off(self, group: Sequence[Job], trouble: Exception) -> None:
-        """Let the jobs rest: nobody has them for some time, then anybody.
+        """Pause the jobs: no worker can claim them for some time, then any worker can.
 
-        Those whose end was written before their worker could hear of it stay as they are. Those
-        that ended their Spark rest under our lease, which counts as if they had ended us.
+        Jobs whose end was already written stay as they are. Jobs that ended their Spark pause under
+        our lease, so that they count as if they had ended this worker.
         """
         for job in group:
             pause = FIRST_PAUSE_S * PAUSE_GROWTH ** (job.attempt - 1)
             facts = {"job": job.id, "attempt": job.attempt, "seconds": pause}
             LOGGER.warning(line("job put off", **facts, message=str(trouble)))
-            with suppress(LeaseLost, Unavailable):  # the lease we have ends by itself
+            with suppress(LeaseLost, Unavailable):  # our lease runs out by itself
                 if isinstance(trouble, EngineGone):
                     self.stores.jobs.extend(job.id, self.name, lease=timedelta(seconds=pause))
                 else:
@@ -265,7 +268,7 @@ class Worker:
     def _ingest(
         self, groups: Sequence[Sequence[Job]], meters: Mapping[str, JobProgress]
     ) -> Iterator[JobEnd]:
-        """Posts, a group for each dataset."""
+        """Run posts, a group for each dataset; yield their ends."""
         posts: list[list[Post]] = []
         for group in groups:
             posts.append([])
@@ -288,15 +291,15 @@ class Worker:
             yield from run.run(posts)
         except (EngineGone, Interrupted):
             raise
-        except Exception as error:  # not of one dataset: the node fails
+        except Exception as error:  # the error concerns the node, not one dataset
             for post in (post for group in posts for post in group):
                 outcome = self._failure(post.job, error)
-                with suppress(LeaseLost):  # of those that have ended
+                with suppress(LeaseLost):  # the job has already ended
                     self.stores.jobs.finish(post.job.id, self.name, outcome)
                     yield JobEnd(post.job.id, self.name, outcome)
 
     def _post(self, job: Job, meters: Mapping[str, JobProgress]) -> Post:
-        """Raises `JobAbandoned`, `MalformedJob`, `HashMismatch`."""
+        """Prepare the post of a job. Raises `JobAbandoned`, `MalformedJob`, `HashMismatch`."""
         self._check_attempts(job)
         payload = payload_of(job, ingest_job.payload_of)
         body = job.spec.body
@@ -315,13 +318,13 @@ class Worker:
             raise abandoned(job.attempt - 1, "its worker")
 
     def _failure(self, job: Job, error: Exception) -> Failed:
-        """What a job is told about an error. Raises `EngineGone`, `Interrupted`."""
+        """Return the outcome of a job for an error. Raises `EngineGone`, `Interrupted`."""
         error = exchange.failed(error) or error
         if isinstance(error, Unavailable) and job.attempt < self.attempts:
             raise Interrupted(error.message) from error
         if isinstance(error, NodeError):
             return Failed.of(error)
-        if (reason := jvm.how_it_ended()) is not None:  # which shows in errors of many kinds
+        if (reason := jvm.how_it_ended()) is not None:  # this causes errors of many kinds
             raise EngineGone(reason) from error
         if isinstance(error, Py4JNetworkError | ConnectionError):
             raise EngineGone(f"it does not answer: {error}") from error

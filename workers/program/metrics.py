@@ -1,5 +1,5 @@
-"""What a worker tells Prometheus, on a port of its own: jobs by kind and outcome, batches by where
-their stages ran, rows, seconds."""
+"""Metrics of a worker for Prometheus, on a separate port: jobs by kind and outcome, batches by
+where their stages ran, rows, seconds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY_WAY = {
     "odf_worker_shuffle_bytes": ("shuffleBytes", "Bytes of rows between tasks of Spark."),
     "odf_worker_spill_bytes": ("spillBytes", "Bytes of rows that memory was too short for."),
 }
-"""Counters by kind and way, and the members of a receipt or of what it says it `ran` by."""
+"""Counters by kind and way: the member of a receipt, or of its `ran`, and the help text."""
 
 
 class WorkerMetrics:
@@ -68,7 +68,7 @@ class WorkerMetrics:
         }
 
     def confinement(self, mode: Mode) -> None:
-        """What the processes that run queries are kept from."""
+        """Set the gauges of what the kernel keeps away from the processes that run queries."""
         lacking = missing(mode)
         gauge = Gauge(
             "odf_worker_engines_confined",
@@ -88,7 +88,7 @@ class WorkerMetrics:
             self._ran(kind, outcome.result, seconds)
 
     def _ran(self, kind: str, receipt: dict[str, Any], seconds: float) -> None:
-        """Where the stages of a job ran, if it has some."""
+        """Count where the stages of a job ran, if its receipt says so."""
         ran = receipt.get("ran")
         if not isinstance(ran, dict):
             return
@@ -98,5 +98,5 @@ class WorkerMetrics:
             counter.labels(kind, way).inc(int(ran.get(member, receipt.get(member)) or 0))
 
     def serve(self, port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - to be scraped
-        """Answer scrapes from a thread. Raises `OSError`: the port is taken."""
+        """Answer scrapes in a thread. Raises `OSError` if the port is in use."""
         start_http_server(port, addr=host, registry=self.registry)

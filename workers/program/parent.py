@@ -1,4 +1,4 @@
-"""The process a worker belongs to: it ends when that is gone."""
+"""The parent process of a worker: the worker ends when its parent is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PARENT_CHECK_S = 1.0
 
 
 def watch_parent(parent: int, stop: threading.Event) -> None:
-    """Set `stop` once the process `parent` is gone."""
+    """Set `stop` once the process `parent` has ended."""
 
     def watch() -> None:
         while not stop.wait(PARENT_CHECK_S):

@@ -1,7 +1,7 @@
-"""The scratch folder of a process: locked while it lives; cleared away by others if it was killed.
+"""The scratch folder of a process: locked during its life; after a kill, other workers remove it.
 
-A lock tells who lives also where workers see a folder together but not each other's processes,
-as in containers.
+A lock shows which workers are alive even if workers share a folder but cannot see each other's
+processes, as in containers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PREFIX = "odf-worker-"
 
 @contextmanager
 def scratch_folder(settings: WorkerSettings) -> Iterator[Path]:
-    """A folder of this process; what killed workers left beside it is cleared away first."""
+    """Create a folder for this process, after removing the folders of killed workers beside it."""
     base = (settings.scratch or Path(tempfile.gettempdir())).absolute()
     base.mkdir(parents=True, exist_ok=True)
     clear(base, container_rules(settings))
-    # It gets the name others look for once it is locked.
+    # It receives the prefix that others look for only after it is locked.
     made = Path(tempfile.mkdtemp(prefix=".", dir=base))
     lock = os.open(made, os.O_RDONLY)
     try:
@@ -54,12 +54,12 @@ def clear(base: Path, rules: ContainerRules) -> None:
 
 
 def _is_gone(folder: Path) -> bool:
-    """Whether nobody holds the lock of a scratch folder."""
+    """Whether no process has locked a scratch folder."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
         return True
-    except OSError:  # of another user
+    except OSError:  # it belongs to another user
         return False
     try:
         with suppress(OSError):

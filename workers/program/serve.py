@@ -1,4 +1,4 @@
-"""`odf-worker engine`: one of our engines as a process of its own, for any coordinator."""
+"""`odf-worker engine`: serve one of our engines as a separate process, for any coordinator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 5.0
 LOOK_S = 1.0
-"""Between looks whether Spark is still there."""
+"""Seconds between two checks that Spark is still running."""
 
 
 @click.command(
@@ -95,7 +95,7 @@ def _serve(
                 memory=settings.spark_driver_memory,
                 scratch=scratch,
                 log_format=settings.log_format,
-                folders=folders or (Path("/"),),  # any that a request names
+                folders=folders or (Path("/"),),  # any folder that a request names
                 confinement=settings.engine_confinement,
             )
         )
@@ -120,8 +120,8 @@ def _serve(
 
 
 def _renew_if_gone(session: SparkWhenNeeded) -> None:
-    """A query beyond Spark's memory ends Spark: its caller is told that the engine failed, the
-    next one finds another. Raises `ConnectionError`."""
+    """Restart Spark if it is gone. A query that exceeds Spark's memory ends Spark: its caller
+    receives an engine failure, the next query uses the new Spark. Raises `ConnectionError`."""
     from ..engines.spark import jvm
 
     if (reason := jvm.how_it_ended(0)) is not None:

@@ -1,4 +1,4 @@
-"""`odf-worker verify`: a dataset of a node verified here and now, executions made again."""
+"""`odf-worker verify`: verify a dataset of a node in this process, repeating its executions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def verify(
 def _verified(
     settings: WorkerSettings, name: str, *, recursive: bool, after: str | None, upto: str | None
 ) -> Any:
-    # Spark is imported late: `--help` and wrong names need none.
+    # Spark is imported late: `--help` and wrong names do not need it.
     from ..jobs.verify.run import run_verification
     from .handlers import now
 
@@ -80,14 +80,15 @@ def _verified(
 
 
 def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:
-    """Everything a dataset is made of, inputs before those that use them."""
+    """Return all datasets from which a dataset is derived, inputs before the datasets that use
+    them."""
     found: dict[DatasetId, None] = {}
     seen = {dataset}
 
     def visit(one: DatasetId) -> None:
         try:
             declared = stores.dataset(DatasetRef(id=one)).state().declared_inputs or ()
-        except DatasetNotFound:  # told when it is looked at
+        except DatasetNotFound:  # reported when the dataset is verified
             return
         for item in declared:
             if item is not None and item not in seen:

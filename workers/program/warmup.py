@@ -1,8 +1,8 @@
-"""The first jobs of a fresh Spark are slow; so a worker does some of its own before it is ready.
+"""Warm-up: a worker runs small jobs before it is ready, because the first jobs of a new Spark are
+slow.
 
-They go the way of real ones, on stores that are gone afterwards: read, merge with the history,
-write, commit; and for each batch an iteration of a derivative, over rows that are new and over a
-correction.
+They take the same path as real jobs, on temporary stores: read, merge with the history, write,
+commit; and for each batch an iteration of a derivative, over new rows and over a correction.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _QUERY = "select op, event_time, upper(city) as city, population * share as n fr
 
 
 def warm_up(context: WorkerContext, *, now: Instant) -> None:
-    """Take two small batches into a dataset that nobody sees, and through a derivative of it."""
+    """Ingest two small batches into a temporary dataset, and compute a derivative of it."""
     for engine in context.engines.others:
         if isinstance(engine, Prepared):
             engine.prepare()

@@ -1,4 +1,4 @@
-"""A worker put together from its settings: its engines, its context."""
+"""Build a worker from its settings: its engines and its context."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     options = _spark_options(settings, stores, scratch)
     session = SparkWhenNeeded(options)
     if not options.is_local:
-        session.start()  # while a cluster is away, no job is taken and tried in vain
+        session.start()  # so that no job is claimed in vain while the cluster is unavailable
     first, *others = engines(settings, session)
     archives = PrepareLimits(
         max_bytes=settings.max_fetched_bytes,
@@ -164,14 +164,16 @@ def _merge_states(settings: WorkerSettings) -> MergeStates:
 
 
 def _exchange(settings: WorkerSettings) -> str | None:
-    """The bucket, if Spark's executors run elsewhere; files are on a disk all of them see."""
+    """Return the URL of the bucket, if Spark's executors run on other machines. Without a bucket,
+    all executors have to see the same disk."""
     in_bucket = settings.objects_url is not None and settings.objects_url.startswith("s3")
     remote = not settings.spark_master.startswith("local[") and settings.spark_master != "local"
     return settings.objects_url if in_bucket and remote else None
 
 
 def _read_in_place(objects: ObjectStore, scratch: Path) -> tuple[Path, ...]:
-    """The folder of the objects, if Spark has to see it to read slices of it."""
+    """Return the folder of the objects, if Spark needs access to it in order to read slices in
+    place."""
     from ..engines.spark.visible_files import can_link
 
     local = objects.local_paths
@@ -198,9 +200,10 @@ def _fetch_rules(settings: WorkerSettings) -> Any:
 
 @contextmanager
 def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[], WorkerContext]]]:
-    """The stores of the node, and what makes a context to work on them for one command.
+    """Yield the stores of the node, and a function that makes a context to work on them in one
+    command.
 
-    Spark starts with what needs it first, and ends with the block.
+    Spark starts when it is first needed, and ends with the block.
     """
     from .loop import Worker
 

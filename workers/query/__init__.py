@@ -1,1 +1,1 @@
-"""Queries of readers of this node: one confined process for each, which ends with its answer."""
+"""Queries of this node's readers: each runs in a confined process, which ends after its answer."""

@@ -1,6 +1,8 @@
-"""Conditions of a plan as a predicate on the columns of a table, as far as slices go by them.
+"""Convert conditions of a plan to a predicate on a table's columns, as far as it can exclude
+slices.
 
-What is not understood restricts nothing. Source: Kartothek facts, "When pruning is sound".
+Conditions that are not understood restrict nothing. Source: Kartothek facts, "When pruning is
+sound".
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from odf_node.protocol.kartothek.predicates import (
 )
 
 MAX_CONJUNCTIONS = 64
-"""A predicate of more is not made: the condition restricts nothing."""
+"""Limit of a predicate's conjunctions; a longer condition restricts nothing."""
 _OPERATORS = {
     "=": Op.EQUAL,
     "<": Op.LESS,
@@ -28,11 +30,12 @@ _OPERATORS = {
 }
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "="}
 _UNORDERED = frozenset({Op.EQUAL, Op.IN})
-"""What floats are asked: the engine orders NaN by its sign, and -0.0 before 0.0."""
+"""Operators that may be used on floats: the engine orders NaN by its sign, and -0.0 before 0.0."""
 
 
 def predicate_of(condition: Expr, schema: pa.Schema) -> Predicate | None:
-    """What is true of every row of which the condition is; None: nothing that an index answers."""
+    """Return a predicate that holds for every row for which the condition holds; None if an index
+    cannot answer it."""
     kind = condition.variant_name()
     if kind == "InList" and not condition.to_variant().negated():
         tested, *listed = condition.rex_call_operands()
@@ -53,7 +56,7 @@ def predicate_of(condition: Expr, schema: pa.Schema) -> Predicate | None:
 
 
 def both(one: Predicate | None, other: Predicate | None) -> Predicate | None:
-    """What is true where both are; the one alone where both together are too long."""
+    """Return the conjunction of two predicates; if that is too long, only the shorter one."""
     if one is None or other is None:
         return other if one is None else one
     if len(one) * len(other) > MAX_CONJUNCTIONS:
@@ -71,7 +74,7 @@ def _either(one: Predicate | None, other: Predicate | None) -> Predicate | None:
 
 
 def _listed(one: Predicate, other: Predicate) -> Predicate | None:
-    """`a = 1 OR a = 2` as `a IN (1, 2)`: one question to an index."""
+    """Return `a = 1 OR a = 2` as `a IN (1, 2)`, which takes a single lookup in an index."""
     terms = [term for terms in (*one, *other) for term in terms]
     if len(one) != 1 or len(other) != 1 or len(terms) != 2:
         return None
@@ -82,7 +85,7 @@ def _listed(one: Predicate, other: Predicate) -> Predicate | None:
 
 
 def _term(column: Expr, op: Op, literals: list[Expr], schema: pa.Schema) -> Predicate | None:
-    """One comparison of a column with values of its own kind."""
+    """Return the comparison of a column with values of its own kind, or None."""
     values = [_value(each) for each in literals]
     if column.variant_name() != "Column" or not values or None in values:
         return None
@@ -99,7 +102,8 @@ def _term(column: Expr, op: Op, literals: list[Expr], schema: pa.Schema) -> Pred
 
 
 def _value(expression: Expr) -> pa.Scalar | None:
-    """The value of a literal; None for null, and for types that the library does not pass on."""
+    """Return the value of a literal; None for null, and for types that the library does not
+    return."""
     if expression.variant_name() != "Literal":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows of an answer as bytes: one JSON value, or a file in one of the formats of reads."""
+"""Encode the rows of an answer: one JSON value, or a file in one of the formats of reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SORTED = msgspec.json.Encoder(enc_hook=str, order="sorted")
 def encoded(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], form: Form, *, canonical: bool
 ) -> Iterator[bytes]:
-    """The rows in that form. `canonical`: keys of JSON are sorted, and there are no blanks."""
+    """Encode the rows in that form. `canonical` sorts the keys of JSON, and omits blanks."""
     encoder = _SORTED if canonical else _AS_MADE
     match form:
         case Form.AOS | Form.AOA:

@@ -1,6 +1,7 @@
-"""The program that processes of queries are forks of: it has the engine loaded and serves nobody.
+"""The program from which processes of queries are forked: it loads the engine, and answers no
+query.
 
-The service starts it as a module, and asks through its standard input, which is a socket.
+The service starts it as a module, and sends requests through its standard input, which is a socket.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ MODULE = f"{__package__}.process"
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve requests until standard input ends."""
     spawner.main(MODULE)
 
 

@@ -1,7 +1,7 @@
-"""The process that answers one query of a reader: confined, then planned, judged and computed.
+"""The process that answers one query of a reader: confine, then plan, check and compute.
 
-It knows the question and the folders in which the slices of its datasets lie. A query is one SELECT
-in the dialect of the engine; its tables are the datasets of the question, and no others.
+It receives the question and the folders with the slices of its datasets. A query is one SELECT in
+the dialect of the engine; its tables are only the datasets of the question.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ from .pruning import OpenIndex, needed
 from .tables import base_names, register, view_names
 
 MAPPED_BYTES = 4 << 30
-"""What a process may map beside what it may write to: code, files, what is set aside."""
+"""Bytes that a process may map in addition to its writable memory: code, files, reserved
+addresses."""
 DEFAULT_CATALOG = "kamu"
-"""Catalogue and schema of tables, as the reference node names them in its errors."""
+"""Catalogue and schema of tables; the reference node has the same names in its errors."""
 SETTINGS = {
     "datafusion.catalog.default_catalog": DEFAULT_CATALOG,
     "datafusion.catalog.default_schema": DEFAULT_CATALOG,
@@ -63,7 +64,8 @@ SETTINGS = {
     "datafusion.execution.time_zone": "UTC",
     "datafusion.execution.meta_fetch_concurrency": "1",
 }
-"""Footers are read one after another: 32 at once are no faster, and take four times the memory."""
+"""Footers are read one after another: reading 32 at once is not faster, and takes four times the
+memory."""
 _OUT_OF_POOL = "Resources exhausted"
 _KIND = re.compile(
     r"^(?:DataFusion error: |Error during planning: |Schema error: |External error: )+"
@@ -73,11 +75,11 @@ _reads = cache(program_reads)
 
 
 class AnswerTooLong(Exception):
-    """The answer has more bytes than it may have."""
+    """The answer exceeds its limit of bytes."""
 
 
 def prepare() -> None:
-    """What the first query would do for all, and every process again."""
+    """Do once the work that every process would otherwise repeat for its query."""
     engine.prepare()
     _reads()
     schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -97,7 +99,8 @@ def answer(connection: socket.socket) -> None:
             return stream.read(length)
 
         def open_index(table: int, key: str) -> BinaryIO | None:
-            """Nothing else is on its way to us meanwhile, so nothing of it is in the stream."""
+            """Request a file of an index. No other message is in transit, so the stream's buffer is
+            empty."""
             connection.sendall(frame(INDEX, encoded(Wanted(table, key))))
             raw, files, *_ = socket.recv_fds(connection, FRAME.size, 1)
             if raw != frame(INDEX):
@@ -130,7 +133,7 @@ def _answered(
         raise
     except engine.OURS as bad:
         return End(why=Why.ENGINE, message=f"{type(bad).__name__}: {bad}"[: engine.SHOWN_CHARS])
-    except Exception as bad:  # the library has no type of its own for what a query does wrong
+    except Exception as bad:  # the library has no separate type for errors of queries
         if _OUT_OF_POOL in str(bad):
             return End(why=Why.MEMORY)
         return End(why=Why.QUERY, message=reason(str(bad)))
@@ -140,7 +143,7 @@ def _answered(
 
 
 def reason(message: str) -> str:
-    """What the engine says is wrong, without the names of its own errors around it."""
+    """Return the engine's message without the names of its error types."""
     parsed = _PARSER.match(message)
     if parsed is not None:
         return f"sql parser error: {parsed['said']}"[: engine.SHOWN_CHARS]
@@ -197,7 +200,7 @@ def _context(question: Question) -> SessionContext:
 
 
 def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, set[int]]:
-    """The result, and the numbers of the tables it is made of. Raises `InvalidQuery`."""
+    """Return the result, and the numbers of the tables that it reads. Raises `InvalidQuery`."""
     limits = question.limits
     size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
     check_size([SqlQueryStep(query=question.query)], size, prefix="ODF_NODE_QUERY_TEXT_")
@@ -210,7 +213,7 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, se
 
 
 def _check_names(schema: pa.Schema) -> None:
-    """Raises `InvalidQuery`: two columns would be one member of a row."""
+    """Raise `InvalidQuery` if two columns would have the same name."""
     twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
     if twice is not None:
         raise InvalidQuery(f"two columns are called {twice!r}: give one of them a name by AS")

@@ -1,8 +1,9 @@
-"""Which slices a query needs, by the conditions that the optimized plan pushes down to its tables.
+"""Find the slices that a query needs, by the conditions pushed down to tables in its optimized
+plan.
 
-The engine pushes a condition below what it makes of a changelog (a state, facts) only where that
-changes nothing, so what arrives at a table may leave out slices of it. Plans show subqueries that
-stay in expressions as text only, so a query with one needs all slices.
+The engine pushes a condition below the views of a changelog (state, facts) only if that does not
+change the result, so a condition at a table may exclude slices. Plans show subqueries in
+expressions only as text, so a query with such a subquery needs all slices.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from .conditions import both, predicate_of
 
 _SUBQUERY = "Subquery:"
 OpenIndex = Callable[[int, str], BinaryIO | None]
-"""A file of the index of the table with this number; None if there is none."""
+"""Opens a file of the index of the table with this number; None if there is none."""
 
 
 def needed(
     result: DataFrame, tables: Sequence[Table], names: Mapping[str, int], open_index: OpenIndex
 ) -> dict[int, list[int]]:
-    """By number of the table: numbers of the slices that may hold rows of the result."""
+    """Return, by number of the table, the numbers of the slices that may have rows of the
+    result."""
     plan = result.optimized_logical_plan()
     if any(line.strip() == _SUBQUERY for line in plan.display_indent().splitlines()):
         return {number: list(range(len(table.slices))) for number, table in enumerate(tables)}
@@ -58,7 +60,7 @@ def _slices(
     predicates: Sequence[Predicate | None],
     open_index: Callable[[str], BinaryIO | None],
 ) -> list[int]:
-    """Those that any scan of the table needs."""
+    """Return the slices that any scan of the table needs."""
     count, schema = len(table.slices), table_columns(table)
     if not count or None in predicates:
         return list(range(count))

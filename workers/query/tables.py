@@ -1,6 +1,6 @@
-"""Datasets as tables of DataFusion: the changelog as it lies in files, and what stands of it.
+"""Datasets as tables of DataFusion: the changelog as in the files, and views of it.
 
-A table is a folder of links, which has none while the query is planned.
+A table is a folder of links, which is empty while the query is planned.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..engines.port.views import columns_of, view_sql
 
 
 def register(context: SessionContext, tables: Sequence[Table], links: Path) -> None:
-    """Make the tables known, with no rows yet."""
+    """Register the tables, which have no rows yet."""
     for number, table in enumerate(tables):
         base = base_name(table, number)
-        # Unlike `register_listing_table`, it looks at the counts of files when it plans a join.
+        # Unlike `register_listing_table`, it reads row counts of files when it plans a join.
         context.register_parquet(
             quoted(base), f"{table_folder(links, number)}/", schema=columns_of(table)
         )
@@ -33,7 +33,7 @@ def register(context: SessionContext, tables: Sequence[Table], links: Path) -> N
 
 
 def base_names(tables: Sequence[Table]) -> dict[str, int]:
-    """Names of changelogs in plans, with the number of the table."""
+    """Return the names of changelogs in plans, with the number of the table."""
     return {base_name(table, number): number for number, table in enumerate(tables)}
 
 

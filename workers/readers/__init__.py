@@ -1,1 +1,2 @@
-"""Bytes to rows: one module a format, strict as the specification says, in bounded memory."""
+"""Convert bytes to rows: one module per format, as strict as the specification, in limited
+memory."""

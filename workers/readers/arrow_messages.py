@@ -1,4 +1,4 @@
-"""What the head of a message of an Arrow stream says, as far as Arrow has no call for it.
+"""Read the head of a message of an Arrow stream, for facts that the Arrow library does not offer.
 
 Source: Arrow "Message.fbs": the table `Message` has the kind of its header in slot 1 and the header
 in slot 2; `DictionaryBatch` has its rows in slot 1; `RecordBatch` has `compression` in slot 3.
@@ -12,7 +12,8 @@ _DICTIONARY, _RECORDS = 2, 3
 
 
 def is_compressed(head: bytes) -> bool:
-    """Whether the buffers that follow are. Raises `ValueError` for a damaged head."""
+    """Whether the buffers that follow the head are compressed. Raises `ValueError` for a damaged
+    head."""
     try:
         message = _u32(head, 0)
         kind_at, header_at = _slot(head, message, 1), _slot(head, message, 2)
@@ -29,7 +30,7 @@ def is_compressed(head: bytes) -> bool:
 
 
 def _slot(head: bytes, table: int, number: int) -> int | None:
-    """Where a field of a table is; None if it is absent."""
+    """Return the position of a table's field; None if it is absent."""
     vtable = table - int(struct.unpack_from("<i", head, table)[0])
     if vtable < 0:
         raise ValueError("a table without fields")

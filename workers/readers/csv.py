@@ -1,9 +1,9 @@
-"""The Csv reader: text of separated values to typed batches.
+"""The CSV reader: text of separated values to typed batches.
 
-With a schema, a header says which column is which (`protocol/csv_header.py`), and without a
-header their position does. Without a schema, names come from the header (or `column_1` …), and
-types from the dataset; where that has none, they are text, or inferred when asked for.
-An empty field is null, quoted or not, and so is one that equals `nullValue`.
+With a schema, the header assigns fields to columns (`protocol/csv_header.py`); without a header
+their position does. Without a schema, names come from the header (or are `column_1` …), and types
+from the dataset; if the dataset has none, they are text, or inferred if the step demands it. An
+empty field is null, quoted or not, and so is one that equals `nullValue`.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _UNITS = ("date", "s", "ms", "us", "ns")
-"""Times, by how much of them is told. A time without a zone is in UTC."""
+"""Types of times, by their precision. A time without a zone is in UTC."""
 _INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CsvRead:
-    """One reading of one file."""
+    """The state of reading one file."""
 
     path: Path
     form: CsvFormat
@@ -73,7 +73,7 @@ class _CsvRead:
     nulls: frozenset[str]
     limits: Limits
     schema: pa.Schema
-    """Columns as they stand in the file."""
+    """Columns in the order of the file."""
     forms: Forms
     rejected: Rejected | None
 
@@ -86,7 +86,7 @@ class _CsvRead:
                     done += batch.num_rows
                 return
             except (pa.ArrowInvalid, BadValue, BadRow, InputTooLarge):
-                pass  # read again from the start: the own tokenizer knows lines and decides
+                pass  # read again: our own tokenizer knows the lines and decides
         if self.rejected is not None:
             self.rejected.passed(done)
         yield from self._own_batches(skip=done)
@@ -94,7 +94,7 @@ class _CsvRead:
     def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
         names = [str(number) for number in range(len(self.schema))]
         small = self.path.stat().st_size <= BLOCK_BYTES
-        # A thread reads a file ahead, which costs more than a small one does.
+        # A reader of a file starts a thread that reads ahead, which costs more than a small file.
         reader = arrow_csv.open_csv(
             pa.BufferReader(self.path.read_bytes()) if small else self.path,
             read_options=arrow_csv.ReadOptions(
@@ -170,7 +170,7 @@ class _CsvRead:
         return BadRow(not_of(field.type, self.forms), line=line, column=field.name, value=text)
 
     def _check(self, record: CsvRecord) -> None:
-        """What has to be right before values are looked at."""
+        """Check a record before its values are converted."""
         line, fields, _ = record
         if len(fields) != len(self.schema):
             raise BadRow(f"{len(self.schema)} fields expected, {len(fields)} found", line=line)
@@ -196,19 +196,19 @@ class _CsvRead:
 
 
 def _errors(rejected: Rejected | None) -> str:
-    """How bytes are decoded that are no UTF-8: so that one row of them can be told."""
+    """Return the decoding of invalid UTF-8; a tolerant one lets a single row be set aside."""
     return "strict" if rejected is None else "surrogateescape"
 
 
 def check_decoded(line: int, fields: Sequence[str]) -> None:
-    """Raises `BadRow` if there were bytes that are no UTF-8."""
+    """Raise `BadRow` if the fields had bytes that are not UTF-8."""
     for text in fields:
         if (shown := printable(text)) != text:
             raise BadRow("the text is not UTF-8", line=line, value=shown)
 
 
 def printable(text: str) -> str:
-    """The text with what was no UTF-8 shown as bytes."""
+    """Return the text, with bytes that were not UTF-8 as escapes."""
     return (
         text
         if text.isascii()
@@ -227,9 +227,9 @@ def read_csv(
     """Open a CSV file; None when it is empty and there is no schema.
 
     Raises:
-        Unsupported: an option or a column type this reader does not know.
-        HeaderMismatch: the names in the header are not those of the schema.
-        BadRow, InputTooLarge: here for the head of the file, later from the batches.
+        Unsupported: this reader does not know an option or a column type.
+        HeaderMismatch: the names in the header differ from those of the schema.
+        BadRow, InputTooLarge: raised here for the head of the file, later by the batches.
     """
     check_read_step(step)
     separator, quote, escape = csv_characters(step)
@@ -280,7 +280,8 @@ def read_csv(
 def _matched(
     step: ReadStepCsv, path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits, errors: str
 ) -> Matched | None:
-    """Which field of the file is which column; None without a header to tell it by.
+    """Match the fields of the file with the columns; None if the file is empty, so that there is no
+    header.
 
     Raises:
         HeaderMismatch.
@@ -301,12 +302,12 @@ def _matched(
 
 
 def _refuse_header(path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits) -> None:
-    """Raises `HeaderMismatch` for a file that has a header though its source says it has none."""
+    """Raise `HeaderMismatch` if a file has a header although its source declares none."""
     with path.open("rb") as stream:
         records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
         try:
             first = next(records, None)
-        except (BadRow, InputTooLarge):  # told with the rows
+        except (BadRow, InputTooLarge):  # reported with the rows
             return
     if first is not None and names_columns(first.fields, schema.names):
         raise HeaderMismatch(
@@ -317,7 +318,7 @@ def _refuse_header(path: Path, form: CsvFormat, schema: pa.Schema, limits: Limit
 
 
 def _as_stored(schema: pa.Schema, matched: Matched) -> pa.Schema:
-    """The columns in the order of the file."""
+    """Return the columns in the order of the file."""
     fields = dict(zip(matched.order, schema, strict=True))
     return pa.schema([fields[at] for at in range(len(schema))])
 
@@ -358,10 +359,10 @@ def _schema_of(
 
 
 def _infer(texts: Sequence[str], nulls: frozenset[str], forms: Forms) -> pa.DataType:
-    """The type all of the values have; of no value nothing is known."""
+    """Return the common type of the values; the null type if there are none."""
     kinds = {(forms and forms.kind(text)) or _kind(text) for text in texts if text not in nulls}
     if forms and kinds & set(_UNITS) and not all(forms.kind(t) for t in texts if t not in nulls):
-        return pa.string()  # times of another form than the source says
+        return pa.string()  # times in a format other than the declared one
     if not kinds:
         return pa.null()
     if kinds == {"bool"}:
@@ -384,8 +385,9 @@ def _kind(text: str) -> str:
 
 
 def _arrow_agrees(path: Path, form: CsvFormat) -> bool:
-    """Arrow's tokenizer knows no escape that counts inside quotes only, and takes a value whose
-    quote is never closed; then the number of quotes is odd."""
+    """Whether Arrow's tokenizer agrees with ours. It does not know escapes that count only inside
+    quotes, and accepts a value whose quote is never closed; in that case the number of quotes is
+    odd."""
     quote = form.quote.encode()
     escape = b"" if form.escape in (None, form.quote) else str(form.escape).encode()
     escapes, quotes = False, 0

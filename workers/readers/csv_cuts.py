@@ -1,8 +1,8 @@
-"""Where a CSV file may be cut: at the end of a line that is no part of a quoted value.
+"""Find where a CSV file may be cut: at the end of a line that is not part of a quoted value.
 
-Quotes are judged as the tokenizer of `csv_records.py` does: one at the start of a field opens a
-value, in which two stand for one. Where they stand otherwise, or where something else than a line
-feed ends lines, the file is not cut.
+Quotes are interpreted as in the tokenizer of `csv_records.py`: a quote at the start of a field
+opens a value, in which two quotes mean one. If quotes appear elsewhere, or if lines do not end with
+a line feed, the file is not cut.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What each split begins with: `lines` of header, which take `size` bytes of the file."""
+    """The beginning of each split: `lines` lines of header, which take `size` bytes of the file."""
 
     content: bytes
     lines: int
@@ -36,10 +36,10 @@ class Head:
 
 
 def csv_head(step: ReadStepCsv, path: Path, names: Sequence[str]) -> Head | None:
-    """The header of a file, or one that is made of the columns' names where it has none; None
-    where a name has no plain form.
+    """Return the header of a file, or one made of the columns' names if the file has none. None if
+    a name cannot be written without an escape, or if the header is more than one line.
 
-    Raises as the reader does for the head of a file.
+    Raises the same errors as the reader for the head of a file.
     """
     separator, quote, escape = csv_characters(step)
     form = CsvFormat(separator=separator, quote=quote, escape=escape)
@@ -54,7 +54,8 @@ def csv_head(step: ReadStepCsv, path: Path, names: Sequence[str]) -> Head | None
 
 
 def _first_record(stream: BinaryIO, form: CsvFormat) -> bytes | None:
-    """Bytes of the header and of blank lines before it; None if it is more than one line."""
+    """Return the bytes of the header and of blank lines before it; None if it is more than one
+    line."""
     limits = Limits()
     raw = b""
     while line := stream.readline(limits.row_bytes + 1):
@@ -71,8 +72,8 @@ def _first_record(stream: BinaryIO, form: CsvFormat) -> bytes | None:
 def csv_cuts(
     stream: BinaryIO, size: int, *, quote: str, separator: str, escape: str | None
 ) -> list[tuple[int, int]] | None:
-    """Ends of lines, about every `size` bytes, with the number of lines before them; None if the
-    file is not cut. Reads all of it."""
+    """Return ends of lines, about every `size` bytes, with the number of lines before them; None if
+    the file cannot be cut. Reads the whole file."""
     opens = (ord(separator), _LF)
     own = None if escape in (None, quote) else ord(str(escape))
     cuts: list[tuple[int, int]] = []
@@ -109,7 +110,7 @@ def _regular(
     quote: str,
 ) -> bool:
     """Whether each odd quote begins a field or follows another quote, each even one ends a field or
-    comes before another, no line ends with a carriage return alone, and nothing is escaped."""
+    precedes another, no line ends with a carriage return alone, and nothing is escaped."""
     returns = np.flatnonzero(window == _CR)
     if np.any(np.append(around, np.uint8(0))[returns + 2] != _LF):
         return False
@@ -129,7 +130,7 @@ def _regular(
 def _line_end(
     window: Bytes, positions: npt.NDArray[np.int64], quotes: int, start: int
 ) -> int | None:
-    """Behind the first line feed from `start` on that is outside of quotes."""
+    """Return the position after the first line feed, from `start` on, that is outside quotes."""
     feeds = start + np.flatnonzero(window[start:] == _LF)
     before = np.searchsorted(positions, feeds) + quotes
     outside = feeds[before % 2 == 0]

@@ -1,8 +1,8 @@
-"""Records of a CSV file with the lines they stand on: the tokenizer that defines the format.
+"""Records of a CSV file with their line numbers: the tokenizer that defines the format.
 
-Doubled and escaped quotes both work; an escape character counts inside quotes only. Line
-breaks inside quotes belong to the value. Records end with LF, CRLF or CR; blank lines are
-skipped. Slower than Arrow's tokenizer, which is used where it agrees with this one.
+Doubled and escaped quotes both work; an escape character counts only inside quotes. Line breaks
+inside quotes belong to the value. Records end with LF, CRLF or CR; blank lines are skipped. This
+tokenizer is slower than Arrow's, which is used where both agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _LONE_CR = re.compile(r"(?<=\r)(?!\n)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvFormat:
-    """One ASCII character each; no `escape` means that only doubled quotes are known."""
+    """The special characters, one ASCII character each; without `escape` only doubled quotes
+    work."""
 
     separator: str = ","
     quote: str = '"'
@@ -28,7 +29,7 @@ class CsvFormat:
 
 
 class CsvRecord(NamedTuple):
-    """Line where it begins (from 1), fields as text, and the (start of the) text they are from."""
+    """Line on which it begins (from 1), fields as text, and the beginning of the original text."""
 
     line: int
     fields: list[str]
@@ -36,8 +37,8 @@ class CsvRecord(NamedTuple):
 
 
 class CsvRecords:
-    """Iterates over records. `errors` is how bytes are decoded that are no UTF-8: by default
-    they end the reading."""
+    """Iterates over records. `errors` is the decoding of invalid UTF-8, which by default ends the
+    reading."""
 
     def __init__(
         self, stream: BinaryIO, form: CsvFormat, limits: Limits, *, errors: str = "strict"
@@ -77,7 +78,7 @@ class CsvRecords:
     def _inside_quotes(
         self, number: int, line: str, position: int, parts: list[str]
     ) -> tuple[str, int]:
-        """Collects the value up to its closing quote; gives the line and place behind it."""
+        """Collect the value up to its closing quote; return the line and the position after it."""
         size = 0
         while True:
             found = self._inside.search(line, position)
@@ -89,7 +90,7 @@ class CsvRecords:
             if found is None:
                 line, position = self._next_line(number), 0
             elif found[0] != self._form.quote or line.startswith(self._form.quote, stop + 1):
-                # An escaped character, or a doubled quote: the second one counts.
+                # Take the second one: it is an escaped character, or the second of two quotes.
                 parts.append(line[stop + 1 : stop + 2])
                 position = stop + 2
             else:
@@ -106,7 +107,8 @@ class CsvRecords:
 
 
 def _lines(stream: BinaryIO, limits: Limits, errors: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines with their ends, decoded one by one so that bad bytes have a line."""
+    """Yield numbered lines with their ends, decoded separately so that bad bytes have a line
+    number."""
     number = 0
     while raw := stream.readline(limits.row_bytes + 1):
         if number == 0:

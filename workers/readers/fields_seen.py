@@ -1,7 +1,7 @@
-"""Fields of JSON records that a schema does not name, and columns that no record names.
+"""Fields of JSON records that the schema lacks, and columns that no record has.
 
-Neither is an error: a missing field is null and a surplus one is not stored. But either may be
-a misspelt name, so the publisher is told.
+Neither is an error: a missing field is null and a surplus one is not stored. But either may be a
+misspelt name, so the publisher receives a warning.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MAX_UNKNOWN = 1_000
-"""So many unknown names are remembered."""
+"""Limit of unknown names that are remembered."""
 SHOWN_NAMES = 10
 
 
 class FieldsSeen:
-    """Names the records of a batch have had so far."""
+    """Field names in the records of a batch so far."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._absent = dict.fromkeys(columns)
@@ -28,13 +28,13 @@ class FieldsSeen:
         return bool(self._unknown)
 
     def note(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Names of some records."""
+        """Record the names in some records."""
         listed = list(records)
         if listed:
             self.note_names(set().union(*listed))
 
     def note_names(self, names: Iterable[str]) -> None:
-        """All names that some records have, one record at least."""
+        """Record all names in some records, at least one record."""
         found = set(names)
         self._any = True
         for name in self._absent.keys() & found:
@@ -45,11 +45,11 @@ class FieldsSeen:
             self._unknown[name] = None
 
     def absent(self, name: str) -> bool:
-        """Whether no record has named the column."""
+        """Whether no record has had the column."""
         return name in self._absent
 
     def follow(self, other: FieldsSeen) -> None:
-        """Names that the records after these have had."""
+        """Add the names in later records."""
         self._any |= other._any
         self._absent = {name: None for name in self._absent if name in other._absent}
         for name in other._unknown:
@@ -57,7 +57,7 @@ class FieldsSeen:
                 self._unknown[name] = None
 
     def warnings(self) -> list[str]:
-        """What is worth to be told when all records were seen."""
+        """Return the warnings for the publisher; call this after all records."""
         told = []
         if self._unknown:
             told.append(

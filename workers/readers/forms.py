@@ -1,4 +1,4 @@
-"""How a source writes dates and times, where it does not as ISO 8601 has them."""
+"""Formats of a source's dates and times, if they are not ISO 8601."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .text import BadValue
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """Patterns of columns of dates and of times; None where texts are as ISO 8601 has them."""
+    """Patterns of date columns and of time columns; None means ISO 8601."""
 
     date: TimePattern | None = None
     timestamp: TimePattern | None = None
 
     @classmethod
     def of(cls, date_format: str | None, timestamp_format: str | None) -> Forms:
-        """Those of a read step. Raises `UnsupportedPattern`."""
+        """Return the formats of a read step. Raises `UnsupportedPattern`."""
         return cls(pattern_of(date_format), pattern_of(timestamp_format))
 
     def __bool__(self) -> bool:
@@ -36,7 +36,7 @@ class Forms:
         return self.timestamp if types.is_timestamp(wanted) else None
 
     def iso(self, texts: pa.Array, wanted: pa.DataType) -> pa.Array:
-        """Texts of a column as ISO 8601 has them. Raises `BadValue`."""
+        """Convert the texts of a column to ISO 8601. Raises `BadValue`."""
         pattern = self.pattern(wanted)
         if pattern is None:
             return texts
@@ -51,7 +51,8 @@ class Forms:
         return pa.array([known[text] for text in values], pa.string())
 
     def kind(self, text: str) -> str | None:
-        """What a text is by the patterns, as types are inferred; None if it is neither."""
+        """Return the type of a text according to the patterns, for inference; None if neither
+        fits."""
         for name, pattern in (("date", self.date), ("ms", self.timestamp)):
             try:
                 if pattern is not None and pattern.read(text):
@@ -62,7 +63,7 @@ class Forms:
 
 
 def iso_of(pattern: TimePattern, text: str, wanted: pa.DataType) -> str:
-    """A text of the pattern, as ISO 8601 has it. Raises `ValueError`."""
+    """Convert a text in the pattern to ISO 8601. Raises `ValueError`."""
     moment = pattern.read(text)
     day = types.is_date(wanted)
     return moment.date().isoformat() if day else moment.isoformat()
@@ -72,12 +73,12 @@ PLAIN = Forms()
 
 
 def forms_of(step: ReadStep) -> Forms:
-    """How a read step says that times are written. Raises `UnsupportedPattern`."""
+    """Return the formats of times that a read step declares. Raises `UnsupportedPattern`."""
     return Forms.of(getattr(step, "date_format", None), getattr(step, "timestamp_format", None))
 
 
 def not_of(wanted: pa.DataType, forms: Forms = PLAIN) -> str:
-    """What to say of a value that a column cannot hold: its type, and how that is written."""
+    """Return the reason why a value does not fit a column: the type, and its format."""
     name = type_name(wanted)
     if (pattern := forms.pattern(wanted)) is not None:
         return f"not a value of type {name} (written as {pattern.text})"
@@ -92,7 +93,7 @@ def not_of(wanted: pa.DataType, forms: Forms = PLAIN) -> str:
 
 
 def type_name(wanted: pa.DataType) -> str:
-    """The type as a manifest has it."""
+    """Return the name of the type in manifests."""
     try:
         named = from_arrow(pa.schema([pa.field("x", wanted)])).fields[0].type
     except UnsupportedSchema:

@@ -1,7 +1,7 @@
 """The readers of JSON texts: NdJson, Json, NdGeoJson and GeoJson.
 
-All four give values one by one with their line; one function turns them into records, and those
-into typed batches. Documents are streamed: memory holds one value and one batch.
+All four yield values one by one with their line; one function converts values to records, and
+another one records to typed batches. Documents are streamed: memory holds one value and one batch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Values = Callable[[JsonScanner], Iterator[Value]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """How values are found in a file and become records."""
+    """How to find values in a file, and to convert them to records."""
 
     path: Path
     limits: Limits
@@ -49,7 +49,7 @@ class _Reading:
     values: Values
     shape: Shape
     sequence: bool = False
-    """Values follow each other, so that each can be looked at apart."""
+    """Whether values follow each other, so that each can be parsed separately."""
     how: How = AS_DECLARED
 
 
@@ -61,7 +61,8 @@ def read_ndjson(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """One object after the other, usually one per line; where bad ones are set aside, always."""
+    """Read successive objects, usually one per line; if bad ones are set aside, exactly one per
+    line."""
     check_read_step(step)
     how = How(schema is None, Forms.of(step.date_format, step.timestamp_format))
     reading = _sequence_reading(path, limits, rejected, _object, how)
@@ -82,7 +83,7 @@ def read_json(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """An array of objects, at the root or where `subPath` (dot-separated keys) leads."""
+    """Read an array of objects, at the root or at `subPath` (dot-separated keys)."""
     check_read_step(step)
     how = How(schema is None, Forms.of(step.date_format, step.timestamp_format))
     sub_path = step.sub_path or ""
@@ -100,7 +101,7 @@ def read_json(
                 "expected; NDJSON, application/x-ndjson, takes one object a line)"
             )
         yield from _array(scanner)
-        for others in reversed(entered):  # a document that was cut short has to be noticed
+        for others in reversed(entered):  # to notice a document that was cut short
             for _ in others:
                 scanner.value()
         scanner.end()
@@ -124,7 +125,7 @@ def read_ndgeojson(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """One `Feature` after the other."""
+    """Read successive `Feature` objects."""
     reading = _sequence_reading(path, limits, rejected, _feature, How(schema is None))
     return _frame(reading, schema, known)
 
@@ -137,7 +138,8 @@ def read_geojson(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """A `FeatureCollection`: a row per feature, properties and `geometry` as its text."""
+    """Read a `FeatureCollection`: a row per feature, with its properties, and `geometry` as
+    text."""
     reading = _Reading(
         path=path,
         limits=limits,
@@ -181,7 +183,7 @@ def _frame(reading: _Reading, schema: pa.Schema | None, known: Known | None) -> 
 
 
 def _as_known(found: pa.Schema, known: Known | None) -> pa.Schema:
-    """The columns that were found, with the types and the further columns of the dataset."""
+    """Return the found columns with the types of the dataset, and the dataset's further columns."""
     if known is None:
         return found
     fields = [field.with_type(known.type_of(field.name, field.type)) for field in found]
@@ -196,7 +198,7 @@ def _noted(
     seen: FieldsSeen,
     warnings: list[str],
 ) -> Iterator[pa.RecordBatch]:
-    """Typed batches; what there is to be said of the names of fields is said at the end."""
+    """Yield typed batches; add warnings about field names at the end."""
     yield from _typed(reading, values, shape, schema, seen)
     warnings += seen.warnings()
 
@@ -204,7 +206,7 @@ def _noted(
 def _records(
     values: Iterable[Value], shape: Shape, rejected: Rejected | None
 ) -> Iterator[dict[str, Any]]:
-    """Those that types are inferred from; the bad ones are set aside later."""
+    """Yield the records from which types are inferred; bad ones are set aside later."""
     for line, value in values:
         try:
             record = shape(line, value)
@@ -217,7 +219,7 @@ def _records(
 
 
 def _check_names(line: int, value: Any) -> None:
-    """Raises `BadRow` for a name that no column can have."""
+    """Raise `BadRow` for a name that no column can have."""
     if type(value) is dict:
         for name, inner in value.items():
             if not is_scalar_text(name):
@@ -231,7 +233,7 @@ def _check_names(line: int, value: Any) -> None:
 def _quick_then_slow(
     reading: _Reading, schema: pa.Schema, seen: FieldsSeen, warnings: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Many lines at a time for as long as that agrees with the scanner, which does the rest."""
+    """Read many lines at a time as long as this agrees with the scanner, which reads the rest."""
     done = 0
     try:
         for batch in quick_batches(reading.path, schema, reading.limits, seen):
@@ -246,8 +248,8 @@ def _quick_then_slow(
 
 
 def _values(reading: _Reading) -> tuple[Iterator[Value], Shape]:
-    """What the file holds, and what makes records of it. To set one of a sequence aside,
-    lines are read, and each is parsed by itself."""
+    """Return the values of the file, and the function that converts them to records. If values of a
+    sequence may be set aside, the values are lines, and each is parsed separately."""
     if reading.sequence and reading.rejected is not None:
         return numbered_lines(reading.path, reading.limits), _of_line(reading)
     return _scanned(reading), reading.shape
@@ -311,7 +313,8 @@ def _object(line: int, value: Any) -> dict[str, Any]:
 
 
 def _enter(scanner: JsonScanner, wanted: str, path: str) -> Iterator[str]:
-    """Step to the value of a key of the object that starts here; the keys that follow."""
+    """Step to the value of a key of the object that starts here; return the iterator of later
+    keys."""
     if scanner.peek() != "{":
         raise SubPathNotFound(f"Sub-path not found: {path}")
     keys = _keys(scanner)
@@ -323,7 +326,7 @@ def _enter(scanner: JsonScanner, wanted: str, path: str) -> Iterator[str]:
 
 
 def _keys(scanner: JsonScanner) -> Iterator[str]:
-    """Keys of an object; the caller consumes each value before asking for the next key."""
+    """Yield the keys of an object; the caller consumes each value before the next key."""
     scanner.take("{")
     if scanner.peek() == "}":
         scanner.take("}")

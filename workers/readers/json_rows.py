@@ -1,4 +1,4 @@
-"""From JSON values to typed batches; a bad one fails its batch or is set aside."""
+"""Convert JSON values to typed batches; a bad value fails its batch or is set aside."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter
 from .rejected import Rejected, sifted
 
 Value = tuple[int, Any]
-"""A value and the line it begins on."""
+"""A value and the line on which it begins."""
 Record = tuple[int, dict[str, Any]]
 Shape = Callable[[int, Any], dict[str, Any]]
-"""What makes a record of a value. Raises `BadRow`."""
+"""Converts a value to a record. Raises `BadRow`."""
 
 
 def typed_batches(
@@ -34,8 +34,8 @@ def typed_batches(
     how: How = AS_DECLARED,
     seen: FieldsSeen | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the values, once they are records. The names the records have go into `seen`.
-    Raises `BadRow`, `TooManyBadRows`."""
+    """Convert values to records, and these to batches. Names of the records' fields are added to
+    `seen`. Raises `BadRow`, `TooManyBadRows`."""
     convert = [converter(field.type, column=field.name, how=how) for field in schema]
     while chunk := list(islice(values, BATCH_ROWS)):
         yield from _sifted(chunk, schema, convert, limits, rejected, shape, seen, how)
@@ -98,7 +98,7 @@ def _bad_value(line: int, field: pa.Field, value: Any, how: How) -> BadRow:
 
 
 def compact_json(value: Any) -> str:
-    """JSON with keys in alphabetical order and numbers as they came."""
+    """Return JSON with keys in alphabetical order and numbers as in the input."""
     match value:
         case dict():
             parts = (f"{json.dumps(key)}:{compact_json(value[key])}" for key in sorted(value))

@@ -1,7 +1,7 @@
-"""A scanner over JSON text that may be longer than memory: one value at a time.
+"""A scanner for JSON text that may exceed the memory: it reads one value at a time.
 
-Numbers with a fraction or exponent are kept as their text, so that decimals lose nothing
-and geometries are printed as they came.
+Numbers with a fraction or exponent are kept as text, so that decimals lose no digits and geometries
+are written as in the input.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=_refuse_const
 
 
 class JsonScanner:
-    """Where we are in the text, and the line of that place (from 1)."""
+    """The current position in the text, and its line (from 1)."""
 
     def __init__(self, stream: BinaryIO, limits: Limits, *, line: int = 1) -> None:
         self._stream, self._limits = stream, limits
@@ -49,7 +49,7 @@ class JsonScanner:
         return self._line
 
     def peek(self) -> str:
-        """Next character that is not blank; empty at the end."""
+        """Return the next character that is not blank; an empty string at the end."""
         while True:
             while self._position < len(self._buffer):
                 if (character := self._buffer[self._position]) not in _BLANKS:
@@ -59,7 +59,7 @@ class JsonScanner:
                 return ""
 
     def take(self, wanted: str) -> None:
-        """Step over one expected character."""
+        """Step over one expected character. Raises `BadRow`."""
         found = self.peek()
         if found != wanted:
             raise BadRow(f"{wanted!r} expected, {found or 'the end'!r} found", line=self.line)
@@ -75,10 +75,10 @@ class JsonScanner:
                 value, end = _DECODER.raw_decode(self._buffer, self._position)
             except (ValueError, RecursionError) as bad:
                 failure: Exception = bad
-                # Counted from here, since reading on forgets what was passed.
+                # Count from here, since reading more text drops the text before.
                 self._failed_at = getattr(bad, "pos", 0) - self._position
             else:
-                # A number that touches the end may go on in the next chunk.
+                # A number at the end of the buffer may continue in the next chunk.
                 whole = True
                 closed = isinstance(value, dict | list) or type(value) is str
                 if closed or end < len(self._buffer) or self._at_end:
@@ -94,14 +94,14 @@ class JsonScanner:
             wanted *= 2
 
     def end(self) -> None:
-        """Nothing but blanks may follow."""
+        """Check that only blanks follow. Raises `BadRow`."""
         if self.peek():
             raise BadRow(
                 "text after the end of the document", line=self.line, value=self._excerpt()
             )
 
     def _fill(self, size: int) -> bool:
-        """Read more; forgets what was passed. False at the end."""
+        """Read more text, and drop the text before the position. Return False at the end."""
         if self._at_end:
             return False
         raw = self._stream.read(size)

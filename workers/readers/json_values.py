@@ -1,8 +1,8 @@
-"""JSON values to typed columns, and the inference of their types.
+"""Convert JSON values to typed columns, and infer their types.
 
-Numbers in quotes are accepted for numbers, fractions are cut for whole numbers; numbers for
-text, and text for booleans, are not. Keys are matched with their case; a missing key is
-null, a surplus one is ignored. A number for a time counts the column's own unit.
+Numeric columns accept numbers in quotes, and columns of whole numbers cut fractions. Text columns
+refuse numbers, and boolean columns refuse text. Keys are case-sensitive; a missing key is null, a
+surplus one is ignored. A number in a column of times is a count of the column's unit.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _PLAIN: dict[type, Callable[[pa.DataType], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How values are read. `exact`: a fraction for a whole number, and a number for a time, are
-    refused, since nobody declared the types."""
+    """Rules for reading values. `exact` refuses a fraction as a whole number, and a number as a
+    time, since the types were not declared."""
 
     exact: bool = False
     forms: Forms = PLAIN
@@ -51,7 +51,7 @@ AS_DECLARED = How()
 
 
 class Misfit(ValueError):
-    """A value its column cannot hold; `index` is its row in the batch."""
+    """A value that its column cannot contain; `index` is its row in the batch."""
 
     def __init__(self, index: int, value: object) -> None:
         super().__init__("misfit")
@@ -61,7 +61,7 @@ class Misfit(ValueError):
 def column_of(
     values: Sequence[Any], wanted: pa.DataType, convert: Convert, how: How = AS_DECLARED
 ) -> pa.Array:
-    """One column of a batch. Raises `Misfit`."""
+    """Convert the values of one column of a batch. Raises `Misfit`."""
     try:
         if _already(values, wanted):
             return pa.array(values, wanted)
@@ -74,7 +74,8 @@ def column_of(
 
 
 def converter(wanted: pa.DataType, *, column: str, how: How = AS_DECLARED) -> Convert:
-    """How a JSON value becomes what `pa.array` takes for that type. Raises `Unsupported`."""
+    """Return the function that converts a JSON value to the form that `pa.array` accepts for the
+    type. Raises `Unsupported`."""
     if pa.types.is_struct(wanted):
         return _struct(wanted, column, how)
     if pa.types.is_map(wanted):
@@ -92,7 +93,7 @@ def converter(wanted: pa.DataType, *, column: str, how: How = AS_DECLARED) -> Co
 
 
 def infer(records: Iterable[Mapping[str, Any]]) -> pa.Schema:
-    """Schema of the records: keys of each in alphabetical order, new ones at the end."""
+    """Infer the schema of the records: keys of each in alphabetical order, new ones at the end."""
     found: dict[str, pa.DataType] = {}
     for record in records:
         for key in sorted(record):
@@ -137,7 +138,7 @@ def _integer(wanted: pa.DataType) -> Convert:
 
 
 def _exact(wanted: pa.DataType) -> Callable[[pa.DataType], Convert] | None:
-    """Converters of types that otherwise take what they cannot hold wholly."""
+    """Return a strict converter for a type whose usual converter would lose part of a value."""
     if pa.types.is_integer(wanted):
         return _whole
     if pa.types.is_timestamp(wanted):
@@ -198,7 +199,8 @@ def _decimal(wanted: pa.DataType) -> Convert:
 
 
 def _counted(parse: Callable[[str, pa.DataType], Any]) -> Callable[[pa.DataType], Convert]:
-    """Times and dates: text by its form, numbers as counts of the type's unit."""
+    """Return a converter for times and dates: text in the given form, numbers as counts of the
+    unit."""
 
     def make(wanted: pa.DataType) -> Convert:
         def convert(value: Any) -> Any:
@@ -338,7 +340,8 @@ def _type_of(value: Any) -> pa.DataType:
 
 
 def _join(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that holds both, or text, which then fails to read what is not text."""
+    """Return the type that includes both; or text, in which case values other than text fail to be
+    read."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):

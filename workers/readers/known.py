@@ -1,9 +1,9 @@
-"""Types a dataset has its columns in already: a source without a schema is read by them.
+"""Types of an existing dataset's columns, which apply to a source without a schema.
 
-A type is taken only where no value of the batch can lose by it: a whole number may become a
-fraction, and text may be read, but a fraction is not cut to a whole number, and a number does not
-become a time. What does not fit keeps the type it was found to have, and is refused later,
-by the comparison with the dataset's schema.
+A type applies only if no value of the batch can lose by it: a whole number may become a fraction,
+and text may be parsed, but a fraction is not cut to a whole number, and a number does not become a
+time. A column that does not fit keeps its inferred type, and is refused later, by the comparison
+with the dataset's schema.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .text import has_text_form
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Columns of the dataset, by the names they have in its source's files. The event time is
-    read as it comes."""
+    """Columns of the dataset, by their names in the source's files. The event time is not converted
+    by these types."""
 
     fields: Mapping[str, pa.Field]
     event_time: str
 
     def type_of(self, name: str, found: pa.DataType) -> pa.DataType:
-        """What to read a column as that looks like a `found`."""
+        """Return the type in which to read a column with the inferred type `found`."""
         field = self.fields.get(name)
         if field is None or not fits(found, field.type):
             return found
@@ -34,8 +34,8 @@ class Known:
         return found if loosened(found) == wanted else wanted
 
     def type_of_text(self, name: str, found: pa.DataType) -> pa.DataType:
-        """The same, where all values are text: the type alone decides what they are. Only a
-        time does not become a date."""
+        """Return the type in which to read a column of texts: the dataset's, except that a time
+        does not become a date."""
         field = self.fields.get(name)
         if field is None or not has_text_form(field.type):
             return found
@@ -43,8 +43,8 @@ class Known:
         return found if cut else field.type
 
     def absent(self, names: Collection[str]) -> list[pa.Field]:
-        """Optional columns that are not among the names; none if there are names that the
-        dataset does not know, since the batch is another one then."""
+        """Return the dataset's optional columns that are not among the names; none if a name is
+        unknown to the dataset, because the batch then has different columns."""
         if any(name not in self.fields and name != self.event_time for name in names):
             return []
         return [
@@ -55,7 +55,7 @@ class Known:
 
 
 def loosened(kind: pa.DataType) -> pa.DataType:
-    """The type with no part required: nulls are counted when rows are written."""
+    """Return the type with all parts optional: nulls are counted when rows are written."""
     if types.is_struct(kind):
         members = [kind.field(at) for at in range(kind.num_fields)]
         return pa.struct([pa.field(each.name, loosened(each.type)) for each in members])
@@ -65,7 +65,7 @@ def loosened(kind: pa.DataType) -> pa.DataType:
 
 
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can be read as another without losing anything."""
+    """Whether values of one type can be read as another without loss."""
     if types.is_null(found) or found == wanted:
         return True
     if types.is_struct(found) and types.is_struct(wanted):
@@ -107,4 +107,4 @@ _FITTING = (
     (types.is_date, types.is_timestamp),
     (types.is_timestamp, types.is_timestamp),
 )
-"""What may be read as what; the values are looked at when they are read."""
+"""Pairs of an inferred type and a type in which it may be read; values are checked when read."""

@@ -1,8 +1,9 @@
-"""NdJson of flat records, many lines at a time: the quick way, where it agrees with the scanner.
+"""Read NdJson of flat records, many lines at a time: the quick way, as far as it agrees with the
+scanner.
 
-A compiled decoder takes whole lines into typed records. Whatever it does not take (a number in
-quotes, a fraction for a whole number, a record over several lines, anything that is wrong) ends
-this reading with `NotAgreed`; the scanner then decides from that row on, and knows the line.
+A compiled decoder converts whole lines to typed records. Everything it does not accept (a number in
+quotes, a fraction for a whole number, a record over several lines, any error) ends this reading
+with `NotAgreed`; the scanner then reads from that row on, and knows the line.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from .text import BadValue, cast_text, has_text_form
 
 CHUNK_BYTES = 1 << 20
 _PLAIN_NAME = re.compile(r'[^\x00-\x1f"\\]+')
-"""What the compiled decoder takes as a key."""
+"""Names that the compiled decoder accepts as keys."""
 
 
 class NotAgreed(Exception):
-    """The rest is for the scanner."""
+    """The scanner has to read the rest."""
 
 
 def quick_batches(
     path: Path, schema: pa.Schema, limits: Limits, seen: FieldsSeen
 ) -> Iterator[pa.RecordBatch]:
-    """Batches from the start of the file on; the names records have go into `seen`.
-    Raises `NotAgreed`, at once or after some of them."""
+    """Yield batches from the start of the file; field names are added to `seen`. Raises
+    `NotAgreed`, at once or after some batches."""
     decode = _Decoders(schema)
     with path.open("rb") as stream:
         for lines in _chunks(stream, limits):
@@ -53,7 +54,7 @@ def quick_batches(
 
 
 def records_of(lines: bytes) -> list[dict[str, Any]]:
-    """What records there are, for the sake of their names. Raises `NotAgreed`."""
+    """Return the records of the lines, for their field names. Raises `NotAgreed`."""
     try:
         return json_decoder(dict[str, msgspec.Raw]).decode_lines(lines)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -61,7 +62,7 @@ def records_of(lines: bytes) -> list[dict[str, Any]]:
 
 
 def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
-    """Whether a column without a value was perhaps named by no record so far."""
+    """Whether a column has no value in the batch, and no earlier record had it."""
     return any(
         column.null_count == batch.num_rows and seen.absent(name)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -69,7 +70,7 @@ def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
 
 
 def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their numbers from 1. Raises `InputTooLarge`."""
+    """Yield lines that are not blank, with their numbers from 1. Raises `InputTooLarge`."""
     with path.open("rb") as stream:
         for number in count(1):
             line = stream.readline(limits.row_bytes + 1)
@@ -82,7 +83,7 @@ def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
 
 
 class _Decoders:
-    """Lines to records: strictly, until there is a field that the schema does not name."""
+    """Decodes lines to records; it is strict until a field appears that the schema lacks."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._fields: list[tuple[str, Any, Any]] = []
@@ -114,7 +115,8 @@ class _Decoders:
 
 
 def _kind(wanted: pa.DataType) -> Any:
-    """What a value of that column is in the text; None where the scanner has rules of its own."""
+    """Return the Python type of a column's values in the text; None if only the scanner knows the
+    rules."""
     if pa.types.is_boolean(wanted):
         return bool
     if pa.types.is_integer(wanted):
@@ -127,7 +129,7 @@ def _kind(wanted: pa.DataType) -> Any:
 
 
 def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
-    """Whole lines, valid UTF-8."""
+    """Yield chunks of whole lines, in valid UTF-8. Raises `NotAgreed`."""
     first = True
     while chunk := stream.read(CHUNK_BYTES):
         if not chunk.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""The Parquet reader: columns as they are, or picked by name and cast to a schema."""
+"""The Parquet reader: all columns unchanged, or columns chosen by name and cast to a schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .table_files import TablePart, in_table
 from .text import BadValue
 
 MAX_SAID = 200
-"""Characters of what a library says of a file."""
+"""Limit of the characters of a library's message about a file."""
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError)
 
 
@@ -39,12 +39,12 @@ def read_parquet(
     before: int = 0,
     part: TablePart | None = None,
 ) -> Frame | None:
-    """Open a Parquet file, or some of its row groups, which stand behind `before` rows; or one that
-    is `part` of a table, in the columns of the table.
+    """Open a Parquet file, or some of its row groups, which follow `before` rows; or a file that is
+    `part` of a table, in the columns of the table.
 
     Raises:
-        MalformedParquet: not readable as such, here or later from the batches.
-        InputTooLarge, DecompressionTooLarge: more comes out of it than is read here.
+        MalformedParquet: the file is unreadable; raised here or later by the batches.
+        InputTooLarge, DecompressionTooLarge: the content exceeds the limits.
         BadInputSchema: a column of the schema is not in the file, or cannot become its type.
     """
     if path.stat().st_size == 0 and part is None:
@@ -69,7 +69,7 @@ def read_parquet(
 
 
 def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]:
-    """Columns of a file, the file, and how many rows of it are read at once."""
+    """Return the columns of a file, the file, and the number of rows to read at once."""
     try:
         content = pa.memory_map(str(path))
         file = pq.ParquetFile(content)
@@ -83,7 +83,7 @@ def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]
 
 
 def _said(bad: Exception) -> str:
-    """The first line of what a library says; names that are no text are among it."""
+    """Return the first line of a library's message, which may include names that are not text."""
     if isinstance(bad, UnicodeDecodeError):
         return "a name in it is no UTF-8"
     return scalar_text(str(bad)).partition("\n")[0][:MAX_SAID]
@@ -98,7 +98,7 @@ def _unpacked(
     groups: Sequence[int] | None,
     done: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows in the columns of the file, so many at once as their sizes allow."""
+    """Yield rows in the columns of the file, as many at once as their sizes allow."""
     total, allowed = 0, allowance(size, limits.archives)
     try:
         for batch in _by_group(file, rows, groups):
@@ -122,13 +122,14 @@ def _unpacked(
 def _by_group(
     file: pq.ParquetFile, rows: int, groups: Sequence[int] | None
 ) -> Iterator[pa.RecordBatch]:
-    """Batches within row groups: Arrow cannot join texts inside of nested values over several."""
+    """Yield batches within row groups: Arrow cannot join texts inside nested values over
+    several."""
     for group in range(file.num_row_groups) if groups is None else groups:
         yield from file.iter_batches(rows, row_groups=[group])
 
 
 def _made(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values out of dictionaries."""
+    """Return the values without their dictionary, in the given type."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column if column.type == kind else column.cast(kind)
@@ -141,7 +142,7 @@ def _as_known(stored: pa.Schema, known: Known | None) -> pa.Schema:
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """Without file-specific metadata and dictionary layout."""
+    """Return the field without file-specific metadata and dictionary layout."""
     stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     return pa.field(field.name, stored, field.nullable)
 

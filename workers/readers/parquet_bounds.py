@@ -1,10 +1,11 @@
-"""What a Parquet file unpacks to, before and while it is read.
+"""The unpacked size of a Parquet file, before and while it is read.
 
-Runs and dictionaries make any number of values of a few bytes, and a footer may say anything. So
-the headers of all pages are read first: they say how many values a page has and how large it is
-decompressed, and a decoder takes no more than they say. From them follow how many rows are read at
-once, and whether the file is refused before a value is read. Columns of text with a dictionary are
-read as its indices; how long the values are is known before they are made.
+Runs and dictionaries expand a few bytes to any number of values, and a footer may contain false
+numbers. Therefore the headers of all pages are read first: they state how many values a page has
+and how large it is decompressed, and a decoder reads no more than that. These numbers determine how
+many rows are read at once, and whether the file is refused before any value is read. Text columns
+with a dictionary are read as its indices, so that the lengths of values are known before the values
+are created.
 """
 
 from __future__ import annotations
@@ -26,37 +27,39 @@ from ..slices.frame import BATCH_ROWS, InputTooLarge, Limits
 from .parquet_pages import DELTA_BYTE_ARRAY, DICTIONARY, page_headers
 
 BATCH_BYTES = 64 << 20
-"""Bytes of values made at once, unless one row is larger."""
+"""Limit of bytes of values created at once, unless one row is larger."""
 FLOOR_BYTES = 1 << 30
-"""So much may come out of any file: a column of one value is no attack."""
+"""Any file may unpack to this size, so that a column of one repeated value is not taken for an
+attack."""
 PAGE_BYTES, PREFIXED_PAGE_BYTES = 128 << 20, 16 << 20
-"""A page may be so large decompressed, or as large as the longest record."""
+"""Limits of the decompressed size of a page; a page may also be as large as the longest record."""
 PREFIX_ROWS = 64
-"""Rows read at once where each value may begin like the one before: lengths show in no header."""
+"""Rows read at once if each value may share a prefix with the previous one, since headers do not
+show the lengths then."""
 Sizes = npt.NDArray[np.int64]
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 _INDEX_BYTES = 8
-"""Of a value whose bytes are counted by its page, or by its dictionary."""
+"""Bytes of a value's index or offset; the page or the dictionary counts the value's own bytes."""
 
 
 class MalformedParquet(BadInput):
-    """The bytes are no Parquet file, or a damaged one."""
+    """The file is not Parquet, or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a file is read: rows at once, and the columns of text read as indices."""
+    """How to read a file: rows at once, and the text columns to read as dictionary indices."""
 
     rows: int
     dictionaries: list[str]
 
 
 def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Reading:
-    """Look at the headers of all pages.
+    """Read the headers of all pages, and plan the reading.
 
     Raises:
-        DecompressionTooLarge, InputTooLarge: the file unpacks to more than is read here.
-        MalformedParquet: its pages cannot be followed.
+        DecompressionTooLarge, InputTooLarge: the file unpacks to more than the limits.
+        MalformedParquet: the headers of its pages cannot be followed.
     """
     allowed = allowance(len(content), limits.archives)
     total, rows_at_once = 0, BATCH_ROWS
@@ -93,7 +96,8 @@ def _groups(content: memoryview, schema: pq.ParquetSchema) -> list[RowGroup]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Of a chunk: values, bytes they take, the most bytes a value of a page takes on average."""
+    """Facts about a chunk: values, their bytes, the largest average of bytes per value in a
+    page."""
 
     values: int
     size: int
@@ -131,7 +135,7 @@ def _check_page(size: int, limits: Limits, *, prefixed: bool) -> None:
 
 
 def _width(kind: pq.ColumnSchema) -> int:
-    """Bytes of a value, 0 where values differ."""
+    """Return the bytes of a value; 0 if values differ in length."""
     return (
         kind.length
         if kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
@@ -144,12 +148,12 @@ def _is_text(kind: pq.ColumnSchema) -> bool:
 
 
 def allowance(size: int, archives: PrepareLimits) -> int:
-    """Bytes of values that may come out of a file of that size."""
+    """Return the limit of bytes of values for a file of this size."""
     return min(archives.max_bytes, max(FLOOR_BYTES, size * archives.max_ratio))
 
 
 def check_unpacked(total: int, allowed: int, archives: PrepareLimits) -> None:
-    """Raises `DecompressionTooLarge`."""
+    """Raise `DecompressionTooLarge` above the limit."""
     if total > allowed:
         check_size(total, archives)
         raise DecompressionTooLarge(
@@ -164,7 +168,7 @@ def check_unpacked(total: int, allowed: int, archives: PrepareLimits) -> None:
 
 
 def row_sizes(batch: pa.RecordBatch, done: int, limits: Limits) -> Sizes:
-    """Bytes of each row. Raises `InputTooLarge` for a cell or a row above its limit."""
+    """Return the bytes of each row. Raises `InputTooLarge` for a cell or a row above its limit."""
     rows: Sizes = np.zeros(batch.num_rows, np.int64)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         cells = sizes(column)
@@ -188,7 +192,7 @@ def _too_long(what: str, limit: str, most: int) -> InputTooLarge:
 
 
 def sizes(column: pa.Array) -> Sizes:
-    """Bytes of each value, as it will be without a dictionary."""
+    """Return the bytes of each value without a dictionary."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         lengths = np.append(sizes(column.dictionary), 0)
@@ -225,13 +229,13 @@ def _fixed(column: pa.Array, width: int) -> Sizes:
 
 
 def _listed(column: pa.Array, inner: Sizes) -> Sizes:
-    """Of lists, by the sizes of all their elements."""
+    """Return the sizes of lists, given the sizes of all their elements."""
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(inner)])
     return np.asarray(np.diff(upto[column.offsets.to_numpy()]), np.int64)
 
 
 def parts(rows: Sizes) -> Iterator[tuple[int, int]]:
-    """Ranges of rows that are small enough to be made at once."""
+    """Yield ranges of rows that are small enough to be created at once."""
     upto = np.cumsum(rows)
     start, taken = 0, 0
     while start < len(rows):

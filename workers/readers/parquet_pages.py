@@ -1,4 +1,4 @@
-"""Headers of the pages of a Parquet column chunk: what a decoder will take out of each.
+"""Headers of the pages of a Parquet column chunk: the amount that a decoder will read from each.
 
 Source: Parquet format, "Data Pages" and `parquet.thrift`; Thrift compact protocol.
 """
@@ -14,16 +14,17 @@ from odf_node.protocol.parquet_footer import Chunk, Unclear
 DATA, INDEX, DICTIONARY, DATA_2 = 0, 1, 2, 3
 """Kinds of pages."""
 DELTA_BYTE_ARRAY = 7
-"""An encoding: texts that begin like those before them."""
+"""An encoding in which texts share prefixes with the previous ones."""
 _HEADER_BYTES = 1 << 14
 _SHORT, _INT, _LONG, _BYTES, _STRUCT = 4, 5, 6, 8, 12
 _SAID_IN = {DATA: (5, 1, 2), DICTIONARY: (7, 1, 2), DATA_2: (8, 1, 4)}
-"""In which fields a header of each kind tells of what it holds: values, and their encoding."""
+"""Fields of each kind of header: the kind's own header, and in it number of values, and
+encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header of a page of any kind claims."""
+    """Numbers that the header of a page of any kind claims."""
 
     kind: int
     content_size: int
@@ -32,7 +33,8 @@ class Header:
 
 
 def page_headers(content: memoryview, chunk: Chunk) -> Iterator[Header]:
-    """Of all pages of a chunk, whichever they are; a reader takes no more than they claim.
+    """Yield the headers of all pages of a chunk, except index pages; a reader reads no more than
+    they claim.
 
     Raises:
         Unclear: they do not follow each other, or cannot be read.
@@ -62,7 +64,7 @@ def page_headers(content: memoryview, chunk: Chunk) -> Iterator[Header]:
 
 
 def _struct(raw: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Integers and structs of a struct by field; all else is passed over."""
+    """Return the integers and structs of a struct by field number; other values are skipped."""
     found: dict[int, Any] = {}
     field = 0
     while head := raw[at]:
@@ -82,7 +84,7 @@ def _struct(raw: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
                 found[field] = (number >> 1) ^ -(number & 1)
         elif kind == _STRUCT and depth < 2:
             found[field], at = _struct(raw, at, depth + 1)
-        elif kind not in (1, 2):  # a boolean is its kind
+        elif kind not in (1, 2):  # a boolean has no bytes after its kind
             raise Unclear("a field of a kind that no page header has")
     return found, at + 1
 

@@ -1,4 +1,4 @@
-"""From a read step to a frame: the table of readers, schemas, and media types."""
+"""Open a file by a read step: the table of readers, schemas, and media types."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MEDIA_TYPES: dict[str, type[ReadStep]] = {
 
 
 class UnsupportedMediaType(BadInput):
-    """A media type no reader knows."""
+    """No reader has this media type."""
 
 
 def open_frame(
@@ -69,15 +69,15 @@ def open_frame(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """Open a file for reading by a read step; None when it is empty and there is no schema.
+    """Open a file for reading by a read step; None if it is empty and there is no schema.
 
-    Rows that cannot be read fail the batch, or are put into `rejected`. Without a schema,
-    columns get the types that are `known` of them, where those fit.
+    Rows that cannot be read fail the batch, or are added to `rejected`. Without a schema, columns
+    receive their `known` types where these fit.
 
     Raises:
-        Unsupported: a kind of file or an option this node does not read.
+        Unsupported: this node does not read this kind of file, or an option.
         UnsupportedSchema: the step's schema has no Arrow form.
-        BadInput: the head of the file is wrong; the batches raise what is wrong later.
+        BadInput: the head of the file is wrong; the batches raise later errors.
     """
     reader = READERS.get(type(step))
     if reader is None:
@@ -87,7 +87,8 @@ def open_frame(
 
 
 def schema_of(step: ReadStep) -> pa.Schema | None:
-    """The schema a read step declares, in either of its forms. Raises `UnsupportedSchema`."""
+    """Return the schema that a read step declares, in either of its forms. Raises
+    `UnsupportedSchema`."""
     if step.schema is not None:
         return to_arrow(step.schema)
     if step.ddl_schema is not None:
@@ -103,10 +104,11 @@ def _of_ddl(columns: tuple[str, ...]) -> pa.Schema:
 
 
 def for_media_type(step: ReadStep, media_type: str | None) -> ReadStep:
-    """The step as declared if the type is its own, else a default reader with its schema.
+    """Return the step unchanged if the media type is its own, else a default reader with its
+    schema.
 
     Raises:
-        UnsupportedMediaType: parameters and case aside, no reader has that type.
+        UnsupportedMediaType: no reader has that type, ignoring parameters and case.
     """
     if media_type is None:
         return step

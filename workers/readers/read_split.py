@@ -1,7 +1,7 @@
-"""One split of a file as a frame, by the reader of its kind.
+"""Read one split of a file as a frame, with the reader of its format.
 
-Bytes of a file are copied to a file of their own first, behind the header if there is one: readers
-know files only, and copying costs little beside reading.
+The bytes of a split are first copied to a new file, after the header if there is one: readers
+accept only files, and copying is cheap compared with reading.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LINE = re.compile(r"\bline (\d+)\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRead:
-    """How the splits of a file are read. `schema` is None where there is one split only."""
+    """How to read the splits of a file. `schema` is None if there is only one split."""
 
     step: ReadStep
     limits: Limits
@@ -46,9 +46,9 @@ class SplitRead:
 
 @contextmanager
 def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iterator[Frame | None]:
-    """A frame of the split's rows. What is wrong is where it is in the file.
+    """Yield a frame of the split's rows. Errors have positions in the original file.
 
-    Raises as `open_frame` and its batches.
+    Raises the same errors as `open_frame` and its batches.
     """
     if split.then:
         yield open_splits(read, (replace(split, then=()), *split.then), rejected)
@@ -82,7 +82,8 @@ def _frame(read: SplitRead, split: Split, path: Path, rejected: Rejected | None)
 
 
 def open_splits(read: SplitRead, splits: Sequence[Split], rejected: Rejected | None) -> Frame:
-    """Rows of several parts of one table, one after the other. Raises as `open_split`."""
+    """Read the rows of several parts of one table, one after the other. Raises the same errors as
+    `open_split`."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for split in splits:
@@ -100,7 +101,8 @@ def _with_header(step: ReadStep) -> ReadStep:
 
 @contextmanager
 def _alone(split: Split, file: Path) -> Iterator[Path]:
-    """Bytes of a file as a file of their own; any other split is read where it is."""
+    """Yield a file with only the bytes of the split; a whole file or row groups are read in
+    place."""
     if split.is_whole or split.groups is not None:
         yield file
         return
@@ -121,7 +123,7 @@ def _copy(split: Split, file: Path, path: Path) -> None:
 
 
 def _moved(bad: NodeError, lines: int) -> NodeError:
-    """The same error, of a part that so many lines come before."""
+    """Add the number of lines before the split to an error's line."""
     if not lines:
         return bad
     if isinstance(bad, BadRow):

@@ -1,7 +1,7 @@
-"""Columns that have types already, made columns of the types a schema asks for.
+"""Convert typed columns to the types of a schema.
 
-Numbers are cut to whole ones, times to their unit; text is read as the text of any source is, and
-written in one form. What would lose more than digits is refused.
+Numbers are cut to whole ones, times to their unit; text is parsed as the text of any source, and
+written in one form. A conversion that would lose more than digits is refused.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _FRACTIONS = (
     (r"(\.\d{3})(000)+$", r"\1"),
     (r"(\.\d{6})000$", r"\1"),
 )
-"""Fractions are written with 0, 3, 6 or 9 digits."""
+"""Fractions are shortened to 0, 3, 6 or 9 digits."""
 
 
 def recast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The values in another type.
+    """Convert the values to another type.
 
     Raises:
-        BadValue: a value that type has not.
-        pa.ArrowNotImplementedError: no way from one type to the other.
+        BadValue: the type cannot represent a value.
+        pa.ArrowNotImplementedError: there is no conversion between the types.
     """
     if column.type == wanted:
         return column
@@ -41,7 +41,7 @@ def recast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def can_recast(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether there is a way from one type to the other."""
+    """Whether there is a conversion from one type to the other."""
     try:
         recast(pa.array([], found), wanted)
     except pa.ArrowNotImplementedError:
@@ -93,7 +93,7 @@ def _nulls(column: pa.Array) -> np.ndarray:
 
 
 def _shown(value: np.floating) -> str:
-    """Shortest digits, always with a point or an exponent."""
+    """Return the shortest digits, always with a point or an exponent."""
     if np.isnan(value):
         return "NaN"
     text = str(value)
@@ -120,7 +120,7 @@ def _short(text: pa.Array) -> pa.Array:
 
 
 def _moment(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Another unit, cut; what has no zone is in UTC."""
+    """Change the unit, cutting digits; a time without a zone is in UTC."""
     unit = column.type.unit
     counts = pc.cast(column, pa.int64())
     utc = pc.cast(counts, pa.timestamp(unit, "UTC"))
@@ -151,7 +151,7 @@ def _int_to_decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Another scale; digits that go round the last one that stays."""
+    """Change the scale, rounding the last digit kept."""
     if wanted.scale < column.type.scale:
         column = pc.round(column, wanted.scale, round_mode="half_towards_infinity")
     return pc.cast(column, wanted)
@@ -171,7 +171,7 @@ def _list(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _struct(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Members by name; what is not there is null."""
+    """Match members by name; a missing member is null."""
     members = [wanted.field(at) for at in range(wanted.num_fields)]
     found = {column.type.field(at).name: at for at in range(column.type.num_fields)}
     parts = []
@@ -207,4 +207,4 @@ _RULES: tuple[tuple[Matches, Matches, Recast], ...] = (
     (_is_list, _is_list, _list),
     (pa.types.is_struct, pa.types.is_struct, _struct),
 )
-"""The first that fits; other ways are Arrow's own cast, which refuses what would lose anything."""
+"""The first matching rule applies; otherwise Arrow's cast, which refuses a loss."""

@@ -1,6 +1,6 @@
-"""Rows that are set aside instead of failing their batch: where they stood, what they were, why.
+"""Rows that are set aside instead of failing their batch: their position, content and error.
 
-A reader that is given no `Rejected` is strict: the first bad row fails the batch.
+A reader without a `Rejected` is strict: the first bad row fails the batch.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from ..slices.frame import RAW_CHARS, BadRow
 
 
 class TooManyBadRows(BadInput):
-    """More rows are bad than may be set aside; likely all of the batch is something else."""
+    """More rows are bad than may be set aside; probably the whole batch has the wrong content."""
 
 
 class RejectedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One row that was set aside, as it is downloaded."""
+    """One row that was set aside, in the form in which it is downloaded."""
 
     row: int
     """Number of the row in the batch, from 1."""
     line: int | None
-    """Where it begins, in formats of lines."""
+    """Line on which the row begins, in formats with lines."""
     column: str | None
     value: str | None
     reason: str
     raw: str
-    """The row as it came, or its beginning."""
+    """The original row, or its beginning."""
 
 
 class Rejected:
-    """The bad rows of one batch, or of a split of it behind `lines` lines; at most `most` of them.
+    """The bad rows of one batch, or of a split of it after `lines` lines; at most `most` of them.
 
-    Rows are bad when they are read, or later, when what was read is looked at again; either
-    way they are numbered as they came.
+    Rows are found to be bad when they are read, or later in the processing; either way they are
+    numbered by their position in the input.
     """
 
     def __init__(self, most: int, *, lines: int = 0) -> None:
@@ -54,17 +54,18 @@ class Rejected:
         return len(self._read) + len(self._later)
 
     def passed(self, count: int) -> None:
-        """So many more rows were read and are good."""
+        """Count further good rows."""
         self._passed += count
 
     def add(self, bad: BadRow, raw: str) -> None:
-        """The next row is bad. Raises `TooManyBadRows`."""
+        """Record that the next row is bad. Raises `TooManyBadRows`."""
         bad = bad.moved(self._lines)
         self._check(bad)
         self._read.append(_row(self._passed + len(self._read) + 1, bad, raw))
 
     def add_later(self, at: int, bad: BadRow, raw: str) -> None:
-        """Bad is the row before which `at` rows were read and good. Raises `TooManyBadRows`."""
+        """Record a bad row that was first read as good, after `at` good rows. Raises
+        `TooManyBadRows`."""
         self._check(bad)
         number = at + 1
         for before in self._read:
@@ -74,18 +75,18 @@ class Rejected:
         self._later.append(_row(number, bad, raw))
 
     def rows(self) -> list[RejectedRow]:
-        """All of them, as they came."""
+        """Return all bad rows in the order of the input."""
         return sorted((*self._read, *self._later), key=lambda each: each.row)
 
     def follow(self, rows: Sequence[RejectedRow], before: int) -> None:
-        """Rows of the next split, which `before` rows come before. Raises `TooManyBadRows`."""
+        """Add the rows of the next split, which follows `before` rows. Raises `TooManyBadRows`."""
         for each in rows:
             bad = BadRow(each.reason, line=each.line, column=each.column, value=each.value)
             self._check(bad)
             self._read.append(structs.replace(each, row=each.row + before))
 
     def document(self) -> bytes | None:
-        """All of them as packed NDJSON; None if there are none."""
+        """Return all rows as compressed NDJSON; None if there are none."""
         rows = self.rows()
         return gzip.compress(msgspec.json.Encoder().encode_lines(rows), mtime=0) if rows else None
 
@@ -115,10 +116,10 @@ def sifted(
     rejected: Rejected | None,
     raw: Callable[[int], str],
 ) -> Iterator[pa.RecordBatch]:
-    """Rows `0…count` as read, in batches; those that do not `convert` are set aside.
+    """Yield the rows `0…count` in batches; rows that do not `convert` are set aside.
 
     Raises:
-        BadRow: one does not, and nothing may be set aside.
+        BadRow: a row does not convert, and no rows may be set aside.
         TooManyBadRows.
     """
     if rejected is None:
@@ -134,7 +135,7 @@ def halved(
     convert: Callable[[int, int], pa.RecordBatch],
     aside: Callable[[int, BadRow], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Rows `0…count` that convert, in their order, as many at once as can be."""
+    """Yield the convertible rows of `0…count`, in their order, as many at once as possible."""
     left = [(0, count)]
     while left:
         start, stop = left.pop()
@@ -151,13 +152,13 @@ def halved(
 
 
 def shown(batch: pa.RecordBatch, at: int) -> str:
-    """A row that came in no text, as JSON."""
+    """Return a row of a format without text as JSON."""
     row = {name: _value(batch.column(i), at) for i, name in enumerate(batch.schema.names)}
     return msgspec.json.encode(row, enc_hook=str).decode()
 
 
 def _value(column: pa.Array, at: int) -> Any:
-    """The value, or the number a time is kept as that Python has no form for."""
+    """Return the value; if Python cannot represent a time, return the stored number."""
     try:
         return column[at].as_py()
     except (ValueError, OverflowError):

@@ -1,9 +1,8 @@
-"""The EsriShapefile reader: a zip archive with `.shp`, `.dbf` and, if they are there, `.shx`
-and `.cpg`.
+"""The EsriShapefile reader: a zip archive with `.shp`, `.dbf` and, optionally, `.shx` and `.cpg`.
 
 A row is a shape: its attributes, and `geometry` as GeoJson text in the coordinates of the file
-(`.prj` is not looked at). The format does not tell one line or polygon from several, so both are
-always the `Multi…` kinds. Members are unpacked to disk, within the limits of archives.
+(`.prj` is ignored). The format does not distinguish one line or polygon from several, so both
+always become the `Multi…` kinds. Members are unpacked to disk, within the limits of archives.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from .rejected import Rejected
 GEOMETRY = "geometry"
 _MEMBERS = (".shp", ".dbf", ".shx", ".cpg")
 _TYPES = {"N": pa.float64(), "F": pa.float64(), "L": pa.bool_()}
-"""Of attributes by their letter; all others are text."""
+"""Types of attributes by their letter; all others are text."""
 _MULTI = {"LineString": "MultiLineString", "Polygon": "MultiPolygon"}
 _DAMAGED = (
     shapefile.ShapefileException,
@@ -54,7 +53,7 @@ _DAMAGED = (
 
 
 class MalformedShapefile(BadInput):
-    """The archive holds no shapefile that can be read, or several."""
+    """The archive contains no readable shapefile, or several."""
 
 
 def read_shapefile(
@@ -68,8 +67,8 @@ def read_shapefile(
     """Open an archive.
 
     Raises:
-        MalformedShapefile: none or several `.shp` inside, or a damaged one.
-        MalformedArchive, DecompressionTooLarge: the archive itself.
+        MalformedShapefile: the archive has no `.shp`, several, or a damaged one.
+        MalformedArchive, DecompressionTooLarge: the archive itself is damaged or too large.
     """
     if path.stat().st_size == 0:
         return None if schema is None else Frame.empty(schema)
@@ -87,7 +86,7 @@ def read_shapefile(
 
 
 def _shape_name(path: Path, sub_path: str | None, limits: Limits) -> str:
-    """The one `.shp` that is meant."""
+    """Return the name of the only `.shp` that matches."""
     names = [n for n in entry_names(path, limits.archives) if n.lower().endswith(".shp")]
     if sub_path is not None:
         exact = [name for name in names if name == sub_path]
@@ -104,7 +103,7 @@ def _shape_name(path: Path, sub_path: str | None, limits: Limits) -> str:
 
 
 def _unpacked(path: Path, shape: str, folder: Path, limits: Limits) -> Path:
-    """The members of that shapefile as `shapes.*` in the folder, whatever their case."""
+    """Unpack the members of the shapefile as `shapes.*` into the folder, whatever their case."""
     stem = str(PurePosixPath(shape).with_suffix(""))
     for name in entry_names(path, limits.archives):
         suffix = PurePosixPath(name).suffix
@@ -131,14 +130,14 @@ def _opened(base: Path, stack: ExitStack) -> Any:
 
 @contextmanager
 def _doubts_count() -> Iterator[None]:
-    """What the library merely warns of (sizes that contradict each other) is damage."""
+    """Treat warnings of the library (sizes that contradict each other) as damage."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
 
 
 def _encoding(base: Path) -> str:
-    """Of the attributes, as `.cpg` names it; UTF-8 without one."""
+    """Return the encoding of the attributes that `.cpg` names; UTF-8 without it."""
     try:
         name = base.with_suffix(".cpg").read_bytes()[:64].decode("ascii").strip()
     except FileNotFoundError:
@@ -220,7 +219,7 @@ def _geometry(shape: Any) -> str | None:
 
 
 def _plain(places: Any) -> Any:
-    """Coordinates as lists of number texts."""
+    """Convert coordinates to lists of number texts."""
     if isinstance(places, list | tuple):
         return [_plain(place) for place in places]
     if not math.isfinite(places):

@@ -1,7 +1,7 @@
-"""Splits: parts of one file that are read side by side, and give together what the file gives.
+"""Splits: parts of one file that are read in parallel, and together give the rows of the file.
 
-A file of lines is cut where a record ends whatever stands before it, and Parquet at its row groups.
-What cannot be cut so is one split, and the plan says why.
+A file of lines is cut at ends of records that can be found without reading all before, and Parquet
+at its row groups. A file that cannot be cut is one split, and the plan has the reason.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from .csv_cuts import csv_cuts, csv_head
 from .table_files import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
-"""Of a split at most, give or take a record."""
+"""Limit of the bytes of a split, exceeded by less than a record."""
 SMALLEST_BYTES = 4 << 20
-"""A split of fewer costs more than reading it by its own brings."""
+"""The overhead of a smaller split exceeds its benefit."""
 SCAN_BYTES = 1 << 20
 _BLANK = b" \t\r\n"
 _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
-"""Between two records: inside of one, no `{` follows a `}`."""
+"""The boundary of two records: within a record, no `{` directly follows a `}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """A part of a file: bytes from `start` up to `end` behind `head`, or row groups; or a whole
-    file. `part`: the file is one of a table, and the rows of the splits in `then` follow its own.
+    """A part of a file: bytes from `start` to `end` after `head`, or row groups; or a whole file.
+    With `part`, the file belongs to a table, and the rows of the splits in `then` follow.
 
-    `lines` and `rows` stand before it in the file, less the lines of its head.
+    `lines` and `rows` count what precedes the split in the file, less the lines of its head.
     """
 
     file: File | Enclosed
@@ -63,16 +63,17 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splits:
-    """All of a file, in its order. `names_columns`: each begins with a header."""
+    """All splits of a file, in order. `names_columns` means that each begins with a header."""
 
     splits: tuple[Split, ...]
     names_columns: bool = False
     whole_because: str | None = None
-    """Why there is one split only, where the file is large enough for more."""
+    """Reason why there is only one split, although the file is large enough for more."""
 
 
 def split_count(size: int, width: int) -> int:
-    """How many splits a file of so many bytes is worth, where so many are read side by side."""
+    """Return the number of splits for a file of `size` bytes, if `width` splits are read in
+    parallel."""
     return size // _split_bytes(size, width)
 
 
@@ -81,10 +82,10 @@ def _split_bytes(size: int, width: int) -> int:
 
 
 def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int) -> Splits:
-    """How to read a file by a step, so many splits side by side at least.
+    """Plan the splits of a file for a step, if `width` splits are read in parallel.
 
-    `schema` are the columns the step reads, in their order; None where each value has a say in
-    their types.
+    `schema` has the columns that the step reads, in their order; None means that their types depend
+    on all values.
     """
     size = path.stat().st_size
     if (count := split_count(size, width)) <= 1:
@@ -101,8 +102,8 @@ def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int
 
 
 def splits_of_table(table: TableFiles, width: int = 1) -> tuple[Split, ...]:
-    """Small files of a table that follow each other are one; where several are read side by side,
-    large ones are cut."""
+    """Return the splits of a table. Successive small files are joined; if several splits are read
+    in parallel, large files are cut."""
     wanted = _split_bytes(table.size, width)
     found: list[Split] = []
     small: list[Split] = []
@@ -137,7 +138,7 @@ def _of_groups(path: Path, count: int) -> Splits:
         with pq.ParquetFile(path) as file:
             rows = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError, OverflowError):
-        return _whole(path, "it cannot be read")  # its reader says what is wrong
+        return _whole(path, "it cannot be read")  # the reader reports the error
     if len(rows) < 2:
         return _whole(path, "it has one row group")
     step = -(-len(rows) // min(count, len(rows)))
@@ -175,8 +176,8 @@ def _of_records(path: Path, size: int) -> Splits:
 def _behind(
     head: bytes, lines: int, path: Path, cuts: Sequence[tuple[int, int]], *, first: int
 ) -> Iterator[Split]:
-    """Splits that end at the cuts, and the rest; `first` is where the rows begin, and each cut is
-    given with the lines before it."""
+    """Yield the splits before each cut, and the rest. `first` is the start of the rows; each cut
+    has the number of lines before it."""
     starts = [(first, 0 if not first else lines), *cuts]
     ends = [at for at, _ in cuts]
     for (start, before), end in zip(starts, [*ends, path.stat().st_size], strict=True):
@@ -184,7 +185,8 @@ def _behind(
 
 
 def _record_cuts(stream: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
-    """Where a record begins, about every `size` bytes, and how many lines are before that."""
+    """Yield beginnings of records, about every `size` bytes, with the number of lines before
+    them."""
     at, lines, last = 0, 0, 0
     window = b""
     while chunk := stream.read(SCAN_BYTES):
@@ -195,7 +197,7 @@ def _record_cuts(stream: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
             at, last = at + cut, at + cut
             window = window[cut:]
             yield at, lines
-        keep = len(window) - len(window.rstrip(_BLANK)) + 1  # a seam may go on in the next chunk
+        keep = len(window) - len(window.rstrip(_BLANK)) + 1  # the next chunk may go on with a seam
         done = max(0, len(window) - keep)
         if window[done : done + 1] != b"}":
             done = len(window)

@@ -14,8 +14,8 @@ from odf_node.storage.datasets.kartothek.fit import in_schema
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """What a data file is in its table: `key` names it in errors, `schema` has the columns of the
-    table, `values` those that its key tells."""
+    """The role of a data file in its table: `key` names it in errors, `schema` has the table's
+    columns, `values` are the columns given by its key."""
 
     key: str
     schema: pa.Schema
@@ -38,18 +38,18 @@ class TableFiles:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return sum(each.path.stat().st_size for each in self.files)
 
 
 def in_table(batches: Iterator[pa.RecordBatch], part: TablePart) -> Iterator[pa.RecordBatch]:
-    """Rows of a data file in the columns of its table. Raises `TypeConflict`."""
+    """Convert the rows of a data file to the columns of its table. Raises `TypeConflict`."""
     for batch in batches:
         yield in_schema(batch, part.schema, part.values, key=part.key)
 
 
 def naming(bad: NodeError, key: str) -> NodeError:
-    """The same error, with the file that it is about."""
+    """Add the name of the file to an error."""
     if key not in bad.message:
         bad.args = (f"{key}: {bad.message}", *bad.args[1:])
     bad.facts.setdefault("key", key)

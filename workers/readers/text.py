@@ -1,9 +1,9 @@
-"""Text to typed values, the way the reference reader does it.
+"""Convert text to typed values by the rules of the reference reader.
 
-Whole columns are cast at once where Arrow's own cast agrees with the rules; the other ones
-value by value. Rules: integers and floats ignore blanks around them; surplus digits of
-decimals and of times are cut, never rounded; no zone means UTC, others are offsets or names
-of the zone database; nothing is guessed.
+Whole columns are cast at once where Arrow's cast agrees with the rules; others value by value.
+Rules: integers and floats ignore blanks around them; surplus digits of decimals and of times are
+cut, never rounded; no zone means UTC, others are offsets or names of the zone database; nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _EPOCH_DAY = date(1970, 1, 1)
 _INTEGER = r"^[+-]?[0-9]+$"
 _FLOAT = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _OF_INTEGERS, _OF_FLOATS = "+-0123456789", "+-.0123456789eEaAfFiInNtTyY"
-"""Of such characters Arrow reads as a number what the rules do, and nothing else."""
+"""For texts of only these characters, Arrow accepts the same numbers as the rules."""
 _DECIMAL = r"(?i)^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?$"
 _SHORT_DECIMAL = r"^[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})$"
-"""What fits 38 digits whatever the scale: Arrow wraps around without a word beyond them."""
+"""Decimals that fit into 38 digits at any scale; beyond that, Arrow overflows without an error."""
 _PLAIN_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?)?$"
 _ZULU_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?Z$"
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -51,7 +51,7 @@ _ASCII_BLANKS = " \t\n\r\f\v"
 
 
 class BadValue(ValueError):
-    """A value that cannot be of its column's type; `index` is its place in the array."""
+    """A value that its column's type cannot represent; `index` is its position in the array."""
 
     def __init__(self, index: int, value: object, column: int = 0) -> None:
         super().__init__(f"bad value at {index}")
@@ -64,7 +64,7 @@ class BadValue(ValueError):
 def cast_text(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Cast a string array. Raises `BadValue` at the first value that does not fit.
 
-    Types without a text form raise `NotImplementedError`; `has_text_form` tells.
+    Types without a text form raise `NotImplementedError`; see `has_text_form`.
     """
     for matches, whole_column, one_value in _RULES:
         if matches(wanted):
@@ -78,7 +78,7 @@ def has_text_form(wanted: pa.DataType) -> bool:
 
 
 def parse_one(text: str, wanted: pa.DataType) -> Any:
-    """One value in the form `pa.array` takes for that type. Raises ValueError."""
+    """Parse one value to the form that `pa.array` accepts for the type. Raises `ValueError`."""
     for matches, _, one_value in _RULES:
         if matches(wanted):
             return one_value(text, wanted)
@@ -86,7 +86,8 @@ def parse_one(text: str, wanted: pa.DataType) -> Any:
 
 
 def parse_timestamp(text: str, wanted: pa.DataType) -> int:
-    """Count of the type's unit since 1970; further digits are cut. Raises ValueError."""
+    """Return the count of the type's unit since 1970, cutting further digits. Raises
+    `ValueError`."""
     match = _TIMESTAMP.fullmatch(_extended(text))
     if match is None:
         raise ValueError("not an ISO 8601 time")
@@ -97,7 +98,7 @@ def parse_timestamp(text: str, wanted: pa.DataType) -> int:
     else:
         offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
         offset = -offset if match[9] == "-" else offset
-        timezone(offset)  # not a whole day or more
+        timezone(offset)  # refuse an offset of a day or more
     delta = local - _EPOCH - offset
     nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000
     nanos += int((match[7] or "")[:9].ljust(9, "0"))
@@ -105,7 +106,7 @@ def parse_timestamp(text: str, wanted: pa.DataType) -> int:
 
 
 def _extended(text: str) -> str:
-    """A basic form of ISO 8601 with its separators; other texts as they are."""
+    """Add separators to the basic form of ISO 8601; return other texts unchanged."""
     match = _BASIC.fullmatch(text)
     if match is None:
         return text
@@ -114,7 +115,7 @@ def _extended(text: str) -> str:
 
 
 def parse_date(text: str, _: pa.DataType) -> date:
-    """A date, or the date of a time. Raises ValueError."""
+    """Return a date, or the date of a time. Raises `ValueError`."""
     match = _DATE.fullmatch(text)
     if match is not None:
         return date(int(match[1]), int(match[2]), int(match[3]))
@@ -123,7 +124,7 @@ def parse_date(text: str, _: pa.DataType) -> date:
 
 
 def parse_decimal(text: str, wanted: pa.DataType) -> Decimal:
-    """A decimal of the type's scale, surplus digits cut. Raises ValueError."""
+    """Return a decimal of the type's scale, cutting surplus digits. Raises `ValueError`."""
     text = text.strip(_ASCII_BLANKS)
     if re.match(_DECIMAL, text) is None:
         raise ValueError("not a decimal number")
@@ -165,7 +166,7 @@ def parse_time(text: str, wanted: pa.DataType) -> int:
 
 
 def _each(array: pa.Array, wanted: pa.DataType, one: Callable[[str, pa.DataType], Any]) -> pa.Array:
-    """Value by value, each different text once."""
+    """Convert value by value, each distinct text once."""
     known: dict[str | None, Any] = {None: None}
     values = array.to_pylist()
     for index, text in enumerate(values):
@@ -202,7 +203,8 @@ def _matches(pattern: str) -> Callable[[pa.Array], bool]:
 
 
 def _has_only(characters: str) -> Callable[[pa.Array], bool]:
-    """Whether texts have no other characters, which takes a tenth of the time of a pattern."""
+    """Return a check that texts have only these characters; it takes a tenth of the time of a
+    pattern."""
     known = np.zeros(256, np.bool_)
     known[list(characters.encode())] = True
 
@@ -210,7 +212,7 @@ def _has_only(characters: str) -> Callable[[pa.Array], bool]:
 
 
 def _has_form_of_first(array: pa.Array) -> bool:
-    """Whether all texts are as long as the first, with digits where it has digits, and the same
+    """Whether all texts have the length of the first, digits where it has digits, and the same
     characters elsewhere."""
     starts, content = _content(array)
     length = int(starts[1] - starts[0]) if len(array) else 0
@@ -224,7 +226,7 @@ def _has_form_of_first(array: pa.Array) -> bool:
 
 
 def _content(array: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """Where texts start, and end, and the bytes of them all."""
+    """Return the start positions of texts (and the last end), and the bytes of all texts."""
     _, offsets, content = array.buffers()
     kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
     starts = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
@@ -236,7 +238,7 @@ def _content(array: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
 def _guarded(
     agrees: Callable[[pa.Array], bool], *, trim: bool = False
 ) -> Callable[[pa.Array, pa.DataType], Any]:
-    """Arrow's cast, but only for text of a form on which it and the rules agree."""
+    """Use Arrow's cast, but only for text in a form on which Arrow and the rules agree."""
 
     def cast(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         texts = pc.ascii_trim_whitespace(array) if trim else array
@@ -255,8 +257,8 @@ def _cast_timestamp(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         (_PLAIN_TIME, pa.timestamp("ms")),
         (_ZULU_TIME, pa.timestamp("ms", "UTC")),
     ):
-        # Most columns have one form, which the first values tell. To compare is quicker than to
-        # match.
+        # Usually a column has one form, which the first values show. Comparing is quicker than
+        # matching.
         if _all_match(array.slice(0, 4), pattern) and (
             _has_form_of_first(array) or _all_match(array, pattern)
         ):

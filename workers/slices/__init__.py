@@ -1,1 +1,1 @@
-"""Rows to data slices and back."""
+"""Data slices: write rows to them, and the parts shared by readers and merges."""

@@ -1,6 +1,6 @@
-"""What merges and writers share: operation codes, system columns, the input position.
+"""Common parts of merges and writers: operation codes, system columns, the input position.
 
-The position of a row in the input goes through every merge, and makes every order total.
+Rows keep their position in the input through every merge, which makes every order total.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ POSITION = "odf position"
 
 
 class Operation(IntEnum):
-    """What a row of the ledger does."""
+    """The operation of a row in the ledger."""
 
     APPEND = 0
     RETRACT = 1
@@ -25,12 +25,12 @@ class Operation(IntEnum):
 
 
 class CannotMerge(BadInput):
-    """The strategy cannot apply to this batch."""
+    """The strategy cannot be applied to this batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
-    """What every strategy is told: names of the system columns, key and compared columns."""
+    """Input of every merge strategy: names of the system columns, key and compared columns."""
 
     vocab: Vocab
     key: tuple[str, ...] = ()
@@ -41,14 +41,15 @@ class Merging:
         return self.vocab.operation_type_column
 
     def compared(self, columns: Sequence[str]) -> list[str]:
-        """Columns whose change counts: those asked for, else all data outside of the key."""
+        """Return the columns whose change counts: the requested ones, else all data outside the
+        key."""
         system = {POSITION, self.vocab.offset_column, self.op, self.vocab.system_time_column}
         wanted = columns if self.compare is None else self.compare
         return [name for name in wanted if name not in system and name not in self.key]
 
 
 def check_columns(columns: Sequence[str], needed: Sequence[str], what: str) -> None:
-    """Raises `CannotMerge` if the list is empty or names a column the batch lacks."""
+    """Raise `CannotMerge` if the list is empty or names a column that the batch lacks."""
     if not needed:
         raise CannotMerge(f"the merge strategy names no {what} columns")
     for name in needed:

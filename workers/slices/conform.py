@@ -1,7 +1,7 @@
-"""Columns as Spark returns them, made columns of the slice: exact types, nulls judged.
+"""Convert columns returned by Spark to columns of the slice: exact types, and a check for nulls.
 
-Spark knows fewer types than a ledger: unsigned integers come back wider, times in
-microseconds, every nested part optional. No value changes on the way.
+Spark has fewer types than a ledger: it returns unsigned integers wider, times in microseconds, and
+every nested part as optional. The conversion changes no value.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from odf_node.protocol.errors import BadInput
 
 
 class UnexpectedNulls(BadInput):
-    """Nulls in a column the dataset requires."""
+    """Nulls in a column that the dataset requires."""
 
 
 class NullCounts:
-    """Nulls where none may be, counted over all batches of a slice."""
+    """Counts nulls in required columns over all batches of a slice."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -30,7 +30,7 @@ class NullCounts:
         self._elements: dict[str, int] = {}
 
     def count(self, batch: pa.RecordBatch) -> bool:
-        """Whether none was found so far."""
+        """Count nulls in a batch; return whether none has been found so far."""
         for field, column in zip(self._schema, batch.columns, strict=True):
             if not field.nullable and column.null_count:
                 self._add(self._columns, field.name, column.null_count)
@@ -45,14 +45,14 @@ class NullCounts:
         return not self._columns and not self._elements
 
     def follow(self, other: NullCounts) -> None:
-        """Those of another slice of the batch."""
+        """Add the counts of another slice of the batch."""
         for name, count in other._columns.items():
             self._add(self._columns, name, count)
         for name, count in other._elements.items():
             self._add(self._elements, name, count)
 
     def check(self) -> None:
-        """Raises `UnexpectedNulls` for the first such column."""
+        """Raise `UnexpectedNulls` for the first column with nulls."""
         for counts, what in ((self._columns, "Column"), (self._elements, "List column")):
             for name, count in counts.items():
                 kind = "values" if what == "Column" else "elements"
@@ -69,7 +69,7 @@ class NullCounts:
 
 
 def _missing_members(path: str, column: pa.Array) -> Iterator[tuple[str, int]]:
-    """Nulls in required members of the structs that are there, at any depth."""
+    """Yield the nulls in required members of structs that are not null, at any depth."""
     kind = column.type
     if not pa.types.is_struct(kind):
         return
@@ -82,7 +82,7 @@ def _missing_members(path: str, column: pa.Array) -> Iterator[tuple[str, int]]:
 
 
 def carrier(kind: pa.DataType) -> pa.DataType:
-    """The type a column travels through Spark as; its own, for what Spark knows."""
+    """Return the type in which a column passes through Spark: unchanged, if Spark has that type."""
     if pa.types.is_time32(kind):
         return pa.int32()
     if pa.types.is_time64(kind):
@@ -95,7 +95,7 @@ def carrier(kind: pa.DataType) -> pa.DataType:
 
 
 def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values in exactly the wanted type, nested requirements included."""
+    """Convert values to exactly the wanted type, including required nested parts."""
     if array.type == wanted:
         return array
     if pa.types.is_list(wanted) and pa.types.is_list(array.type):
@@ -110,8 +110,8 @@ def conform(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _member(parent: pa.Array, part: pa.Array, field: pa.Field) -> pa.Array:
-    """A required member has some value also where its struct is absent: writers look at each
-    member by itself."""
+    """Fill a required member where its struct is null, because writers check each member
+    separately."""
     if field.nullable or not part.null_count or not parent.null_count:
         return part
     hidden = pc.and_(pc.is_null(part), pc.is_null(parent)).to_numpy(zero_copy_only=False)
@@ -122,7 +122,7 @@ def _member(parent: pa.Array, part: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _some(kind: pa.DataType) -> Any:
-    """Any value of a type, for `pa.array`."""
+    """Return some value of a type, for `pa.array`."""
     if pa.types.is_struct(kind):
         return {kind.field(at).name: _some(kind.field(at).type) for at in range(kind.num_fields)}
     if pa.types.is_map(kind):

@@ -1,8 +1,8 @@
-"""Where slices end: a function of the rows and two settings, whatever partitions they come in.
+"""The boundaries of slices: a function of the rows and two settings, independent of partitions.
 
-Each row costs the bytes of its values, and at least what a row may cost if a slice shall hold
-`Cut.rows` of them. A row belongs to the slice whose number is the cost of all rows before it,
-divided by `Cut.size`: every partition can tell that once it knows the cost of those before it.
+The cost of a row is the size of its values in bytes, and at least `Cut.least`, so that a slice has
+at most `Cut.rows` rows. The number of a row's slice is the cost of all rows before it, divided by
+`Cut.size`: every partition can compute it once it knows the cost of earlier partitions.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .pieces import MAP_BYTES, width
 
 Costs = npt.NDArray[np.int64]
 SYSTEM_BYTES = 20
-"""Of a row's offset, operation code and system time."""
+"""Bytes of a row's offset, operation code and system time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Where a slice ends: after so many rows or bytes, whichever comes first.
+    """Limits of a slice, which ends at the first limit reached: rows, or bytes.
 
-    Bytes are those of the values, not of the file.
+    Bytes are the bytes of values, not of the file.
     """
 
     rows: int = 1 << 20
@@ -34,16 +34,17 @@ class Cut:
 
     @property
     def least(self) -> int:
-        """What a row costs at least."""
+        """The least cost of a row."""
         return -(-self.size // self.rows)
 
     def count(self, cost: int) -> int:
-        """Numbers of slices of rows that cost that much, some of which may have no rows."""
+        """Return the number of slices for rows of this total cost; some of them may have no
+        rows."""
         return -(-cost // self.size)
 
 
 def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
-    """What each row costs, of columns that are data."""
+    """Return the cost of each row, given its data columns."""
     total = np.full(batch.num_rows, SYSTEM_BYTES, np.int64)
     for column in batch.columns:
         total += _costs(column)
@@ -53,7 +54,7 @@ def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
 def in_slices(
     batch: pa.RecordBatch, costs: Costs, before: int, cut: Cut
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows with the numbers of their slices; `before` is the cost of all rows before them."""
+    """Yield the rows with the numbers of their slices; `before` is the cost of all earlier rows."""
     if not len(costs):
         return
     numbers = (before + np.cumsum(costs) - costs) // cut.size
@@ -68,7 +69,7 @@ def _costs(array: pa.Array) -> Costs | int:
         return bytes_
     if pa.types.is_struct(kind):
         members: Costs = np.ones(len(array), np.int64)
-        for member in array.flatten():  # what is behind an absent struct counts for nothing
+        for member in array.flatten():  # values inside a null struct cost nothing
             members += _costs(member)
         return members
     if pa.types.is_map(kind):

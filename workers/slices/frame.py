@@ -1,7 +1,7 @@
-"""What a reader gives: a schema and batches of rows, read lazily, strictly, in bounded memory.
+"""The result of a reader: a schema and batches of rows, read lazily, strictly, in limited memory.
 
-One bad record fails the whole batch, unless the publisher asked to have such set aside
-(`rejected.py`). The error says where the record is and what is wrong with it.
+One bad record fails the whole batch, unless the publisher asked to set bad records aside
+(`rejected.py`). The error has the record's position and the reason.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..runtime.input_limits import PrepareLimits
 
 BATCH_ROWS = 10_000
 INFER_ROWS = 1_000
-"""Records looked at to infer a schema."""
+"""Number of records that are read to infer a schema."""
 SHOWN_CHARS = 120
-"""Of a value, in an error."""
+"""Limit of the characters of a value in an error."""
 RAW_CHARS = 2_000
-"""Of a row that is set aside."""
+"""Limit of the characters of a row that is set aside."""
 
 
 class BadInputSchema(BadInput):
@@ -32,11 +32,11 @@ class BadInputSchema(BadInput):
 
 
 class SubPathNotFound(BadInput):
-    """A document lacks the place its rows should be at."""
+    """A document lacks the path at which its rows should be."""
 
 
 class BadRow(BadInput):
-    """A record that cannot be read. Facts: line (from 1), column, value as far as known."""
+    """A record cannot be read. Facts, as far as known: line (from 1), column, value."""
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class BadRow(BadInput):
         self.reason, self.line, self.column, self.value = reason, line, column, shown
 
     def moved(self, lines: int) -> BadRow:
-        """The same, of a part of the input that so many lines come before."""
+        """Return the same error for a part of the input, adding the number of lines before that
+        part."""
         if self.line is None or not lines:
             return self
         return BadRow(self.reason, line=self.line + lines, column=self.column, value=self.value)
@@ -69,8 +70,7 @@ class InputTooLarge(LimitExceeded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Most columns of a batch, longest value and longest record (bytes), and what may come out
-    of files that are archives."""
+    """Limits: columns of a batch, bytes of a value and of a record, and the output of archives."""
 
     columns: int = 2_000
     cell_bytes: int = 16 << 20
@@ -106,31 +106,33 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Rows to be. `batches` may be consumed once and raises what is wrong while it is."""
+    """Rows that are still to be read. `batches` can be consumed once, and raises errors
+    meanwhile."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     warnings: list[str] = field(default_factory=list)
-    """What the publisher should know; complete when all batches are consumed."""
+    """Warnings for the publisher; complete when all batches are consumed."""
     names: Any = None
-    """Names that records had, where they may have any; complete as the warnings are."""
+    """Field names of the records, if the format allows any; complete when all batches are
+    consumed."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:
         return cls(schema, iter(()))
 
     def table(self) -> pa.Table:
-        """All rows at once; for small inputs and tests."""
+        """Read all rows at once; for small inputs and tests."""
         return pa.Table.from_batches(self.batches, self.schema)
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same columns, all optional."""
+    """Return the same columns, all optional."""
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def check_names(names: Iterable[str], limits: Limits) -> None:
-    """Column names must differ and not be too many."""
+    """Check that column names differ and are not too many."""
     listed = list(names)
     limits.check_columns(len(listed))
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Times as slices keep them: in milliseconds UTC, and an event time in every row."""
+"""Times in the form of slices: in milliseconds UTC, and an event time in every row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .schema import MILLIS
 
 
 def to_millis(array: pa.Array) -> pa.Array:
-    """A timestamp of any unit and zone in milliseconds UTC, cut; without zone it is UTC."""
+    """Convert a timestamp of any unit and zone to milliseconds UTC, cutting the rest; without a
+    zone it is UTC."""
     kind = array.type
     counts = pc.cast(array, pa.timestamp(kind.unit)) if kind.tz is None else array
     utc = pc.cast(pc.cast(counts, pa.int64()), pa.timestamp(kind.unit, "UTC"))
@@ -25,7 +26,7 @@ def to_millis(array: pa.Array) -> pa.Array:
 
 
 def filled(times: pa.Array | pa.ChunkedArray, fallback: Instant) -> pa.Array | pa.ChunkedArray:
-    """Times or days, with that instant where there is none."""
+    """Replace missing times or days by the fallback."""
     if not times.null_count:
         return times
     value = pa.scalar(fallback.millis, MILLIS).cast(times.type, safe=False)

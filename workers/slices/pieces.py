@@ -1,7 +1,7 @@
-"""Cutting rows into pieces by number and weight: row groups of a file, slices of a batch.
+"""Cut rows into pieces by number and weight: row groups of a file, slices of a batch.
 
-Rows weigh what the bytes of their values do, whatever buffers they happen to lie in: equal rows
-are cut at equal places on every worker.
+The weight of rows is the bytes of their values, independent of their buffers: every worker cuts
+equal rows at the same positions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from odf_node.protocol.arrow_values import text_buffers
 
 MAP_BYTES = 64
-"""What a map is taken for; its entries are not looked at."""
+"""Assumed bytes of a map; its entries are not read."""
 _VARIABLE = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -27,7 +27,7 @@ _VARIABLE = (
 
 @dataclass(slots=True)
 class Piece:
-    """Rows that belong together, and what they weigh."""
+    """Rows that belong together, and their weight in bytes."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
@@ -40,7 +40,8 @@ class Piece:
 
 
 def pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[Piece]:
-    """The same rows in pieces of at most `rows`, and of `size` bytes give or take a batch."""
+    """Yield the same rows in pieces of at most `rows` rows, and of about `size` bytes, exceeded by
+    less than a batch."""
     piece = Piece()
     for batch in batches:
         while batch.num_rows:
@@ -55,12 +56,12 @@ def pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[
 
 
 def weight(batch: pa.RecordBatch) -> int:
-    """Bytes of the values of a batch."""
+    """Return the bytes of the values of a batch."""
     return sum(_weight(column) for column in batch.columns)
 
 
 def leaves_of(schema: pa.Schema) -> int:
-    """Columns with values of their own, members of structs included."""
+    """Return the number of columns with values, counting the members of structs."""
     return max(1, sum(_leaves(kind) for kind in schema.types))
 
 
@@ -74,7 +75,7 @@ def _weight(array: pa.Array) -> int:
         return MAP_BYTES * len(array)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return 4 * len(array) + _weight(array.flatten())
-    if len(array) and array.null_count == 0:  # no bytes lie between the values
+    if len(array) and array.null_count == 0:  # there are no bytes between the values
         offsets, _ = text_buffers(array)
         return 4 * len(array) + int(offsets[-1] - offsets[0])
     return 4 * len(array) + int(pc.sum(pc.binary_length(array)).as_py() or 0)
@@ -82,12 +83,12 @@ def _weight(array: pa.Array) -> int:
 
 @lru_cache
 def width(kind: pa.DataType) -> int | None:
-    """Bytes of a value that takes as many as any other of its type; None for the others."""
+    """Return the bytes of a value of a fixed-width type; None for other types."""
     if pa.types.is_nested(kind) or any(matches(kind) for matches in _VARIABLE):
         return None
     try:
         return max(1, int(kind.bit_width) // 8)
-    except ValueError:  # views and the like: what a pointer to them takes
+    except ValueError:  # views and similar types: assume the size of their pointer
         return 16
 
 

@@ -1,7 +1,8 @@
-"""The schema of a slice: system columns first, then the batch's, judged by the dataset's schema.
+"""The schema of a slice: system columns first, then the batch's, checked against the dataset's
+schema.
 
-Names, order and types must be those of the dataset; nothing is reordered or widened. What
-the dataset requires may be optional in the batch: nulls are looked for while writing.
+Names, order and types must be those of the dataset; nothing is reordered or widened. A column that
+the dataset requires may be optional in the batch: the writer checks for nulls.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from .frame import BadInputSchema, shorten
 
 MILLIS = pa.timestamp("ms", "UTC")
 SHOWN_NAMES = 10
-"""So many columns are named by an error."""
+"""Limit of the columns that an error names."""
 
 
 class IncompatibleSchema(BadInputSchema):
-    """The batch's columns are not those of the dataset."""
+    """The batch's columns differ from the dataset's."""
 
 
 def check_input(schema: pa.Schema, vocab: Vocab, *, takes_operations: bool) -> None:
-    """The batch may not bring what the node adds. Raises `BadInputSchema`."""
+    """Check that the batch has no columns that the node adds. Raises `BadInputSchema`."""
     if len(set(vocab.columns)) < len(vocab.columns):
         raise BadInputSchema(
             f"the vocabulary gives two system columns one name: {', '.join(vocab.columns)}"
@@ -47,10 +48,10 @@ def check_input(schema: pa.Schema, vocab: Vocab, *, takes_operations: bool) -> N
 
 
 def slice_schema(batch: pa.Schema, vocab: Vocab, dataset: pa.Schema | None) -> pa.Schema:
-    """Columns of the slice that is written for a batch of these columns.
+    """Return the columns of the slice that is written for a batch with these columns.
 
     Raises:
-        IncompatibleSchema: the dataset has a schema and this is another one.
+        IncompatibleSchema: the dataset has a schema, and this one differs.
         BadInputSchema: a first batch has a column of nulls only, so that its type is unknown.
     """
     system = set(vocab.columns)
@@ -122,7 +123,8 @@ def _check_same(fields: list[pa.Field], dataset: pa.Schema) -> None:
 
 
 def same_type(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Equal up to layout. Nulls alone fit any type; nested requirements are checked by value."""
+    """Whether types are equal up to layout. A type of nulls alone fits any type; required nested
+    parts are checked by value."""
     if pa.types.is_null(found):
         return True
     for one_kind in (is_text, _is_bytes):

@@ -1,8 +1,8 @@
-"""Rows to one Parquet slice: system columns, one writer with fixed settings, both hashes.
+"""Write rows to one Parquet slice: system columns, one writer with fixed settings, both hashes.
 
-Spark computes, this writes. Equal rows give equal bytes on every worker: batches are cut
-anew before they are written, so that how Spark dealt with them leaves no trace. Row groups
-are large, since readers pay for each: `pieces` gathers them.
+Equal rows give equal bytes on every worker: batches are cut again before they are written, so that
+the way in which Spark split them has no effect. Row groups are large, since each has a cost for
+readers: `pieces` collects them.
 """
 
 from __future__ import annotations
@@ -37,48 +37,49 @@ from .schema import MILLIS
 
 WRITE_ROWS = 65_536
 WINDOW_VALUES = 4 << 20
-"""Values completed at a time; of wide rows fewer than `WRITE_ROWS` are."""
+"""Number of values that are completed at a time; wide rows come in windows of fewer than
+`WRITE_ROWS`."""
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 256 << 20
 READ_BYTES = 1 << 20
 SMALL_BYTES = 1 << 18
-"""A file that is hashed sooner than threads are started."""
+"""A file smaller than this is hashed faster than threads can start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicePlan:
-    """What the rows of a slice have in common."""
+    """Properties shared by the rows of a slice."""
 
     schema: pa.Schema
     vocab: Vocab
     start: int
     system_time: Instant
     source_event_time: Instant
-    """For rows without an event time of their own."""
+    """Event time of rows without one."""
 
 
 @dataclass(slots=True)
 class Written:
-    """A slice on local disk, or nothing when there were no rows."""
+    """A slice on the local disk or in memory; no slice if there were no rows."""
 
     path: Path
     content: pa.Buffer | None = None
-    """A small slice, which is in memory and not on disk."""
+    """Content of a small slice, which is in memory and not on disk."""
     data: DataSlice | None = None
     max_event_time: Instant | None = None
     operations: dict[Operation, int] = field(default_factory=dict)
 
     def chunks(self) -> Iterable[bytes]:
-        """The bytes of the file, whether it is one or not."""
+        """Return the bytes of the slice, whether it is a file or in memory."""
         return chunks(self.path) if self.content is None else (self.content.to_pybytes(),)
 
     def source(self) -> Path | pa.NativeFile:
-        """What readers of Parquet take."""
+        """Return a source that Parquet readers accept."""
         return self.path if self.content is None else pa.BufferReader(self.content)
 
 
 def operations(slices: Sequence[Written]) -> Counter[Operation]:
-    """How many rows of each kind the slices hold."""
+    """Return the number of rows in the slices by operation."""
     total: Counter[Operation] = Counter()
     for written in slices:
         total.update(written.operations)
@@ -93,8 +94,8 @@ def write_slice(
     *,
     in_memory: bool,
 ) -> Written:
-    """One slice of merged rows, which come in their final order; nothing if there are none, or if
-    there are nulls where none may be. `in_memory`: a small one stays there.
+    """Write one slice of merged rows, which arrive in their final order. Write nothing if there are
+    no rows, or if a required column has nulls. With `in_memory`, a small slice stays in memory.
 
     Raises:
         UnsupportedColumn: a column type without a logical hash.
@@ -117,9 +118,9 @@ def write_slice(
 def write_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, target: Path | pa.NativeFile
 ) -> int:
-    """Write complete rows in large row groups, as every slice is; how many they are.
+    """Write complete rows in large row groups, as in every slice; return their number.
 
-    Without rows the file still tells the schema.
+    A file without rows still has the schema.
     """
     rows = 0
     with pq.ParquetWriter(target, schema, **parquet_settings(schema)) as writer:
@@ -131,7 +132,8 @@ def write_batches(
 
 @lru_cache(KNOWN_SCHEMAS)
 def parquet_settings(schema: pa.Schema) -> Mapping[str, Any]:
-    """Settings of every slice. Nothing of the Arrow schema is stored beside the Parquet one."""
+    """Return the settings of every slice. They do not store the Arrow schema beside the Parquet
+    schema."""
     return {
         # Format 1.0 knows neither unsigned 32-bit integers nor nanoseconds.
         "version": "2.6" if any(_is_new(kind) for kind in schema.types) else "1.0",
@@ -146,7 +148,7 @@ def parquet_settings(schema: pa.Schema) -> Mapping[str, Any]:
 
 
 def write_group(writer: pq.ParquetWriter, group: Piece) -> None:
-    """One row group."""
+    """Write one row group."""
     table = pa.Table.from_batches(group.batches, writer.schema)
     writer.write_table(table, max(1, table.num_rows))
 
@@ -154,7 +156,7 @@ def write_group(writer: pq.ParquetWriter, group: Piece) -> None:
 def complete(
     batches: Iterator[pa.RecordBatch], plan: SlicePlan, nulls: NullCounts
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with all columns, in windows of fixed size; none after the first misplaced null."""
+    """Yield rows with all columns, in windows of fixed size; stop at the first misplaced null."""
     next_offset = plan.start
     window = max(1, min(WRITE_ROWS, WINDOW_VALUES // leaves_of(plan.schema)))
     clean = True
@@ -184,7 +186,7 @@ def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordB
 
 
 def counted(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordBatch:
-    """The batch, once it is counted in `written`."""
+    """Add the rows to the counts in `written`, and return the batch."""
     for found in pc.value_counts(batch.column(vocab.operation_type_column)).to_pylist():
         code = Operation(found["values"])
         written.operations[code] = written.operations.get(code, 0) + found["counts"]
@@ -198,7 +200,7 @@ def counted(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordB
 
 
 def write_small(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
-    """As `write_batches`, of rows that are no more than a row group, into memory."""
+    """Write rows of at most one row group into memory, like `write_batches`."""
     made = pa.BufferOutputStream()
     table = pa.Table.from_batches(batches, schema)
     with pq.ParquetWriter(made, schema, **parquet_settings(schema)) as writer:
@@ -208,7 +210,7 @@ def write_small(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buff
 
 
 def described(path: Path, start: int) -> DataSlice:
-    """Hashes, size and offsets from `start`, read from the file as it lies there."""
+    """Read hashes, size and offsets (from `start`) from a file as it is on disk."""
     size = path.stat().st_size
     expect(size)
     with pa.memory_map(str(path)) as mapped:
@@ -222,7 +224,7 @@ def described(path: Path, start: int) -> DataSlice:
 
 
 def described_small(content: pa.Buffer, batches: Sequence[pa.RecordBatch], start: int) -> DataSlice:
-    """As `described`, of a file in memory that holds these rows."""
+    """Describe a file in memory that contains these rows, like `described`."""
     schema, rows = batches[0].schema, sum(batch.num_rows for batch in batches)
     if is_read_as_written(schema):
         logical = logical_hash(batches, schema)
@@ -235,8 +237,8 @@ def described_small(content: pa.Buffer, batches: Sequence[pa.RecordBatch], start
 
 @lru_cache(KNOWN_SCHEMAS)
 def is_read_as_written(schema: pa.Schema) -> bool:
-    """Whether rows of a slice have the logical hash they had before: their columns are flat, and
-    of types that Parquet keeps."""
+    """Whether rows read from a slice have the same logical hash as before: their columns are flat,
+    and of types that Parquet preserves."""
     if any(map(pa.types.is_nested, schema.types)):
         return False
     with pq.ParquetFile(pa.BufferReader(write_small([], schema))) as file:
@@ -255,7 +257,7 @@ def _data_slice(
 
 
 def file_hash(path: Path) -> Multihash:
-    """The physical hash of a file."""
+    """Return the physical hash of a file."""
     digest = hashlib.sha3_256()
     with path.open("rb") as stream:
         while chunk := stream.read(READ_BYTES):
@@ -270,7 +272,7 @@ def _is_new(kind: pa.DataType) -> bool:
 
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
-    """Every leaf but the offsets, which never repeat."""
+    """Return every leaf column except the offsets, which never repeat."""
     return [leaf for column in list(schema)[1:] for leaf in _leaves(column.name, column.type)]
 
 
