@@ -117,8 +117,7 @@ def _is_plain(name: str) -> bool:
 
 
 def launcher(rules: Rules) -> list[str]:
-    """Return the words before a command that make it run confined: `[*launcher(rules),
-    *command]`."""
+    """Return the words that make a command run confined: `[*launcher(rules), *command]`."""
     return program("odf_node.workers.confine", rules.text(), "--")
 
 

@@ -141,7 +141,7 @@ def _answer(name: str, rules: Rules) -> Iterator[Step]:
         return
     elif name in _STARTING:
         yield refused
-    elif name == "clone3":  # its flags are in memory, which a filter cannot read; callers use clone
+    elif name == "clone3":  # its flags are in memory, which a filter cannot read; callers fall back
         yield (_ANSWER, 0, 0, _REFUSE | errno.ENOSYS)
     else:  # clone, which also starts threads
         yield (_LOAD, 0, 0, _ARGUMENTS)

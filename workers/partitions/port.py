@@ -50,7 +50,7 @@ class Partitions(Protocol):
 
 
 class Way(Protocol):
-    """A place where stages run: this process, or Spark."""
+    """Runs stages: in this process, or on Spark."""
 
     @property
     def usage(self) -> Usage:

@@ -61,7 +61,7 @@ class PostRead:
     passes: bool = False
     """Whether every row is appended, regardless of any other rows."""
     sorts: bool = False
-    """Whether the partition has all rows of the post, and the memory to sort them."""
+    """Whether the partition sorts its rows: it has all rows of the post, and memory for them."""
 
     @property
     def order(self) -> Order:

@@ -45,8 +45,7 @@ class IngestOptions:
     max_rejected_rows: int = 1_000
     """Limit of bad rows in a batch that are set aside instead of failing it."""
     micro_batch_bytes: int = 8 << 20
-    """Inputs smaller than this run in this process, larger ones on Spark; 0: all run in this
-    process."""
+    """Inputs smaller than this run in this process, larger ones on Spark; 0: all run on Spark."""
     cut: Cut = field(default_factory=Cut)
     upload_threads: int = 2
     """Number of slices that are uploaded in parallel."""
