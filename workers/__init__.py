@@ -1,5 +1,4 @@
-"""The part of the node that does the work: claim a job, plan it, run it on Spark, commit the
-result.
+"""The worker: claims a job, plans it, runs it on Spark, and commits the result.
 
 The package depends on `storage` and `protocol`, and not on `app`. It guarantees that a job that
 dies leaves nothing visible, and that the same rows give the same bytes on every worker.

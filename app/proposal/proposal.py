@@ -1,5 +1,4 @@
-"""The proposal: a source, a key and an event time for a file, with notes and questions for a
-person."""
+"""The proposal for a file: a source, a key, an event time; and notes and questions for a person."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`python -m odf_node.workers.confine RULES -- COMMAND …`: confine this process, then replace it by
-the command."""
+"""`python -m odf_node.workers.confine RULES -- COMMAND …`: run the command confined."""
 
 from __future__ import annotations
 

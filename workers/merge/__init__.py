@@ -1,2 +1,1 @@
-"""Merge strategies, one file each: they merge a batch with the history of its keys, as Arrow
-tables."""
+"""Merge strategies, one file each: merge a batch with the history of its keys, as Arrow tables."""

@@ -1,5 +1,4 @@
-"""The interface on which stages run: rows in partitions, and each stage a function of one
-partition.
+"""The interface on which stages run: rows in partitions, and stages as functions of a partition.
 
 A stage receives batches, and returns batches and facts about them: small values that are passed to
 the caller. A stage does not know where the partitions are, nor how rows move between them. Facts

@@ -1,5 +1,4 @@
-"""`odf-worker class-archive`: store Spark's classes in the form they have in memory, for quicker
-starts."""
+"""`odf-worker class-archive`: store Spark's classes as they are in memory, for quicker starts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The handlers of a worker's jobs: one function for each kind, except posts, which run in
-groups."""
+"""The handlers of a worker's jobs: a function per kind, except posts, which run in groups."""
 
 from __future__ import annotations
 

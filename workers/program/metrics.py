@@ -1,5 +1,7 @@
-"""Metrics of a worker for Prometheus, on a separate port: jobs by kind and outcome, batches by
-where their stages ran, rows, seconds."""
+"""Metrics of a worker for Prometheus, on a separate port.
+
+They count jobs by kind and outcome, batches by where their stages ran, rows, and seconds.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Warm-up: a worker runs small jobs before it is ready, because the first jobs of a new Spark are
-slow.
+"""Warm-up: a worker runs small jobs before it is ready, because a new Spark's first jobs are slow.
 
 They take the same path as real jobs, on temporary stores: read, merge with the history, write,
 commit; and for each batch an iteration of a derivative, over new rows and over a correction.

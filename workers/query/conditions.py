@@ -1,5 +1,4 @@
-"""Convert conditions of a plan to a predicate on a table's columns, as far as it can exclude
-slices.
+"""Convert conditions of a plan to predicates on columns, as far as they can exclude slices.
 
 Conditions that are not understood restrict nothing. Source: Kartothek facts, "When pruning is
 sound".

@@ -1,5 +1,4 @@
-"""The program from which processes of queries are forked: it loads the engine, and answers no
-query.
+"""The program that forks a process for each query: it loads the engine, and answers no query.
 
 The service starts it as a module, and sends requests through its standard input, which is a socket.
 """

@@ -1,5 +1,4 @@
-"""Find the slices that a query needs, by the conditions pushed down to tables in its optimized
-plan.
+"""Find the slices that a query needs, by the conditions its optimized plan pushes down to tables.
 
 The engine pushes a condition below the views of a changelog (state, facts) only if that does not
 change the result, so a condition at a table may exclude slices. Plans show subqueries in

@@ -1,2 +1,1 @@
-"""Convert bytes to rows: one module per format, as strict as the specification, in limited
-memory."""
+"""Convert bytes to rows: one module per format, strict as the specification, in limited memory."""

@@ -1,5 +1,4 @@
-"""Read NdJson of flat records, many lines at a time: the quick way, as far as it agrees with the
-scanner.
+"""Read NdJson of flat records, many lines at a time, as far as this agrees with the scanner.
 
 A compiled decoder converts whole lines to typed records. Everything it does not accept (a number in
 quotes, a fraction for a whole number, a record over several lines, any error) ends this reading

@@ -1,5 +1,4 @@
-"""The schema of a slice: system columns first, then the batch's, checked against the dataset's
-schema.
+"""The schema of a slice: system columns, then the batch's, checked against the dataset's schema.
 
 Names, order and types must be those of the dataset; nothing is reordered or widened. A column that
 the dataset requires may be optional in the batch: the writer checks for nulls.

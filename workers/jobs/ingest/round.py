@@ -1,5 +1,4 @@
-"""A round of a claim: prepare as many posts as possible in a given time, each planned on the result
-of the previous one.
+"""A round of a claim: prepares posts for a given time, each planned on the previous result.
 
 A round consists of steps. Each step takes the next Batch of every dataset. Batches that fit into
 one Spark task run together in one Spark job, any other Batch runs separately. A round commits

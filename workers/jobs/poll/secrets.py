@@ -1,5 +1,7 @@
-"""Variables and secrets for the templates of a source: the dataset's, and also those of the owner's
-account if that account defined the source."""
+"""Variables and secrets for the templates of a source.
+
+They are the dataset's, and also those of the owner's account if that account defined the source.
+"""
 
 from __future__ import annotations
 

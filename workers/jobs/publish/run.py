@@ -1,5 +1,8 @@
-"""A publication job: update the node's own index first, then the published files. It tries again
-when another run was faster. A killed job is repeated, and removes the remains of the first run."""
+"""A publication job: update the node's own index first, then the published files.
+
+It tries again when another run was faster. A killed job is repeated, and removes the remains of
+the first run.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A query job: compute on Spark over datasets as of given blocks, and store the rows for the
-requester."""
+"""A query job: compute on Spark over datasets as of given blocks, and store the rows."""
 
 from __future__ import annotations
 

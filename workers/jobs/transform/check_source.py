@@ -1,5 +1,8 @@
-"""Check a source before it is committed: whether its query runs on the columns it declares, and
-whether the resulting rows fit the dataset. The query is executed on a batch without rows."""
+"""Check a source before it is committed.
+
+The check finds out whether the source's query runs on the columns it declares, and whether the
+resulting rows fit the dataset. The query is executed on a batch without rows.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A verification job: check datasets one by one, inputs first; a failure does not stop the
-others."""
+"""A verification job: check datasets one by one, inputs first; a failure stops no other check."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Where a verification runs: in threads of the worker for small datasets, on Spark for larger
-ones."""
+"""The choice where a verification runs: small datasets in the worker's threads, others on Spark."""
 
 from __future__ import annotations
 

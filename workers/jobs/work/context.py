@@ -1,5 +1,4 @@
-"""The context of a worker's jobs, split by concern: a function takes only the part that it
-needs."""
+"""The context of a worker's jobs, split by concern: functions take only the part they need."""
 
 from __future__ import annotations
 
