@@ -1,1 +1,1 @@
-"""Refreshes that begin by themselves."""
+"""Scheduled refreshes of datasets, and the service's periodic maintenance."""

@@ -1,5 +1,5 @@
-"""The clock of the service: schedules that are due are started, damaged objects looked after, what
-is old is cleared away."""
+"""The periodic work of the service: start due schedules, retry to heal objects, remove old
+records."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .schedules import Scheduling, start_due
 STOP_S = 5.0
 PRUNE_S = 3600.0
 LOOK_S = 15.0
-"""Seconds between two looks at objects that are not whole."""
+"""Seconds between two attempts to heal damaged objects."""
 HEALED_KEPT_S = 90 * 86_400
-"""Seconds for which it is remembered that an object was damaged once."""
+"""Seconds for which the record of a healed object is kept."""
 _log = logging.getLogger("odf.node")
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """What grows with time, and how long it is kept."""
+    """The records that are removed when they are old, and how long they are kept."""
 
     jobs: JobRecords
     damages: DamageLog
@@ -38,7 +38,7 @@ class Pruning:
 
 
 class Ticker:
-    """A thread that looks every `schedule_tick_s` seconds; every service process has one."""
+    """A thread that runs every `schedule_tick_s` seconds; every service process has one."""
 
     def __init__(
         self, scheduling: Scheduling, pruning: Pruning, stores: HealingStores, *, tick_s: float
@@ -68,7 +68,7 @@ class Ticker:
                 if left <= 0:
                     prune(self._pruning)
                     left = PRUNE_S
-            except Exception:  # a busy or restarting database: the next tick may get through
+            except Exception:  # the database is busy or restarts: the next tick may succeed
                 _log.exception("schedules were not looked at")
             left -= tick_s
             look -= tick_s
@@ -76,8 +76,8 @@ class Ticker:
 
 
 def prune(pruning: Pruning) -> int:
-    """Forget jobs that ended long ago, request keys that have expired, old rejected rows, old
-    results of queries, what was healed long ago, and command lines whose users never came."""
+    """Remove old jobs, expired request keys, old rejected rows, old results of queries, records
+    of objects healed long ago, and expired device logins. Return the number of removed jobs."""
     now = pruning.clock().ns
     pruning.damages.prune(before=Instant(now - HEALED_KEPT_S * NANOS))
     pruning.devices.remove_expired(Instant(now))

@@ -1,7 +1,7 @@
-"""When a schedule comes next: by a cron expression in a time zone, or every so many seconds.
+"""Compute the next time of a schedule: by a cron expression in a time zone, or by an interval.
 
-`cronsim` has the rules of Debian's cron at changes of the clock: a time that is skipped comes
-right after, one that is there twice comes once.
+At changes of the clock `cronsim` follows the rules of Debian's cron: a skipped time runs right
+after the change, and a repeated time runs once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MAX_CRON_CHARS = 200
 
 
 class InvalidSchedule(BadInput):
-    """A time table that cannot be followed."""
+    """The times of a schedule are invalid."""
 
 
 def next_time(schedule: Schedule, after: Instant) -> Instant | None:
-    """The first time after that; None if there is none to come."""
+    """Return the first time after `after`; None if there is none."""
     if schedule.every_s is not None:
         return _next_beat(schedule.created_at, schedule.every_s, after)
     zone = ZoneInfo(schedule.time_zone)
@@ -37,7 +37,11 @@ def next_time(schedule: Schedule, after: Instant) -> Instant | None:
 
 
 def check_times(cron: str | None, every_s: int | None, time_zone: str) -> None:
-    """Raises `InvalidSchedule`: not one of both, no such zone, an expression that never comes."""
+    """Check the times of a schedule.
+
+    Raises:
+        InvalidSchedule: both or none are given, the interval is out of range, the time zone is
+            unknown, or the expression is malformed or has no future time."""
     if (cron is None) == (every_s is None):
         raise InvalidSchedule("a schedule has either `cron` or `everySeconds`")
     if every_s is not None and not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
@@ -65,7 +69,8 @@ def _check_cron(cron: str, zone: ZoneInfo) -> None:
 
 
 def _next_beat(start: Instant, every_s: int, after: Instant) -> Instant:
-    """Beats are counted from the schedule's making, so that they do not drift."""
+    """Return the next time, counted from the creation of the schedule so that times do not
+    drift."""
     every = every_s * NANOS
     passed = max(0, after.ns - start.ns) // every
     return Instant(start.ns + (passed + 1) * every)

@@ -1,4 +1,4 @@
-"""Schedules of a dataset, and what was done by them: its runs."""
+"""Routes for the schedules of a dataset, and for the runs of its refreshes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_BODY_BYTES = 8192
 DEFAULT_PAGE = 50
 SchedulingDep = Annotated[Scheduling, Depends(wired(Scheduling))]
 RUNS = ("poll", "mirror", "transform")
-"""Kinds of jobs that bring a dataset up to date with where it comes from."""
+"""Kinds of jobs that refresh a dataset from its source."""
 
 
 def schedules(stores: StoresDep, entry: ReadableDep) -> Response:
-    """In the order they were made."""
+    """List the schedules in the order of their creation."""
     found = stores.schedules.of_dataset(entry.id)
     return JsonAnswer({"schedules": [shown(each) for each in found]})
 
@@ -33,7 +33,7 @@ def schedules(stores: StoresDep, entry: ReadableDep) -> Response:
 async def add(
     request: Request, scheduling: SchedulingDep, actor: ActorDep, entry: WritableDep
 ) -> Response:
-    """`{"cron": "0 6 * * 1-5", "timeZone": "Europe/Berlin"}` or `{"everySeconds": 600}`"""
+    """Add `{"cron": "0 6 * * 1-5", "timeZone": "Europe/Berlin"}` or `{"everySeconds": 600}`."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     made = await run_in_threadpool(usecase.add_schedule, scheduling, actor, entry, body)
     return JsonAnswer(shown(made), 201)
@@ -46,7 +46,7 @@ def show(schedule: str, stores: StoresDep, entry: ReadableDep) -> Response:
 async def change(
     schedule: str, request: Request, scheduling: SchedulingDep, entry: WritableDep
 ) -> Response:
-    """What is not said has its default; `paused` stops it and lets it go on."""
+    """Replace a schedule; absent members have their default. `paused` pauses or resumes it."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     return JsonAnswer(
         shown(await run_in_threadpool(usecase.change_schedule, scheduling, entry, schedule, body))
@@ -68,7 +68,7 @@ def runs(
     after: Annotated[str | None, Query(max_length=100)] = None,
     limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
 ) -> Response:
-    """Refreshes of the dataset, newest first: by which schedule, when, what came of it."""
+    """List refreshes of the dataset, newest first, with schedule, time and outcome."""
     page = list_jobs(
         jobs,
         actor,
@@ -83,7 +83,7 @@ def runs(
 
 
 def add_schedule_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the above below the dataset addresses."""
+    """Add the routes below the dataset addresses."""
     tags: list[str | Enum] = ["schedules"]
     all_, one = prefix + "/schedules", prefix + "/schedules/{schedule}"
     routes.get(all_, summary="Schedules of a dataset", tags=tags)(schedules)

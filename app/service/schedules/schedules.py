@@ -1,4 +1,4 @@
-"""Schedules: refreshes of a dataset that begin by themselves, listed, paused, and started once."""
+"""Schedules of dataset refreshes: add, change, pause and remove them, and start due ones once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .cron import check_times, next_time
 
 REFRESH = "refresh"
 MAX_SCHEDULES = 50
-"""Of one dataset."""
+"""Limit of schedules of one dataset."""
 DUE_AT_ONCE = 100
 
 
@@ -36,29 +36,30 @@ class ScheduleNotFound(NotFound):
 
 
 class MalformedSchedule(BadInput):
-    """A description of a schedule that cannot be read."""
+    """The description of a schedule is malformed."""
 
 
 class TooManySchedules(LimitExceeded):
-    """The dataset has as many schedules as it may have."""
+    """The dataset has reached its limit of schedules."""
 
 
 class ScheduleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is asked for. Either `cron` or `every_seconds`."""
+    """The body of a request, with either `cron` or `every_seconds`."""
 
     cron: str | None = None
     every_seconds: int | None = None
     time_zone: str = "UTC"
     paused: bool = False
     exhaust_sources: bool = False
-    """Of polled roots: go on while the source has more."""
+    """For polled roots: whether to continue while the source has more."""
     fetch_uncacheable: bool = False
     max_vanish_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
-    """Of polled snapshots: rows that may vanish at once; by default the setting of the node."""
+    """For polled snapshots: percentage of rows that may vanish at once; default: the node's
+    setting."""
 
 
 def read_body(content: bytes) -> ScheduleBody:
-    """Raises `MalformedSchedule`."""
+    """Parse the body of a request. Raises `MalformedSchedule`."""
     try:
         return decode_json(content, ScheduleBody)
     except (msgspec.DecodeError, UnicodeError) as bad:
@@ -67,7 +68,7 @@ def read_body(content: bytes) -> ScheduleBody:
 
 @dataclass(frozen=True)
 class Scheduling:
-    """Schedules of datasets, and what the jobs they start are made from."""
+    """The store of schedules, and what is needed to submit their jobs."""
 
     schedules: Schedules
     registry: DatasetEntries
@@ -81,7 +82,7 @@ class Scheduling:
 def add_schedule(
     scheduling: Scheduling, actor: Actor, entry: DatasetEntry, body: ScheduleBody
 ) -> Schedule:
-    """Raises `InvalidSchedule`, `TooManySchedules`."""
+    """Add a schedule. Raises `InvalidSchedule`, `TooManySchedules`."""
     if len(scheduling.schedules.of_dataset(entry.id)) >= MAX_SCHEDULES:
         raise TooManySchedules(f"a dataset may have {MAX_SCHEDULES} schedules", limit=MAX_SCHEDULES)
     blank = Schedule(
@@ -102,12 +103,12 @@ def add_schedule(
 def change_schedule(
     scheduling: Scheduling, entry: DatasetEntry, schedule: str, body: ScheduleBody
 ) -> Schedule:
-    """Replace what it says. Raises `ScheduleNotFound`, `InvalidSchedule`."""
+    """Replace a schedule. Raises `ScheduleNotFound`, `InvalidSchedule`."""
     return _put(scheduling, find_schedule(scheduling.schedules, entry, schedule), body)
 
 
 def find_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> Schedule:
-    """Raises `ScheduleNotFound`."""
+    """Return a schedule of the dataset. Raises `ScheduleNotFound`."""
     found = schedules.find(schedule)
     if found is None or found.dataset != entry.id:
         raise ScheduleNotFound(f"the dataset has no schedule {schedule[:50]!r}")
@@ -115,7 +116,7 @@ def find_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> S
 
 
 def remove_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> None:
-    """Raises `ScheduleNotFound`. What it has begun goes on."""
+    """Remove a schedule; its running jobs continue. Raises `ScheduleNotFound`."""
     schedules.remove(find_schedule(schedules, entry, schedule).id)
 
 
@@ -142,7 +143,7 @@ def _put(scheduling: Scheduling, schedule: Schedule, body: ScheduleBody) -> Sche
 
 
 def shown(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as JSON."""
+    """Return a schedule as JSON."""
     options = msgspec.to_builtins(convert(schedule.payload, PollPayload))
     return {
         "id": schedule.id,
@@ -160,10 +161,10 @@ def shown(schedule: Schedule) -> dict[str, Any]:
 
 
 def start_due(scheduling: Scheduling) -> int:
-    """Queue what is due; returns how many this process queued. Each is queued once, even if other
-    services look.
+    """Queue the jobs of due schedules. Return how many this process has queued.
 
-    What came due while nobody looked is made up for once, not as often as it was missed.
+    Each is queued once, even if other services do the same. If a schedule was missed several
+    times while no service ran, it is queued only once.
     """
     now = scheduling.clock()
     started = 0
@@ -173,7 +174,8 @@ def start_due(scheduling: Scheduling) -> int:
 
 
 def start_schedule(scheduling: Scheduling, schedule: Schedule, now: Instant) -> JobId | None:
-    """Queue the work of a due schedule; None if somebody else did."""
+    """Queue the job of a due schedule; None if another process did, or if the dataset is
+    deleted."""
     entry = scheduling.registry.find(DatasetRef(id=schedule.dataset))
     if entry is None:
         return None
@@ -187,7 +189,8 @@ def start_schedule(scheduling: Scheduling, schedule: Schedule, now: Instant) -> 
 
 
 def spec_of(scheduling: Scheduling, entry: DatasetEntry, payload: dict[str, Any]) -> JobSpec:
-    """The refresh that suits the dataset; one that waits already is joined."""
+    """Return the job that refreshes this kind of dataset; submitting joins an already queued
+    one."""
     if scheduling.mirrors.find(entry.id) is not None:
         return mirror_job.spec_of(entry.id, MirrorPayload())
     if entry.kind is DatasetKind.Derivative:

@@ -1,1 +1,1 @@
-"""Delta Sharing: datasets as shared tables. Source: Delta Sharing protocol."""
+"""Datasets as shared tables of Delta Sharing. Source: Delta Sharing protocol."""

@@ -1,4 +1,4 @@
-"""Files of feeds of changes, for whoever has the URL that a feed told."""
+"""Files of feeds of changes, for callers that have the signed URL from a feed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from .files import CHANGES
 def find_changed_file(
     stores: Stores, urls: SignedUrls, dataset: str, name: str, signature: str
 ) -> ServedFile:
-    """Raises `DatasetHidden`, `SignedUrlExpired`: as `SignedUrls.check`."""
+    """Return a file by its signed URL.
+
+    Raises `DatasetHidden`, `SignedUrlExpired`, for the same reasons as `SignedUrls.check`.
+    """
     try:
         owner, slice_hash = DatasetId.parse(dataset), Multihash.parse(name)
     except BadInput:

@@ -1,5 +1,7 @@
-"""Changes of a shared table from version to version: slices as they are where rows were only added,
-else written anew with a column that says what each row changed."""
+"""Feeds of the changes of a shared table between versions.
+
+If a version only adds rows, its slice is served unchanged. Otherwise it is rewritten with a column
+for the type of change of each row."""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from .tables import BadVersion, SharedTables, Told, When, told_of, version_of
 
 
 class NoChangesOfState(BadInput):
-    """A state is no list of rows that were added."""
+    """The view `state` has no feed of changes, because it is not a list of added rows."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -32,7 +34,7 @@ class NoChangesOfState(BadInput):
 
 
 class TooManyNewFiles(LimitExceeded):
-    """So many slices would be written anew for one request."""
+    """One request would rewrite too many slices."""
 
     def __init__(self, count: int, most: int) -> None:
         super().__init__(
@@ -45,7 +47,7 @@ class TooManyNewFiles(LimitExceeded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Versions from one to another, both among them."""
+    """A range of versions, both ends included."""
 
     first: When
     last: When
@@ -53,22 +55,22 @@ class Span:
 
 @dataclass(frozen=True)
 class ChangeFeeds:
-    """What changes are told from."""
+    """Makes feeds of changes."""
 
     tables: SharedTables
     most_files: int
-    """Slices that are written anew for one request."""
+    """Limit of slices that are rewritten for one request."""
     most_bytes: int
-    """Of one of them."""
+    """Limit of the bytes of one rewritten slice."""
 
     async def changes(
         self, table: SharedTable, span: Span, can: Capabilities, base: str, caller: str
     ) -> Told:
-        """The files of all versions of a span, with URLs below `base`.
+        """Return the files of all versions of a span, with URLs below `base`.
 
         Raises:
             NoChangesOfState, NoSuchVersion, BadVersion, TooManyNewFiles, NotInDeltaFormat.
-            What `VersionReads` and `write_changed_rows` raise.
+            The errors of `VersionReads` and `write_changed_rows`.
         """
         if table.view is Projection.STATE:
             raise NoChangesOfState
@@ -103,7 +105,7 @@ class ChangeFeeds:
         return Told(first, form, lines)
 
     def _made(self, found: Versioned, number: int) -> int:
-        """The size of the file, which is there now."""
+        """Write the file unless it exists, and return its size."""
         return write_changed_rows(
             version_files(self.tables.reads.stores.projections, found.dataset.id),
             found.dataset,
@@ -114,7 +116,7 @@ class ChangeFeeds:
 
 
 def _numbers(found: Versioned, span: Span) -> tuple[int, int]:
-    """Raises `NoSuchVersion`, `BadVersion`."""
+    """Return the numbers of the span's ends. Raises `NoSuchVersion`, `BadVersion`."""
     start, versions = span.first, found.versions
     if (start.version is None) == (start.timestamp is None):
         raise BadVersion("name one of startingVersion and startingTimestamp")

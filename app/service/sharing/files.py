@@ -1,4 +1,4 @@
-"""Files of shared tables: slices as they are, and written anew for feeds of changes."""
+"""URLs of files of shared tables: unchanged slices, and slices rewritten for feeds of changes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from .lines import FileTold
 from .names import SharedTable
 
 SLICES, CHANGES = "data", "changes"
-"""Kinds of files that URLs are signed for."""
+"""Kinds of files for which URLs are signed."""
 CHANGED = "delta-sharing/changes/{dataset}/"
-"""Where slices are that were written anew."""
+"""Address of the rewritten slices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where files of a kind are, with a slash at the end; the query of a URL by the file's name."""
+    """Address of files of a kind, with a slash at the end, and a function from name to signed
+    query."""
 
     address: str
     signed: Callable[[str], str]
@@ -35,17 +36,17 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Makes URLs of files of one dataset that carry the right to them."""
+    """Makes signed URLs of files of one dataset."""
 
     slices: Folder
     changes: Folder
-    """Slices that were written anew for feeds of changes."""
+    """Slices that were rewritten for feeds of changes."""
     offset: str
-    """The column of offsets, as JSON."""
+    """The name of the offset column, as JSON."""
     expires_ms: int
 
     def told(self, versions: Sequence[Version], dead: DeadRows) -> Iterator[FileTold]:
-        """Slices as they are."""
+        """Yield the files of unchanged slices."""
         names = [str(version.data.physical_hash) for version in versions]
         gone = [name for name in names if name in dead]
         vectors = dict(zip(gone, inline_vectors(dead[name] for name in gone), strict=True))
@@ -62,7 +63,7 @@ class Files:
             )
 
     def told_anew(self, version: Version, size: int) -> FileTold:
-        """The slice of so many bytes whose rows say what they changed."""
+        """Return the file of a rewritten slice, whose rows have their types of change."""
         name = str(version.data.physical_hash)
         return FileTold(
             url=self.changes.url(name),
@@ -75,7 +76,7 @@ class Files:
         )
 
     def _stats(self, version: Version) -> str:
-        """What the block says of the rows: no file is opened."""
+        """Return statistics from the block, without opening the file."""
         interval = version.data.offset_interval
         return (
             f'{{"numRecords":{version.rows},'
@@ -88,7 +89,7 @@ class Files:
 def slice_files(
     urls: SignedUrls, access: DatasetAccess, table: SharedTable, found: Versioned, base: str
 ) -> Files:
-    """Files of a table, below the address of this node."""
+    """Return the maker of URLs for a table, below the address `base`."""
     dataset, expires_s = table.entry.id, urls.expiry()
     slices = f"{base}{access.shown_alias(table.entry)}/{SLICES}/"
     changes = f"{base}{CHANGED.format(dataset=dataset)}"

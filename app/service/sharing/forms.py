@@ -1,7 +1,7 @@
-"""In which of the two forms a table is told: plain Parquet files, or actions of a Delta log.
+"""Choose the response format of a table: plain Parquet files, or actions of a Delta log.
 
-Plain files are for everybody, as long as each row of each file counts. Rows that were taken back
-take deletion vectors, which only the other form has. Source: Delta Sharing protocol,
+Every client reads plain files, but they work only if each row of each file is live. Retracted rows
+require deletion vectors, which only the Delta format has. Source: Delta Sharing protocol,
 "delta-sharing-capabilities Header".
 """
 
@@ -17,14 +17,14 @@ VECTORS, LOCAL_TIMES = "deletionvectors", "timestampntz"
 
 
 class Form(StrEnum):
-    """Values are those of the header."""
+    """Response format; the values are those of the header."""
 
     PARQUET = "parquet"
     DELTA = "delta"
 
 
 class NeedsDeltaFormat(BadInput):
-    """Rows were taken back, and the client does not say that it can leave them out."""
+    """The table has retracted rows, but the client does not support deletion vectors."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class NeedsDeltaFormat(BadInput):
 
 
 class NotInDeltaFormat(BadInput):
-    """Readers of Delta know no such type."""
+    """Delta has no type for some columns of the table."""
 
     def __init__(self, columns: list[str]) -> None:
         super().__init__(
@@ -48,14 +48,14 @@ class NotInDeltaFormat(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a client says that it can read."""
+    """The formats and features that a client supports."""
 
     forms: frozenset[str]
     features: frozenset[str]
 
     @classmethod
     def parse(cls, header: str | None) -> Capabilities:
-        """Without a header: Parquet. What is unknown is left alone."""
+        """Parse the header; without one, the client supports Parquet. Ignore unknown parts."""
         told: dict[str, frozenset[str]] = {}
         for part in (header or "").lower().split(";"):
             name, _, values = part.partition("=")
@@ -64,7 +64,7 @@ class Capabilities:
         return cls(forms, told.get("readerfeatures", frozenset()))
 
     def form(self, *, has_dead_rows: bool, foreign: list[str]) -> Form:
-        """Plain files where both will do. `foreign` are columns that Delta has no type of.
+        """Return the format: plain files if possible. Delta has no type for the columns `foreign`.
 
         Raises:
             NeedsDeltaFormat, NotInDeltaFormat.

@@ -1,5 +1,6 @@
-"""Which slices may hold a row that hints ask for, by what the chain says of them, and by what reads
-learned of their values. Nothing is opened."""
+"""Find the slices that may have rows that match hints, from the chain and the learned bounds.
+
+No file is opened."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from odf_node.storage.datasets.read.view import View
 from .hints import Alternatives, Hint
 
 _LATEST = {Op.EQUAL: Op.GREATER_EQUAL, Op.GREATER: Op.GREATER, Op.GREATER_EQUAL: Op.GREATER_EQUAL}
-"""What is true of the latest time of a slice if the comparison is of one of its rows."""
+"""Comparison that the latest time of a slice must satisfy if one of its rows satisfies the key."""
 
 
 class Recorded:
-    """The column of system times as an index: rows are as old as their block, or older."""
+    """An index of the system time column: rows are not newer than their block."""
 
     def __init__(self, column: str, times: Sequence[Instant]) -> None:
         self._column = column
@@ -44,14 +45,15 @@ class Recorded:
 
 
 def hinted_columns(hints: Alternatives) -> list[str]:
-    """Columns that are compared, each once."""
+    """Return the compared columns, each once."""
     return list(dict.fromkeys(hint.filter.column for each in hints for hint in each))
 
 
 def may_hold_hinted(
     view: View, hints: Alternatives, bounds: Mapping[str, Sequence[Bounds | None]]
 ) -> Mask:
-    """One truth for each slice of the view; `bounds` by column, in their order."""
+    """Return for each slice of the view whether it may match; `bounds` by column, in slice
+    order."""
     schema = loosened(pa.schema([]) if view.schema is None else view.schema)
     predicate = [_terms(each, schema) for each in hints]
     if not all(predicate):
@@ -67,7 +69,7 @@ def may_hold_hinted(
 
 
 def _terms(hints: Iterable[Hint], schema: pa.Schema) -> list[Term]:
-    """Those of one alternative that can be asked."""
+    """Return the terms of one alternative that can be evaluated."""
     found: list[Term] = []
     for hint in hints:
         if _is_asked(hint, schema):
@@ -80,7 +82,8 @@ def _terms(hints: Iterable[Hint], schema: pa.Schema) -> list[Term]:
 
 
 def _is_asked(hint: Hint, schema: pa.Schema) -> bool:
-    """Short floats are compared with longer ones by engines, and with their nearest here."""
+    """Return whether a hint can be evaluated. Columns of short floats are excluded: engines widen
+    them to compare, while we round the value."""
     if schema.get_field_index(hint.filter.column) < 0:
         return False
     wanted = schema.field(hint.filter.column).type

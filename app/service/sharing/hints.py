@@ -1,8 +1,8 @@
-"""Hints of a client about the rows it wants, as comparisons: a file that holds none is left out.
+"""Parse a client's hints about the wanted rows; files without such rows can be omitted.
 
-What is not understood restricts nothing, since the client filters again. Values are compared with
-columns of their own kind only: engines differ in what they make of others. Source: Delta Sharing
-protocol, "JSON predicates for Filtering", "SQL Expressions for Filtering".
+A hint that we do not understand restricts nothing, since the client filters again. Values are
+compared only with columns of the same kind, because engines differ for other kinds. Source: Delta
+Sharing protocol, "JSON predicates for Filtering", "SQL Expressions for Filtering".
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from odf_node.protocol.typed import decode_json
 from odf_node.storage.datasets.pruning.filters import Filter
 
 MOST = 100
-"""Comparisons, alternatives, and levels of a predicate, that are looked at."""
+"""Limit of comparisons, of alternatives, and of levels of a predicate."""
 
 
 class Hint(NamedTuple):
-    """A comparison of a column, and the kinds of columns (`kind_of`) that it may be asked of."""
+    """A comparison of a column, and the kinds of columns (`kind_of`) to which it applies."""
 
     filter: Filter
     kinds: frozenset[str]
 
 
 Alternatives = Sequence[tuple[Hint, ...]]
-"""Of each wanted row all comparisons of one of these are true."""
+"""A wanted row satisfies all comparisons of at least one of these tuples."""
 ANYTHING: Alternatives = ((),)
 _NUMBERS = frozenset({"integer", "float", "decimal"})
 _KINDS = {
@@ -60,7 +60,7 @@ _VALUE_FIRST = re.compile(rf"\s*{_VALUE}{_OPERATOR}{_NAME}\s*")
 
 
 class _Node(msgspec.Struct):
-    """A part of a predicate."""
+    """A node of a JSON predicate."""
 
     op: str
     children: list[_Node] = []
@@ -70,7 +70,8 @@ class _Node(msgspec.Struct):
 
 
 def hints_of(tree: str | None, texts: Iterable[str] = ()) -> Alternatives:
-    """Of a predicate in JSON, and of SQL texts that are all true of a wanted row."""
+    """Return the hints of a JSON predicate and of SQL texts; a wanted row satisfies all of
+    these."""
     found = _tree(tree)
     for text in islice(texts, MOST):
         one = _sql(text)
@@ -127,7 +128,7 @@ def _compared(node: _Node) -> Hint | None:
 
 
 def _sql(text: str) -> Hint | None:
-    """One comparison of a column with a value, in either order."""
+    """Parse one comparison of a column with a value, in either order."""
     if (match := _COLUMN_FIRST.fullmatch(text)) is not None:
         name, operator, value = match[1], _WRITTEN[match[2]], match[3]
     elif (match := _VALUE_FIRST.fullmatch(text)) is not None:

@@ -1,4 +1,4 @@
-"""Answers about tables, line by line: protocol, metadata, files and changes in the two forms.
+"""Lines of responses about tables: protocol, metadata, files and changes in both formats.
 
 Source: Delta Sharing protocol, "API Response Format in Parquet", "… in Delta".
 """
@@ -21,24 +21,24 @@ FORMAT = {"provider": "parquet"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTold:
-    """What a table is, as of a version."""
+    """A table as of a version."""
 
     id: str
     name: str
     schema: DeltaSchema
     version: int
     size: int
-    """Bytes of its files."""
+    """Sum of the bytes of its files."""
     files: int
     block: str
     created_ms: int
     has_dead_rows: bool = False
     is_feed: bool = False
-    """Whether changes are told, and not what is there."""
+    """Whether the response is a feed of changes instead of the table's content."""
 
 
 class FileTold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A file of a version. A table has thousands, so making one has to cost next to nothing."""
+    """A file of a version. A table has thousands, so an instance must be cheap to make."""
 
     url: str
     id: str
@@ -48,30 +48,30 @@ class FileTold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_ms: int
     stats: str | None = None
     vector: Mapping[str, object] | None = None
-    """Of the rows that are not there."""
+    """Deletion vector of the rows that are not live."""
     is_mixed: bool = False
-    """Whether its rows say of what kind of change they are."""
+    """Whether the file has a column with the type of change of each row."""
 
 
 def head_lines(form: Form, table: TableTold) -> list[Line]:
-    """Protocol and metadata."""
+    """Return the lines with protocol and metadata."""
     return [_PROTOCOLS[form](table), _METADATA[form](table)]
 
 
 def file_line(form: Form, file: FileTold) -> Line:
-    """A file of what is there."""
+    """Return the line for a file of the table's content."""
     return {"file": _whole(file) if form is Form.PARQUET else _delta(file)}
 
 
 def change_line(form: Form, file: FileTold) -> Line:
-    """A file of a feed."""
+    """Return the line for a file of a feed of changes."""
     if form is Form.DELTA:
         return {"file": _delta(file)}
     return {"cdf" if file.is_mixed else "add": _whole(file)}
 
 
 def encoded(lines: Sequence[Line]) -> bytes:
-    """One JSON object a line."""
+    """Return the lines as text: one JSON object per line."""
     return msgspec.json.Encoder().encode_lines(lines)
 
 
@@ -80,7 +80,7 @@ def _parquet_protocol(_: TableTold) -> Line:
 
 
 def _delta_protocol(table: TableTold) -> Line:
-    """Features are listed only where some are needed, so that older readers read all others."""
+    """Return the protocol. It lists features only if needed, so that older readers can read it."""
     wanted = {
         "deletionVectors": table.has_dead_rows,
         "timestampNtz": table.schema.has_local_times,

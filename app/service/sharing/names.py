@@ -1,6 +1,6 @@
-"""Which table is which dataset: share = account, schema = view, table = name of the dataset.
+"""Map names of tables to datasets: share = account, schema = view, table = name of the dataset.
 
-Names of tables have no dots, names of ODF no underscores: one is written for the other.
+Names of tables have no dots, and ODF names have no underscores, so each replaces the other.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ VIEWS = {
     "changelog": Projection.CHANGELOG,
     "state": Projection.STATE,
 }
-"""Schemas of every share: rows that stand, all rows as they lie, the last row of each key."""
+"""Schemas of every share: live rows, all rows with their operations, the last row of each key."""
 BEHIND_ALIASES = "0"
-"""Comes right after the slash in the order of names: behind all datasets of an account."""
+"""The character that sorts right after the slash: with it a position is after all datasets of an
+account."""
 Page = tuple[list[dict[str, Any]], str | None]
-"""Items, and the token of the next page."""
+"""Items of a page, and the token of the next page."""
 
 
 class TokenMissing(Refused):
-    """Shared tables take a token."""
+    """The request has no token, which shared tables require."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -42,14 +43,14 @@ class TokenMissing(Refused):
 
 
 class NotShared(NotFound):
-    """No such share, schema or table, or none that the caller may read."""
+    """The share, schema or table does not exist, or the caller may not read it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"no {what} has this name, or none that you may read")
 
 
 class MalformedPageToken(BadInput):
-    """A token that no page gave."""
+    """The page token is not one that this list has returned."""
 
     def __init__(self) -> None:
         super().__init__("pageToken is none that a page of this list gave; leave it out")
@@ -57,7 +58,7 @@ class MalformedPageToken(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class SharedTable:
-    """A view of a dataset."""
+    """A view of a dataset as a table."""
 
     entry: DatasetEntry
     view: Projection
@@ -65,12 +66,12 @@ class SharedTable:
 
 @dataclass(frozen=True)
 class Shares:
-    """The tables that callers may read."""
+    """Lists the tables that callers may read."""
 
     access: DatasetAccess
 
     def table(self, actor: Actor, share: str, schema: str, table: str) -> SharedTable:
-        """Raises `NotShared`."""
+        """Return a table by its names. Raises `NotShared`."""
         view = VIEWS.get(schema.lower())
         account, name = _odf_name(share), _odf_name(table)
         if view is None or account is None or name is None:
@@ -81,7 +82,7 @@ class Shares:
         return SharedTable(entry, view)
 
     def shares(self, actor: Actor, *, token: str | None, limit: int) -> Page:
-        """Accounts with a dataset that the caller may read."""
+        """List accounts with a dataset that the caller may read."""
         after = _read(token)
         items: list[dict[str, Any]] = []
         while len(items) < limit:
@@ -95,25 +96,25 @@ class Shares:
         return items, _written(after)
 
     def share(self, actor: Actor, share: str) -> dict[str, Any]:
-        """Raises `NotShared`."""
+        """Return a share as JSON. Raises `NotShared`."""
         return {"name": _shared_name(str(self._account(actor, share)))}
 
     def schemas(self, actor: Actor, share: str) -> list[dict[str, Any]]:
-        """Raises `NotShared`."""
+        """List the schemas of a share. Raises `NotShared`."""
         name = _shared_name(str(self._account(actor, share)))
         return [{"name": schema, "share": name} for schema in VIEWS]
 
     def tables(
         self, actor: Actor, share: str, schema: str, *, token: str | None, limit: int
     ) -> Page:
-        """Of one schema. Raises `NotShared`, `MalformedPageToken`."""
+        """List the tables of one schema. Raises `NotShared`, `MalformedPageToken`."""
         account = self._account(actor, share)
         if schema.lower() not in VIEWS:
             raise NotShared("schema")
         return self._tables(actor, account, schema.lower(), _read(token), limit)
 
     def all_tables(self, actor: Actor, share: str, *, token: str | None, limit: int) -> Page:
-        """Of all schemas, one after the other. Raises `NotShared`, `MalformedPageToken`."""
+        """List the tables of all schemas in turn. Raises `NotShared`, `MalformedPageToken`."""
         account = self._account(actor, share)
         schema, _, after = (_read(token) or next(iter(VIEWS))).partition("/")
         if schema not in VIEWS:
@@ -130,7 +131,7 @@ class Shares:
         return items, None
 
     def _account(self, actor: Actor, share: str) -> Name:
-        """An account with a dataset that the caller may read. Raises `NotShared`."""
+        """Return the account if it has a dataset that the caller may read. Raises `NotShared`."""
         name = _odf_name(share)
         if name is not None:
             after = None
@@ -159,7 +160,7 @@ class Shares:
 
 
 def table_name(alias: str) -> str:
-    """What clients call the rows of a dataset that stand; of a single tenant's, without account."""
+    """Return the full table name of a dataset's live rows; a single-tenant alias has no account."""
     account, _, name = alias.rpartition("/")
     words = (account or SINGLE_OWNER, "default", name)
     return ".".join(_shared_name(word) for word in words)
@@ -183,7 +184,7 @@ def _written(after: str | None) -> str | None:
 
 
 def _read(token: str | None) -> str | None:
-    """Raises `MalformedPageToken`."""
+    """Decode a page token. Raises `MalformedPageToken`."""
     if not token:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Profile files: what a client of Delta Sharing is given to reach this node with a token."""
+"""Profile files, with which a client of Delta Sharing reaches this node by a token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FILE_NAME = "config.share"
 
 
 def profile_of(base: str, bearer: str) -> dict[str, Any]:
-    """Of the first version, which every client reads. `base` has a slash at the end."""
+    """Return a profile of version 1, which every client reads. `base` has a slash at the end."""
     return {
         "shareCredentialsVersion": 1,
         "endpoint": f"{base}delta-sharing/",

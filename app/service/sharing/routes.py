@@ -1,4 +1,4 @@
-"""`/delta-sharing`: datasets for clients of Delta Sharing. Source: Delta Sharing protocol."""
+"""Routes below `/delta-sharing` for clients of Delta Sharing. Source: Delta Sharing protocol."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Text = Annotated[str, Path(max_length=400)]
 
 
 async def known(actor: ActorDep) -> Actor:
-    """Who asks; raises `TokenMissing`, `TokenInvalid`, `TokenExpired`."""
+    """Return the signed-in actor. Raises `TokenMissing`, `TokenInvalid`, `TokenExpired`."""
     refuse_bad_token(actor)
     if actor.account is None:
         raise TokenMissing
@@ -61,7 +61,7 @@ async def page_size(
     settings: SettingsDep,
     most: Annotated[int | None, Query(alias="maxResults", ge=1)] = None,
 ) -> int:
-    """Items of a page at most."""
+    """Return the limit of items on a page."""
     return settings.max_page if most is None else min(most, settings.max_page)
 
 
@@ -71,7 +71,7 @@ SizeDep = Annotated[int, Depends(page_size)]
 async def shared_table(
     actor: KnownDep, shares: SharesDep, share: Text, schema: Text, table: Text
 ) -> SharedTable:
-    """Raises `NotShared`."""
+    """Return the table of the address. Raises `NotShared`."""
     return await run_in_threadpool(shares.table, actor, share, schema, table)
 
 
@@ -88,7 +88,7 @@ router = APIRouter(tags=["delta sharing"])
 
 
 class TableQuery(msgspec.Struct, rename="camel"):
-    """The body of a query; what is unknown is left alone."""
+    """The body of a query; unknown members are ignored."""
 
     limit_hint: Annotated[int, msgspec.Meta(ge=0)] | None = None
     version: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
@@ -99,7 +99,7 @@ class TableQuery(msgspec.Struct, rename="camel"):
 
 @router.get(ROOT + "/profile", summary="The profile file of the caller's token")
 def profile(actor: KnownDep, base: BaseDep) -> Response:
-    """What clients of Delta Sharing are given: the address of the node, and this token."""
+    """Return a profile file with the address of the node and the token of the request."""
     headers = {
         "content-disposition": f'attachment; filename="{FILE_NAME}"',
         "cache-control": "no-store",
@@ -124,7 +124,7 @@ def get_share(actor: KnownDep, shares: SharesDep, share: Text) -> Response:
 
 @router.get(ROOT + "/shares/{share}/schemas", summary="Views of its datasets")
 def list_schemas(actor: KnownDep, shares: SharesDep, share: Text) -> Response:
-    """All of them at once: there are few."""
+    """List all schemas on one page: they are few."""
     return JsonAnswer({"items": shares.schemas(actor, share)})
 
 
@@ -158,7 +158,7 @@ async def version(
     table: TableDep,
     since: Annotated[str | None, Query(alias="startingTimestamp", max_length=100)] = None,
 ) -> Response:
-    """Or the oldest one since a time."""
+    """Return the newest version, or the oldest one since a time."""
     number = await tables.newest(table, caller_of(request.scope), since=_time(since))
     return Response(headers={VERSION: str(number)})
 
@@ -172,7 +172,8 @@ async def metadata(request: Request, tables: TablesDep, table: TableDep, can: Ca
 async def query(
     request: Request, tables: TablesDep, table: TableDep, can: CanDep, base: BaseDep
 ) -> Response:
-    """As of a version or a time; with hints, files that hold no wanted row may be left out."""
+    """List files as of a version or a time; with hints, files without wanted rows may be
+    omitted."""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
         asked = decode_json(raw or b"{}", TableQuery)
@@ -199,7 +200,7 @@ async def changes(
     since: Annotated[str | None, Query(alias="startingTimestamp", max_length=100)] = None,
     until: Annotated[str | None, Query(alias="endingTimestamp", max_length=100)] = None,
 ) -> Response:
-    """Of versions from one to another, both among them; to the newest by default."""
+    """List changes in a range of versions, both ends included; by default up to the newest."""
     span = Span(
         first=When(version=first, timestamp=_time(since)),
         last=When(version=last, timestamp=_time(until)),
@@ -216,7 +217,7 @@ def changed_file(
     name: Text,
     sp: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """By the URL that a feed told."""
+    """Return a file by its signed URL from a feed."""
     return file_answer(find_changed_file(stores, urls, dataset, name, sp), request)
 
 
@@ -231,5 +232,5 @@ def _answer(told: Told) -> Response:
 
 
 def _time(text: str | None) -> Instant | None:
-    """Raises `MalformedInstant`."""
+    """Parse a time. Raises `MalformedInstant`."""
     return None if text is None else Instant.parse(text)

@@ -1,4 +1,4 @@
-"""What shared tables hold: metadata, files as of a version, changes between versions."""
+"""The contents of shared tables: versions, metadata, and files as of a version."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .names import VIEWS, SharedTable
 
 
 class BadVersion(BadInput):
-    """Several versions are asked for at once, or none in a way that tells which."""
+    """The request names too many versions, or an invalid range of versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """A version, by number or by time; the newest by default."""
+    """A version by number or by time; by default the newest."""
 
     version: int | None = None
     timestamp: Instant | None = None
@@ -40,18 +40,19 @@ class When:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What of a version is asked for. Hints may be ignored."""
+    """The wanted part of a version. Hints may be ignored."""
 
     when: When
     limit: int | None = None
-    """Of rows that the client looks at: with hints nobody knows in how many files they are."""
+    """Limit of rows that the client needs. It is not used with hints, since it is unknown how many
+    files have the matching rows."""
     hints: Alternatives | None = None
-    """None: the client gave none."""
+    """None means that the client sent no hints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An answer: its version, its form, its lines."""
+    """A response: its version, its format, its lines."""
 
     version: int
     form: Form
@@ -60,7 +61,7 @@ class Told:
 
 @dataclass(frozen=True)
 class SharedTables:
-    """What shared tables are told from."""
+    """Makes responses about shared tables."""
 
     reads: VersionReads
     access: DatasetAccess
@@ -68,23 +69,23 @@ class SharedTables:
     bounds: LearnedBounds
 
     async def newest(self, table: SharedTable, caller: str, *, since: Instant | None = None) -> int:
-        """The newest version, or the oldest since a time. Raises `NoSuchVersion`."""
+        """Return the newest version, or the oldest since a time. Raises `NoSuchVersion`."""
         found = await self.reads.of(table.entry, caller)
         return found.versions.last if since is None else found.versions.since(since)
 
     async def metadata(self, table: SharedTable, can: Capabilities, caller: str) -> Told:
-        """Raises as `files`."""
+        """Return protocol and metadata of the newest version. Raises the same errors as `files`."""
         found, number, dead = await self._as_of(table, When(), caller)
         return await to_thread.run_sync(self._told, table, found, number, dead, can, None, "")
 
     async def files(
         self, table: SharedTable, wanted: Wanted, can: Capabilities, base: str, caller: str
     ) -> Told:
-        """The files of a version, with URLs below `base`.
+        """Return the files of a version, with URLs below `base`.
 
         Raises:
             NoSuchVersion, BadVersion, NeedsDeltaFormat, NotInDeltaFormat.
-            What `VersionReads` raises.
+            The errors of `VersionReads`.
         """
         found, number, dead = await self._as_of(table, wanted.when, caller)
         return await to_thread.run_sync(self._told, table, found, number, dead, can, wanted, base)
@@ -122,7 +123,7 @@ class SharedTables:
     def _kept(
         self, found: Versioned, versions: Sequence[Version], dead: DeadRows, wanted: Wanted
     ) -> Sequence[Version]:
-        """Those that may hold a wanted row; without hints only as many as the limit takes."""
+        """Return versions that may have wanted rows; without hints, only enough for the limit."""
         if wanted.hints is not None:
             return self._hinted(found, versions, wanted.hints)
         if wanted.limit is None:
@@ -151,7 +152,7 @@ class SharedTables:
 
 
 def version_of(found: Versioned, when: When) -> int:
-    """Raises `NoSuchVersion`, `BadVersion`."""
+    """Return the number of a version. Raises `NoSuchVersion`, `BadVersion`."""
     if when.version is not None and when.timestamp is not None:
         raise BadVersion("ask by version or by timestamp, not by both")
     if when.version is not None:
@@ -169,7 +170,7 @@ def told_of(
     has_dead_rows: bool = False,
     is_feed: bool = False,
 ) -> TableTold:
-    """The table as of a version whose files are those of `versions`."""
+    """Describe the table as of a version whose files are those of `versions`."""
     view = next(name for name, each in VIEWS.items() if each is table.view)
     return TableTold(
         id=found.history.identity(found.dataset.id, view),

@@ -1,1 +1,1 @@
-"""What operators ask of a node."""
+"""Health checks, build information and metrics for operators."""

@@ -1,4 +1,4 @@
-"""What operators ask: is it alive, what is it."""
+"""Routes for operators: health, build information, metrics."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ async def health(
     settings: SettingsDep,
     type: Probe = "liveness",  # noqa: A002
 ) -> Response:
-    """Liveness is an answer at all; readiness and startup also need the database.
+    """Report the health of the node. Liveness needs only a response; readiness and startup also
+    need the database.
 
-    A node that cannot store anything goes on serving what it has, so that it is ready, and says so.
+    A node that cannot store anything still serves its data, so it is ready, but it reports
+    `degraded`.
     """
     if type == "liveness":
         return JsonAnswer({"ok": True})
     try:
         await run_in_threadpool(touch_database, stores.registry)
-    except Exception as failure:  # whatever the driver raises: the answer is "not ready"
+    except Exception as failure:  # any error of the driver means "not ready"
         return JsonAnswer({"ok": False, "reason": type_name(failure)}, 503)
     trouble = await run_in_threadpool(stores.write_trouble)
     if trouble is not None:
@@ -61,7 +63,7 @@ async def info(settings: SettingsDep) -> Response:
 
 @router.get("/metrics", summary="Counts and durations, for Prometheus")
 async def metrics(measured: MetricsDep) -> Response:
-    """In the text format of Prometheus; of this process, and of the node's queue."""
+    """Return metrics of this process and of the node's queue in the text format of Prometheus."""
     return Response(await run_in_threadpool(page, measured), media_type=CONTENT_TYPE)
 
 

@@ -1,1 +1,1 @@
-"""Variables and secrets of sources."""
+"""Variables and secrets for templates of sources."""

@@ -1,4 +1,4 @@
-"""Variables and secrets for templates of sources: of a dataset, and of one's own account."""
+"""Routes for variables and secrets: those of a dataset, and those of the caller's account."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def mine(stores: StoresDep, actor: ActorDep) -> Response:
 async def set_mine(
     name: str, request: Request, variables: VariablesDep, actor: ActorDep
 ) -> Response:
-    """`{"value": "…", "secret": true}`; for all datasets the account owns."""
+    """Set `{"value": "…", "secret": true}` for all datasets that the account owns."""
     owner = _owner(actor)
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     return JsonAnswer(
@@ -49,14 +49,14 @@ def remove_mine(name: str, stores: StoresDep, actor: ActorDep) -> Response:
 
 
 def variables(stores: StoresDep, entry: MaintainedDep) -> Response:
-    """Those of the dataset; secrets without their values."""
+    """List the variables of the dataset; secrets without their values."""
     return JsonAnswer({"variables": usecase.list_variables(stores.variables, str(entry.id))})
 
 
 async def set_one(
     name: str, request: Request, variables: VariablesDep, entry: MaintainedDep
 ) -> Response:
-    """`{"value": "…", "secret": true}`; goes before one of the account of the same name."""
+    """Set `{"value": "…", "secret": true}`; it overrides the account's variable of this name."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     owner = str(entry.id)
     return JsonAnswer(
@@ -70,7 +70,7 @@ def remove_one(name: str, stores: StoresDep, entry: MaintainedDep) -> Response:
 
 
 def add_variable_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve those of datasets below their addresses."""
+    """Add the routes for variables of datasets below their addresses."""
     tags: list[str | Enum] = ["variables"]
     all_, one = prefix + "/variables", prefix + "/variables/{name}"
     routes.get(all_, summary="Variables of a dataset", tags=tags)(variables)
@@ -79,7 +79,10 @@ def add_variable_routes(routes: APIRouter, prefix: str) -> None:
 
 
 def _owner(actor: Actor) -> str:
-    """Raises `Unauthenticated`, `Unauthorized`: nobody, or a token that may not manage."""
+    """Return the id of the caller's account.
+
+    Raises:
+        Unauthenticated: the caller is anonymous. Unauthorized: its token may not manage."""
     if actor.account is None:
         raise Unauthenticated
     if not actor.may(Scope.MANAGE):

@@ -1,7 +1,7 @@
-"""Variables and secrets that templates of sources read, of a dataset or of an account.
+"""Variables and secrets for templates of sources, which belong to a dataset or an account.
 
-A secret is never shown again. An account that may define a source of the dataset decides where its
-values go, so secrets of an account reach the datasets that it owns, and no others.
+The node never shows a secret again. An account that may define a source of a dataset decides where
+the values are sent, so secrets of an account apply only to datasets that it owns.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class MalformedVariable(BadInput):
-    """A name or a value that no variable has."""
+    """The name or the value of a variable is invalid."""
 
 
 class VariableNotFound(NotFound):
-    """There is no variable of that name."""
+    """The owner has no variable of this name."""
 
 
 class TooManyVariables(LimitExceeded):
-    """The owner has as many variables as it may have."""
+    """The owner has reached its limit of variables."""
 
 
 class VariableBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class VariableBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def read_body(content: bytes) -> VariableBody:
-    """Raises `MalformedVariable`, without repeating anything of it."""
+    """Parse the body. Raises `MalformedVariable`, whose message does not repeat the content."""
     try:
         body = decode_json(content, VariableBody)
     except (msgspec.DecodeError, UnicodeError):
@@ -57,7 +57,7 @@ def read_body(content: bytes) -> VariableBody:
 
 @dataclass(frozen=True)
 class NodeVariables:
-    """All variables of a node, and what seals its secrets."""
+    """The variables of a node, and the keys that seal its secrets."""
 
     store: Variables
     keys: SecretKeys
@@ -65,7 +65,7 @@ class NodeVariables:
 
 
 def set_variable(variables: NodeVariables, owner: str, name: str, body: VariableBody) -> Variable:
-    """Add or replace it. Raises `MalformedVariable`, `TooManyVariables`."""
+    """Add or replace a variable. Raises `MalformedVariable`, `TooManyVariables`."""
     if not _NAME.fullmatch(name):
         raise MalformedVariable("a name has 1 to 100 letters, digits, _ and -")
     known = variables.store.of_owner(owner)
@@ -82,18 +82,18 @@ def set_variable(variables: NodeVariables, owner: str, name: str, body: Variable
 
 
 def list_variables(store: Variables, owner: str) -> list[dict[str, Any]]:
-    """By name; values of what is no secret."""
+    """List the variables of an owner by name, without the values of secrets."""
     return [shown(each) for each in store.of_owner(owner).values()]
 
 
 def remove_variable(store: Variables, owner: str, name: str) -> None:
-    """Raises `VariableNotFound`."""
+    """Remove a variable. Raises `VariableNotFound`."""
     if not store.remove(owner, name):
         raise VariableNotFound(f"there is no variable {name[:100]!r}")
 
 
 def shown(variable: Variable) -> dict[str, Any]:
-    """A variable as JSON: of a secret, that it is there."""
+    """Return a variable as JSON, without the value of a secret."""
     return {
         "name": variable.name,
         "secret": variable.is_secret,
@@ -103,9 +103,9 @@ def shown(variable: Variable) -> dict[str, Any]:
 
 
 def reseal(store: Variables, keys: SecretKeys) -> int:
-    """Seal all secrets with the newest key; returns how many were not. Raises `SecretUnreadable`.
+    """Seal all secrets with the newest key. Return how many were changed.
 
-    After that the older keys may go.
+    Afterwards the older keys are not needed any more. Raises `SecretUnreadable`.
     """
     changed = 0
     for owner in store.owners():

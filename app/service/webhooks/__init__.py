@@ -1,1 +1,1 @@
-"""Webhooks: the node tells other programs of new blocks by signed requests."""
+"""Webhooks: the node reports new blocks to other programs by signed requests."""

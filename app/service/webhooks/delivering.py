@@ -1,8 +1,8 @@
-"""Delivers webhooks: what is behind a position, block by block, until the receiver has all.
+"""Deliver webhooks: the blocks after a webhook's position, one by one.
 
-The chain is the queue: a webhook has a position and nothing else is remembered. The position
-moves only after the receiver took the delivery, so a kill in between makes it come again, with the
-same id. One process at a time is at a webhook (a lease), one failing receiver delays no other.
+The chain is the queue: a webhook stores only a position. The position moves after the receiver has
+accepted the delivery, so after a kill in between the node repeats it with the same id. A lease
+ensures that one process at a time works on a webhook. A failing receiver delays no other.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from .webhooks import Webhooks, source_of
 
 _log = logging.getLogger("odf.webhooks")
 DELIVERIES_A_TURN = 500
-"""Then others have their turn, if they wait for a thread."""
+"""Limit of deliveries in a turn; then webhooks that wait for a thread get a turn."""
 STOP_S = 5.0
 CHANCES = 256
 Holder = str
 
 
 class ReadingEnded(Refused):
-    """The account of a webhook may not read its dataset any more."""
+    """The account of a webhook may no longer read the dataset."""
 
     def __init__(self) -> None:
         super().__init__("the account of the webhook may not read the dataset any more")
@@ -50,7 +50,7 @@ class ReadingEnded(Refused):
 
 @dataclass(frozen=True)
 class Delivering:
-    """What deliveries take beside the webhooks."""
+    """The parts of the node that deliver webhooks."""
 
     hooks: Webhooks
     feed: ChainFeed
@@ -59,12 +59,12 @@ class Delivering:
 
     @property
     def lease_s(self) -> float:
-        """Seconds for which a process has a webhook: longer than an attempt takes."""
+        """Seconds for which a process leases a webhook: longer than an attempt takes."""
         return 2 * self.hooks.sender.timeout_s + 10
 
 
 def take_turn(delivering: Delivering, webhook: str, go_on: Callable[[], bool]) -> None:
-    """Deliver what there is, in order, until all is delivered or something goes wrong."""
+    """Deliver new notices in order, until all are delivered, one fails, or the turn is over."""
     hooks, holder = delivering.hooks, delivering.hooks.random(8).hex()
     held = _lease(delivering, webhook, holder)
     sent = 0
@@ -102,9 +102,9 @@ def _page(delivering: Delivering, webhook: Webhook) -> Page:
 def _deliver(
     delivering: Delivering, webhook: Webhook, holder: Holder, notice: Notice
 ) -> Webhook | None:
-    """Deliver one notice. The webhook as it is afterwards; None: its turn has ended."""
+    """Deliver one notice. Return the webhook afterwards; None if its turn must end."""
     hooks = delivering.hooks
-    # Asked after the page was read: what is told was open to the account then.
+    # Checked after the page was read, so that the account may read what we send.
     entry = _still_readable(delivering, webhook)
     if entry is None:
         problem = _problem(ReadingEnded())
@@ -173,7 +173,7 @@ def _problem(error: NodeError) -> Problem:
 
 
 def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | None:
-    """The dataset, if the account may read it now; looked up in the index, nothing remembered."""
+    """Return the dataset if the account may read it now; read the index, not the caches."""
     with delivering.access.reading() as reader:
         entry = reader.registry.find(DatasetRef(id=webhook.dataset))
         if entry is None:
@@ -188,7 +188,7 @@ def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | 
 
 
 class Deliverer:
-    """Gives each webhook that is due a thread, for a turn; `threads` at a time."""
+    """Runs a turn for each due webhook in a thread; at most `threads` at a time."""
 
     def __init__(self, delivering: Delivering, *, threads: int, poll_s: float) -> None:
         self._delivering, self._threads, self._poll_s = delivering, threads, poll_s
@@ -197,7 +197,7 @@ class Deliverer:
         self._stop = threading.Event()
 
     def look(self) -> float:
-        """Begin turns of what is due; seconds to the next look."""
+        """Start turns of due webhooks. Return the seconds until the next call."""
         hooks = self._delivering.hooks
         with self._lock:
             free = self._threads - len(self._at_work)
@@ -207,7 +207,8 @@ class Deliverer:
         return self._poll_s
 
     def stop(self) -> None:
-        """What is under way is left after a moment; it comes again, with the same id."""
+        """Wait for running deliveries for a moment; unfinished ones are repeated with the same
+        id."""
         self._stop.set()
         until = time.monotonic() + STOP_S
         with self._lock:
@@ -228,7 +229,7 @@ class Deliverer:
     def _turn(self, webhook: str) -> None:
         try:
             take_turn(self._delivering, webhook, lambda: not self._stop.is_set())
-        except Exception:  # a busy or restarting database: the next look may get through
+        except Exception:  # the database is busy or restarts: the next turn may succeed
             _log.exception("webhook %s was not delivered", webhook)
         finally:
             with self._lock:

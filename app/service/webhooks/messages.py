@@ -1,4 +1,4 @@
-"""What a receiver is told: a notice as a CloudEvent (version 1.0, structured mode)."""
+"""The messages to receivers: a notice as a CloudEvent (version 1.0, structured mode)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TYPES = {
 }
 PING = "org.opendatafabric.ping"
 SEQUENCE_DIGITS = 20
-"""`sequence` is compared as text; so wide are all numbers of blocks."""
+"""Width of `sequence` in digits; receivers compare it as text, so all have the same width."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One delivery. Id and body are the same in each attempt, on every process."""
+    """One delivery. Its id and body are the same in each attempt and in every process."""
 
     id: str
     body: bytes
@@ -32,9 +32,9 @@ class Message:
 
 
 def message_of(webhook: Webhook, notice: Notice, *, source: str) -> Message:
-    """The delivery of a notice. `source` is the address of the dataset.
+    """Return the delivery of a notice. `source` is the address of the dataset.
 
-    A block may come again after a reset, so the number of resets is part of the id.
+    A block may be delivered again after a reset, so the number of resets is part of the id.
     """
     told = msgspec.json.decode(notice.content + b"}")
     is_reset = notice.event == RESET
@@ -49,7 +49,7 @@ def message_of(webhook: Webhook, notice: Notice, *, source: str) -> Message:
 
 
 def ping_of(webhook: Webhook, alias: str, *, source: str, number: str, at: Instant) -> Message:
-    """A delivery that tells nothing, to try an address. `number` is another one each time."""
+    """Return an empty delivery, to try an address. `number` must be different each time."""
     id_ = f"{webhook.id}-ping-{number}"
     told = {"dataset": str(webhook.dataset), "alias": alias}
     return Message(id_, _event(id_, PING, source, alias, told, time=str(at)))

@@ -1,4 +1,4 @@
-"""What follows an attempt that failed: when the next one is, or that there is none."""
+"""Decide after a failed attempt when the next one is, or that there is none."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .sending import Answer, ReceiverGone
 
 JITTER = 0.1
 LONGEST_S = 86_400.0
-"""A receiver that asks for patience gets so much at most."""
+"""Limit in seconds of a `Retry-After` that we follow."""
 
 
 def after_failure(
     answer: Answer, *, failed_before: int, retry_s: Sequence[float], now: Instant, chance: float
 ) -> tuple[WebhookState, Instant | None]:
-    """The state of the webhook, and before when nothing is sent.
+    """Return the new state of the webhook, and the time before which nothing is sent.
 
     `failed_before` counts failures in a row without this one, `chance` is from 0 to 1.
     """

@@ -1,4 +1,4 @@
-"""Webhooks of the caller at a dataset."""
+"""Routes for the caller's webhooks at a dataset."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ManagingDep = Annotated[Account, Depends(_managing)]
 
 
 def webhooks(hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Response:
-    """Of the caller, in the order they were made."""
+    """List the caller's webhooks in the order of their creation."""
     found = hooks.store.of_account(entry.id, account.id)
     return JsonAnswer({"webhooks": [shown(each) for each in found]})
 
@@ -37,21 +37,21 @@ def webhooks(hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Re
 async def add(
     request: Request, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep
 ) -> Response:
-    """`{"url": "https://…"}`; `since` is `beginning` or a block. The secret is shown once."""
+    """Add `{"url": "https://…"}`; `since` is `beginning` or a block. Show the secret once."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
     made, secret = await run_in_threadpool(usecase.add_webhook, hooks, account, entry, body)
     return JsonAnswer({**shown(made), "secret": secret}, 201)
 
 
 def show(webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Response:
-    """With the newest attempts."""
+    """Show a webhook with its newest attempts."""
     found = find_webhook(hooks.store, account, entry, webhook)
     attempts = hooks.store.attempts(found.id, limit=usecase.SHOWN_ATTEMPTS)
     return JsonAnswer({**shown(found), "attempts": [shown_attempt(each) for each in attempts]})
 
 
 def remove(webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Response:
-    """Nothing more is delivered; what is under way may still arrive."""
+    """Remove a webhook; a running delivery may still arrive."""
     hooks.store.remove(find_webhook(hooks.store, account, entry, webhook).id)
     return Response(status_code=204)
 
@@ -63,7 +63,7 @@ def replay(
     account: ManagingDep,
     since: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    """Deliver again what is behind `since`; without it, go on where deliveries ended."""
+    """Deliver again the blocks after `since`; without it, resume at the last position."""
     found = find_webhook(hooks.store, account, entry, webhook)
     usecase.replay(hooks.store, found, entry, since)
     return JsonAnswer(shown(find_webhook(hooks.store, account, entry, webhook)))
@@ -72,7 +72,7 @@ def replay(
 def change_secret(
     webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep
 ) -> Response:
-    """The new secret is shown once; deliveries are signed by the one before as well for a while."""
+    """Replace the secret and show the new one once; the old one also signs for a while."""
     found = find_webhook(hooks.store, account, entry, webhook)
     return JsonAnswer({**shown(found), "secret": usecase.change_secret(hooks, found)})
 
@@ -80,14 +80,14 @@ def change_secret(
 def ping(
     webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep, access: AccessDep
 ) -> Response:
-    """Sends a signed delivery that tells nothing, and answers what came of it."""
+    """Send a signed empty delivery, and return its outcome."""
     found = find_webhook(hooks.store, account, entry, webhook)
     attempt = usecase.ping(hooks, found, entry, access.shown_alias(entry))
     return JsonAnswer(shown_attempt(attempt))
 
 
 def add_webhook_routes(routes: APIRouter, prefix: str) -> None:
-    """Serve the above below the dataset addresses."""
+    """Add the routes below the dataset addresses."""
     tags: list[str | Enum] = ["webhooks"]
     all_, one = prefix + "/webhooks", prefix + "/webhooks/{webhook}"
     routes.get(all_, summary="Your webhooks at a dataset", tags=tags)(webhooks)

@@ -1,7 +1,8 @@
-"""Secrets of a webhook, sealed: the one that signs, and for a while the one that it replaced.
+"""Sealed secrets of a webhook: the current one, and for a while the one that it replaced.
 
-A secret opens for its webhook and dataset only. The sealed text is the secret; after a change, with
-blanks between, also the one before and until when that signs as well.
+A secret can be unsealed for its webhook and dataset only. The sealed text is the secret. After a
+change it is the new secret, the old one, and the time until which the old one also signs,
+separated by blanks.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ SECRET = "secret"  # noqa: S105 - the name of a secret, not one
 
 
 def sealed(keys: SecretKeys, webhook: str, dataset: DatasetId, text: str, at: Instant) -> bytes:
-    """As it is kept."""
+    """Return the secret sealed for storage."""
     made = keys.sealed(_owner(webhook, dataset), SECRET, text, at=at)
     return f"{made.key_id}:".encode() + made.value
 
 
 def opened(keys: SecretKeys, webhook: Webhook, now: Instant) -> list[str]:
-    """Those that sign now, the newest first. Raises `SecretUnreadable`."""
+    """Return the secrets that sign now, the newest first. Raises `SecretUnreadable`."""
     key_id, _, value = webhook.sealed_secret.partition(b":")
     found = Variable(
         name=SECRET,
@@ -36,10 +37,10 @@ def opened(keys: SecretKeys, webhook: Webhook, now: Instant) -> list[str]:
 
 
 def changed(old: str, new: str, until: Instant) -> str:
-    """The text to seal once `new` signs, and `old` as well until then."""
+    """Return the text to seal when `new` signs, and `old` also signs until `until`."""
     return f"{new} {old} {until}"
 
 
 def _owner(webhook: str, dataset: DatasetId) -> str:
-    """What a secret is sealed for."""
+    """Return the owner for which a secret is sealed."""
     return f"webhook:{dataset}:{webhook}"

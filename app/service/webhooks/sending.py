@@ -1,6 +1,6 @@
-"""One request to a receiver: to addresses that may be reached, without redirects, ended in time.
+"""Send one request to a receiver: only to allowed addresses, without redirects, with a time limit.
 
-Nothing of the answer is read but its head: status and `Retry-After`.
+Of the response only the status and `Retry-After` are read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ USER_AGENT = "odf-node"
 
 
 class ReceiverUnreachable(RemoteFailed):
-    """The receiver of a webhook was not reached, or did not answer in time."""
+    """The receiver of a webhook was not reached, or did not respond in time."""
 
 
 class ReceiverRefused(RemoteFailed):
-    """The receiver of a webhook answered, but not with success. The fact `status`."""
+    """The receiver of a webhook did not respond with success. The fact `status` has its status."""
 
     def __init__(self, status: int) -> None:
         redirects = "; redirects are not followed" if status // 100 == 3 else ""
@@ -35,7 +35,7 @@ class ReceiverRefused(RemoteFailed):
 
 
 class ReceiverGone(RemoteFailed):
-    """The receiver of a webhook answered 410: it wants nothing any more."""
+    """The receiver of a webhook responded 410: it wants no further deliveries."""
 
     def __init__(self) -> None:
         super().__init__("the receiver answered 410: it wants nothing any more", status=GONE)
@@ -43,7 +43,7 @@ class ReceiverGone(RemoteFailed):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a request. `error` is None where the receiver took it."""
+    """The outcome of a request. `error` is None if the receiver accepted it."""
 
     error: NodeError | None
     status: int | None
@@ -53,14 +53,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends deliveries. `networks` are ranges that are allowed beside the public network."""
+    """Sends deliveries. `networks` are allowed address ranges beside the public network."""
 
     networks: tuple[str, ...]
     timeout_s: float
-    """Of a whole request, however slowly the other side goes on."""
+    """Limit in seconds of a whole request."""
 
     def send(self, url: str, message: Message, headers: dict[str, str]) -> Answer:
-        """Try once; what goes wrong is in the answer. Takes `timeout_s` at most."""
+        """Try once and return the outcome, also of an error. Takes at most `timeout_s`."""
         began = time.monotonic()
         status, retry_after_s = None, 0.0
         error: NodeError | None = None
@@ -97,6 +97,7 @@ def _error_of(status: int) -> NodeError | None:
 
 
 def _seconds(retry_after: str | None) -> float:
-    """`Retry-After` as seconds; 0 for none, and for a date: the usual pause is kept then."""
+    """Return `Retry-After` in seconds; 0 if it is absent or a date: then the usual pause
+    applies."""
     text = retry_after or ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0

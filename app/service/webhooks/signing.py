@@ -1,4 +1,4 @@
-"""Secrets and signatures of webhooks, as Standard Webhooks has them: HMAC-SHA256, `v1`."""
+"""Secrets and signatures of webhooks by Standard Webhooks: HMAC-SHA256, `v1`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ SECRET_BYTES = 32
 
 
 def new_secret(random: Random) -> str:
-    """A secret as its owner sees it, once."""
+    """Return a new secret in the form that its owner sees once."""
     return PREFIX + base64.b64encode(random(SECRET_BYTES)).decode()
 
 
 def signed_headers(
     secrets: Sequence[str], message: str, body: bytes, at: Instant
 ) -> dict[str, str]:
-    """Headers of one attempt. `message` is the id of the delivery, `at` the moment of the attempt.
+    """Return the headers of an attempt. `message` is the id of the delivery, `at` its time.
 
-    There is a signature for each secret: receivers take a delivery by any one. What is signed is
-    `{id}.{unix seconds}.{body}`; receivers refuse moments that are more than five minutes off.
+    The header has a signature for each secret; receivers need one to match. The signed text is
+    `{id}.{unix seconds}.{body}`. Receivers refuse times that are more than five minutes off.
     """
     moment = str(at.ns // NANOS)
     content = f"{message}.{moment}.".encode() + body

@@ -1,7 +1,7 @@
-"""Webhooks of datasets: an account has an address told of the blocks it may read.
+"""Webhooks of datasets: an account registers an address that receives the blocks it may read.
 
-Address, secret and what went wrong are shown to that account alone. The secret is shown once and
-kept sealed (`secrets.py`).
+Only that account sees the address, the secret and the errors. The secret is shown once and stored
+sealed (`secrets.py`).
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ SHOWN_ATTEMPTS = 100
 
 
 class MalformedWebhook(BadInput):
-    """A body or an address that no webhook has."""
+    """The body or the address of a webhook is invalid."""
 
 
 class WebhookNotFound(NotFound):
-    """The account has no webhook of that name at the dataset."""
+    """The account has no webhook with this id at the dataset."""
 
 
 class TooManyWebhooks(LimitExceeded):
-    """The account has as many webhooks at the dataset as it may have."""
+    """The account has reached its limit of webhooks at the dataset."""
 
 
 class WebhookBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: str
     since: str | None = None
-    """The position to begin behind; None: the head."""
+    """The position after which deliveries begin; None means the head."""
 
 
 @dataclass(frozen=True)
 class Webhooks:
-    """The webhooks of a node: where they are kept, what seals and signs, what sends."""
+    """The webhooks of a node: their store, the keys that seal secrets, and the sender."""
 
     store: WebhookStore
     reading: Reading
     keys: SecretKeys
     sender: Sender
     most: int
-    """Of an account at one dataset."""
+    """Limit of webhooks of an account at one dataset."""
     old_secret_s: int
     public_url: str | None
     clock: Clock
@@ -74,7 +74,7 @@ class Webhooks:
 
 
 def read_body(content: bytes) -> WebhookBody:
-    """Raises `MalformedWebhook`."""
+    """Parse the body of a request. Raises `MalformedWebhook`."""
     try:
         return decode_json(content, WebhookBody)
     except (msgspec.DecodeError, UnicodeError):
@@ -84,7 +84,9 @@ def read_body(content: bytes) -> WebhookBody:
 
 
 def managing(actor: Actor) -> Account:
-    """Whose webhooks the actor sees and changes. Raises `Unauthenticated`, `Unauthorized`."""
+    """Return the account whose webhooks the actor manages.
+
+    Raises `Unauthenticated`, `Unauthorized`."""
     if actor.account is None:
         raise Unauthenticated
     if not actor.may(Scope.MANAGE):
@@ -95,7 +97,7 @@ def managing(actor: Actor) -> Account:
 def add_webhook(
     hooks: Webhooks, account: Account, entry: DatasetEntry, body: WebhookBody
 ) -> tuple[Webhook, str]:
-    """A new webhook and its secret.
+    """Add a webhook. Return it and its secret.
 
     Raises:
         MalformedWebhook, InvalidPosition. HostRefused: the host is not on the public network.
@@ -124,7 +126,9 @@ def add_webhook(
 
 
 def check_url(url: str, networks: tuple[str, ...]) -> None:
-    """Whether deliveries may go there. Raises `MalformedWebhook`, `HostRefused`."""
+    """Refuse an address that may not receive deliveries.
+
+    Raises `MalformedWebhook`, `HostRefused`."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -143,14 +147,14 @@ def check_url(url: str, networks: tuple[str, ...]) -> None:
 
 
 def since_of(entry: DatasetEntry, since: str) -> Multihash | None:
-    """The position that a text names. Raises `InvalidPosition`."""
+    """Return the position that a text names. Raises `InvalidPosition`."""
     return ChainPosition.parse(entry.id, since).block
 
 
 def find_webhook(
     store: WebhookStore, account: Account, entry: DatasetEntry, webhook: str
 ) -> Webhook:
-    """Raises `WebhookNotFound`."""
+    """Return a webhook of the account at the dataset. Raises `WebhookNotFound`."""
     found = store.find(webhook)
     if found is None or (found.dataset, found.account) != (entry.id, account.id):
         raise WebhookNotFound(f"you have no webhook {webhook[:50]!r} at this dataset")
@@ -158,13 +162,13 @@ def find_webhook(
 
 
 def replay(store: WebhookStore, webhook: Webhook, entry: DatasetEntry, since: str | None) -> None:
-    """Deliver what is behind `since`; None: go on where it ended. Raises `InvalidPosition`."""
+    """Deliver blocks after `since`; None: resume at its position. Raises `InvalidPosition`."""
     position = webhook.position if since is None else since_of(entry, since)
     store.restart(webhook.id, position=position)
 
 
 def change_secret(hooks: Webhooks, webhook: Webhook) -> str:
-    """A new secret, which signs from now on; the one before signs as well for a while.
+    """Replace the secret and return the new one; the old one also signs for a while.
 
     Raises `SecretUnreadable`.
     """
@@ -177,7 +181,7 @@ def change_secret(hooks: Webhooks, webhook: Webhook) -> str:
 
 
 def ping(hooks: Webhooks, webhook: Webhook, entry: DatasetEntry, alias: str) -> DeliveryAttempt:
-    """Try the address at once, whatever state the webhook is in, and leave that as it is."""
+    """Try the address at once, in any state of the webhook, and do not change the state."""
     source, now = source_of(hooks, entry, alias), hooks.clock()
     number = hooks.random(8).hex()
     message = ping_of(webhook, alias, source=source, number=number, at=now)
@@ -193,12 +197,12 @@ def ping(hooks: Webhooks, webhook: Webhook, entry: DatasetEntry, alias: str) -> 
 
 
 def source_of(hooks: Webhooks, entry: DatasetEntry, alias: str) -> str:
-    """The address of the dataset; its id, where the node does not know its own address."""
+    """Return the address of the dataset; its id if the node has no public address."""
     return str(entry.id) if hooks.public_url is None else f"{hooks.public_url}{alias}"
 
 
 def shown(webhook: Webhook) -> dict[str, Any]:
-    """A webhook as JSON, for its account. The secret is not shown."""
+    """Return a webhook as JSON for its account, without the secret."""
     problem = webhook.problem
     return {
         "id": webhook.id,
@@ -216,7 +220,7 @@ def shown(webhook: Webhook) -> dict[str, Any]:
 
 
 def shown_attempt(attempt: DeliveryAttempt) -> dict[str, Any]:
-    """An attempt as JSON."""
+    """Return an attempt as JSON."""
     return {
         "at": str(attempt.at),
         "message": attempt.message,
