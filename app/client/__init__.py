@@ -1,1 +1,2 @@
-"""The other side of pull and push."""
+"""The client: pull and push between folders, buckets and nodes, and the HTTP interface of a
+node."""

@@ -1,4 +1,4 @@
-"""Between the client's values and the messages of the smart protocol."""
+"""Convert between the client's values and the messages of the smart protocol."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OBJECT_TYPES: dict[ObjectKind, ObjectType] = {
 
 
 class Strategy(Protocol):
-    """What the node says about one object."""
+    """The node's transfer strategy for one object."""
 
     @property
     def object_file(self) -> ObjectFileReference: ...
@@ -45,7 +45,7 @@ S = TypeVar("S", bound=Strategy)
 
 
 def success_of(reply: Reply, success: type[M]) -> M:
-    """What stands in `Ok`; what stands in `Err` is raised as a typed error."""
+    """Return the content of `Ok`; raise the content of `Err` as a typed error."""
     result = reply.result
     if isinstance(result, success):
         return result
@@ -59,7 +59,7 @@ def blocks_of(
     *,
     encoding: str = BATCH_ENCODING,
 ) -> list[HashedBlock]:
-    """The blocks of a batch, oldest first, each one hashed.
+    """Return the blocks of a batch, oldest first, each checked against its hash.
 
     Raises:
         HashMismatch, MalformedBlock, MalformedBundle, BundleTooLarge
@@ -82,7 +82,8 @@ def reference_to(needed: NeededObject) -> ObjectFileReference:
 def targets_for(
     needed: Sequence[NeededObject], strategies: Iterable[S]
 ) -> list[tuple[NeededObject, S]]:
-    """Each object with its strategy; the node must answer for exactly what was asked."""
+    """Return each object with its strategy; the node must answer for exactly the requested
+    objects."""
     asked = {(reference_to(one).object_type, one.hash): one for one in needed}
     answered: list[tuple[NeededObject, S]] = []
     for strategy in strategies:
@@ -101,7 +102,7 @@ def targets_for(
 
 
 def check_plan(plan: TransferPlan, limits: ClientLimits) -> None:
-    """Refuse early what would be refused anyway. Raises `TooMuch`."""
+    """Refuse a plan above the limits, before any transfer. Raises `TooMuch`."""
     if plan.num_blocks > limits.blocks:
         raise TooMuch("the announced number of blocks", limits.blocks)
     if plan.bytes_in_raw_blocks > limits.metadata_bytes:

@@ -1,7 +1,7 @@
 """A dataset in a bucket, in the simple layout: `s3://bucket/prefix/`, `s3+http://host/bucket/prefix/`.
 
-Objects are hashed before they are stored, so nothing appears under a hash that it does not
-have. The head is moved by a conditional write: of two that move it at once, one is told.
+The client hashes objects before it stores them, so no object is stored under a wrong hash. It
+moves the head by a conditional write: if two clients move it at once, one gets an error.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from .repositories import dataset_missing, parse_head
 
 IN_MEMORY_BYTES = 8 * 1024 * 1024
 MAX_ONE_PUT_BYTES = 5 * 1024**3
-"""Most that S3 takes in one request."""
+"""Limit of bytes that S3 accepts in one request."""
 AT_ONCE = 16
 _HEAD = str(ref_path(HEAD))
 
 
 class BucketBusy(Conflict):
-    """Somebody else moved the head meanwhile."""
+    """Another client moved the head meanwhile."""
 
 
 class BucketsNeedAnExtra(BadInput):
-    """The package that speaks to buckets is not installed."""
+    """The package for access to buckets is not installed."""
 
 
 class BucketRepository:
-    """One dataset below a prefix. Credentials come from where boto3 finds them."""
+    """One dataset below a prefix. boto3 finds the credentials."""
 
     def __init__(self, url: str, *, limits: ClientLimits = LIMITS) -> None:
-        """Raises `MalformedStoreUrl`, `BucketsNeedAnExtra`."""
+        """Connect to the bucket. Raises `MalformedStoreUrl`, `BucketsNeedAnExtra`."""
         try:
             from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
         except ModuleNotFoundError as missing:
@@ -94,7 +94,7 @@ class BucketRepository:
             raise ObjectNotFound(kind, object_hash) from None
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
-        """By its size: nothing is stored here before it was hashed."""
+        """Compare only the size, since every object was hashed before it was stored."""
         from odf_node.storage.stores.objects.s3_bucket import KeyMissing
 
         try:
@@ -103,7 +103,7 @@ class BucketRepository:
             return False
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
-        """Raises `HashMismatch`, `TooMuch`."""
+        """Hash an object and store it. Raises `HashMismatch`, `TooMuch`."""
         with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as spooled:
             actual = Multihash.of_chunks(_copied(chunks, spooled))
             if actual != object_hash:
@@ -118,7 +118,7 @@ class BucketRepository:
         check_follows(self, new, old=old, force=force, limits=self._limits)
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
-        """Blocks first. Raises `BucketBusy`."""
+        """Write the blocks, then move the head. Raises `BucketBusy`."""
         from odf_node.storage.stores.objects.s3_bucket import PreconditionLost
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -146,7 +146,7 @@ class BucketRepository:
         self._bucket.call("put_object", name, Body=io.BytesIO(block.raw))
 
     def locked(self) -> AbstractContextManager[None]:
-        """Nobody is kept out: the head decides."""
+        """Return a context without a lock: the conditional write of the head detects conflicts."""
         return nullcontext()
 
 

@@ -1,6 +1,6 @@
-"""Logging in by a page in the browser: the device flow of RFC 8628, as a client of a node.
+"""Log in by a page in the browser: the client's side of the device flow of RFC 8628.
 
-The node is asked directly and follows us nowhere: a redirect is an error, as for every POST.
+A redirect by the node is an error, as for every POST.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Pause = Callable[[float], None]
 
 
 class LoginDenied(Refused):
-    """The person on the page sent the command line away."""
+    """The user denied the login on the page."""
 
 
 class LoginTooLate(Refused):
-    """Nobody decided on the page before the login expired."""
+    """The login expired before the user decided on the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A login that waits for its person: where they decide, and how long it waits."""
+    """A login that waits for its user: the address of the page, and how long it waits."""
 
     address: str
     code: str
-    """What the page asks for, if it does."""
+    """The code that the user enters if the page requests it."""
     device_code: str = field(repr=False)
     expires_in_s: int
     interval_s: int
@@ -46,14 +46,15 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a login ends with."""
+    """The result of a login."""
 
     token: str = field(repr=False)
     expires_in_s: int
 
 
 def begin_login(api: NodeApi) -> Waiting:
-    """Raises `TransferFailed`: no such login there, or an answer that is none."""
+    """Begin a login. Raises `TransferFailed`: the node has no such login, or its response is
+    invalid."""
     try:
         said = api.ask_by_form("platform/token/device/authorization", {"client_id": CLIENT_ID})
     except RequestRefused as refused:
@@ -76,7 +77,7 @@ def begin_login(api: NodeApi) -> Waiting:
 
 
 def await_session(api: NodeApi, waiting: Waiting, pause: Pause = time.sleep) -> Session:
-    """Ask until the person has decided.
+    """Poll the node until the user has decided.
 
     Raises:
         LoginDenied, LoginTooLate, TransferFailed.

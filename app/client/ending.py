@@ -1,4 +1,4 @@
-"""When waiting for news ends: after a silence that is long enough, or when somebody says so."""
+"""When a wait for news ends: after a period without news, or when another thread stops it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import httpx
 
 
 class Ending:
-    """Shared by the thread that waits and any that stops it."""
+    """Shared by the waiting thread and the threads that may stop it."""
 
     def __init__(self, patience_s: float | None = None) -> None:
-        """`patience_s`: seconds without news after which waiting ends; None: it never does."""
+        """The wait ends after `patience_s` seconds without news; with None it never does."""
         self._patience_s = patience_s
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -23,42 +23,42 @@ class Ending:
         self.renew()
 
     def renew(self) -> None:
-        """There was news: the patience begins anew."""
+        """Restart the period without news."""
         self._since = time.monotonic()
 
     def stop(self) -> None:
-        """End the waiting now, also that of another thread."""
+        """End the wait now, also in another thread."""
         with self._lock:
             self._stopped.set()
             if self._socket is not None:
                 _shut(self._socket)
 
     def is_stopped(self) -> bool:
-        """Whether somebody said so."""
+        """Return whether `stop` was called."""
         return self._stopped.is_set()
 
     def is_over(self) -> bool:
-        """Whether to wait no longer."""
+        """Return whether the wait has ended."""
         return self.is_stopped() or self.left_s == 0
 
     @property
     def left_s(self) -> float | None:
-        """Seconds of patience that are left."""
+        """Seconds until the wait ends without news; None if it never does."""
         if self._patience_s is None:
             return None
         return max(0.0, self._since + self._patience_s - time.monotonic())
 
     def wait(self, seconds: float) -> None:
-        """Sleep so long, or until the end."""
+        """Sleep for so many seconds, or until the wait ends."""
         self._stopped.wait(self.at_most(seconds))
 
     def at_most(self, seconds: float) -> float:
-        """So long, or until the end."""
+        """Return the seconds, or the seconds left if these are fewer."""
         return seconds if self.left_s is None else min(seconds, self.left_s)
 
     @contextmanager
     def reading(self, response: httpx.Response) -> Iterator[None]:
-        """A body is read, which `stop` breaks off."""
+        """Let `stop` interrupt the read of a body within this context."""
         stream = response.extensions.get("network_stream")
         with self._lock:
             self._socket = None if stream is None else stream.get_extra_info("socket")
@@ -72,8 +72,8 @@ class Ending:
 
 
 def _shut(connection: socket.socket) -> None:
-    """Wakes up a thread that reads from it."""
+    """Wake a thread that reads from the connection."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # the other side has closed it
+        return  # the peer has already closed it

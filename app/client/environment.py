@@ -1,4 +1,4 @@
-"""Variables of the environment that the client reads, with their meaning."""
+"""Environment variables that the client reads, with their meanings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events in one line each, for people: in the log of the command line and on pages."""
+"""Describe metadata events in one line each, for the log of the command line and for pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_DETAIL_CHARS = 100
 
 
 def block_data(block: HashedBlock) -> dict[str, Any]:
-    """A block as JSON-compatible data: number, time, event in a line, hashes."""
+    """Return a block as JSON-compatible data: number, time, event in a line, hashes."""
     return {
         "hash": str(block.hash),
         "sequenceNumber": block.sequence_number,
@@ -41,20 +41,20 @@ def block_data(block: HashedBlock) -> dict[str, Any]:
 
 
 def event_name(event: MetadataEvent | UnknownEvent) -> str:
-    """What kind of event it is, also of one this version does not know."""
+    """Return the kind of an event, also of one that this version does not know."""
     if isinstance(event, UnknownEvent):
         return event.name or f"Unknown({event.discriminator})"
     return type(event).__name__
 
 
 def summary(event: MetadataEvent | UnknownEvent) -> str:
-    """Its name and what tells it apart from others of its kind."""
+    """Return the name of an event and its main detail."""
     detail = event_detail(event)
     return f"{event_name(event)}{': ' if detail else ''}{detail}"
 
 
 def event_detail(event: MetadataEvent | UnknownEvent) -> str:
-    """What tells it apart from others of its kind."""
+    """Return the main detail, which distinguishes an event from others of its kind."""
     return one_line(
         event.detail if isinstance(event, UnknownEvent) else _detail(event), MAX_DETAIL_CHARS
     )
@@ -102,5 +102,5 @@ def _data(event: AddData | ExecuteTransform) -> str:
 
 
 def _kind(step: Variant) -> str:
-    """Variant name without the prefix of its union, as manifests write it."""
+    """Return the variant name without the prefix of its union, as in manifests."""
     return str(step.__struct_config__.tag)

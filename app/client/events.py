@@ -1,4 +1,4 @@
-"""Following a node: server-sent events, over broken connections and restarts of the node."""
+"""Follow the server-sent events of a node, across broken connections and restarts of the node."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from .http import DatasetMissing, Overloaded, bearer, raise_for_access
 from .limits import LIMITS, ClientLimits, TooMuch
 
 SILENT_S = 30.0
-"""Seconds without a byte after which a connection counts as dead: nodes fill silences."""
+"""Seconds without a byte after which a connection counts as dead: nodes send keep-alive
+comments."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 PASSING = frozenset({429, 500, 502, 503, 504})
 
 
 class MalformedEvent(Damaged):
-    """What the node sends is no stream of events."""
+    """The node's response is not a valid event stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `id` brings a client back to what comes behind it."""
+    """One event. With its `id` a client resumes after it."""
 
     id: str
     kind: str
@@ -46,16 +47,16 @@ def follow(
     ending: Ending | None = None,
     limits: ClientLimits = LIMITS,
 ) -> Iterator[Event]:
-    """The events at `url` (`…/events`) behind the id `last`, until the `ending`; each once.
+    """Yield the events at `url` (`…/events`) after the id `last`, each once, until the `ending`.
 
-    Connections that break, and a node that is away, are tried again, unless `retries` is false.
-    The ending is noticed at once when somebody stops, else with the next comment of the node.
+    Unless `retries` is false, reconnect when a connection breaks or the node is unavailable.
+    `Ending.stop` takes effect at once, the end of the patience at the next comment of the node.
 
     Raises:
-        Unauthenticated, Unauthorized, DatasetMissing: it may not be followed, or no more.
-        httpx.TransportError, Overloaded: without retries, or when the patience ends while the
-            node is away.
-        MalformedEvent. TooMuch: one event above `MAX_EVENT_BYTES`.
+        Unauthenticated, Unauthorized, DatasetMissing: the caller may not follow it, or no longer.
+        httpx.TransportError, Overloaded: there are no retries, or the patience ended while the
+            node was unavailable.
+        MalformedEvent. TooMuch: one event exceeds `MAX_EVENT_BYTES`.
     """
     end, pause_s = ending or Ending(), FIRST_PAUSE_S
     while not end.is_over():
@@ -66,7 +67,7 @@ def follow(
             end.wait(FIRST_PAUSE_S)  # the node ends the stream, because it stops or will say why
         except (httpx.TransportError, Overloaded) as error:
             if end.is_over() and isinstance(error, httpx.ReadTimeout):
-                return  # silence, not a failure: a read waits no longer than the patience
+                return  # not a failure: the read timed out at the end of the patience
             if retries:
                 end.wait(pause_s)
             if end.is_stopped():
@@ -103,7 +104,7 @@ def _events(
 
 
 def _parsed(response: httpx.Response, ending: Ending) -> Iterator[Event]:
-    """Events of the lines of an answer; comments are passed over."""
+    """Yield the events in the lines of a response; skip comments."""
     fields: dict[str, str] = {}
     for line in _lines(response, ending):
         name, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""Local files on their way to a node: what format they are, how long they are."""
+"""Format and length of local files that are sent to a node."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FILE_TYPES: dict[str, str] = {
     ".arrows": "application/vnd.apache.arrow.stream",
     ".shp": "application/vnd.shp",
 }
-"""Extension → media type, as nodes know them."""
+"""Media types by file extension, as nodes know them."""
 
 
 def sized_chunks(stream: BinaryIO) -> tuple[int | None, Iterator[bytes]]:
-    """The length of a regular file (None for a pipe), and its content in pieces."""
+    """Return the length of a regular file (None for a pipe), and its content in pieces."""
     try:
         status = os.fstat(stream.fileno())
     except (OSError, io.UnsupportedOperation):

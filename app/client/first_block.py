@@ -1,4 +1,4 @@
-"""The Seed of a dataset elsewhere: what a mirror has to know before it can exist."""
+"""Fetch the Seed of a remote dataset, which a node needs to create a mirror."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from .walk import ChainReader
 def first_block(
     source: Location, token: str | None = None, *, limits: ClientLimits = LIMITS
 ) -> tuple[HashedBlock, Seed]:
-    """The first block, checked to be a Seed. Neither protocol hands it out alone.
+    """Return the first block, checked to be a Seed.
+
+    Neither protocol can return this block alone.
 
     Raises:
         DatasetMissing, Refused, TransferFailed, HashMismatch, BlockMissing, TooMuch

@@ -1,8 +1,8 @@
-"""A dataset folder as a repository: readable like a URL, and the target of every pull.
+"""A dataset folder as a repository: readable like a URL, and a target of pulls.
 
-Writing keeps the order that makes an interrupted pull harmless: objects, then blocks, then
-`refs/head`. Until the head is written nobody sees a change; what is left behind is found
-again, checked and not fetched a second time.
+The order of writes makes an interrupted pull harmless: objects, then blocks, then `refs/head`.
+Readers see no change until the head is written. A later pull finds the leftover objects, checks
+them, and does not fetch them again.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class FolderBusy(Conflict):
 
 
 class NotADatasetFolder(BadInput):
-    """The target is a folder with something else in it."""
+    """The target folder has foreign content."""
 
 
 class FolderRepository:
-    """The folder of one dataset; see `storage/stores/objects/layout.py` for what is where."""
+    """The folder of one dataset; `storage/stores/objects/layout.py` defines its layout."""
 
     def __init__(self, path: Path, *, limits: ClientLimits = LIMITS) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class FolderRepository:
         except (FileNotFoundError, NotADirectoryError):
             raise ObjectNotFound(ObjectKind.BLOCK, block) from None
         with open(handle, "rb", buffering=0) as stream:  # noqa: PTH123 - a path costs as much
-            # asked for more than there is, `read` would keep a page of memory for every block
+            # if asked for more than the file has, `read` would keep a page of memory per block
             size = os.fstat(handle).st_size
             if size > limit:
                 raise TooMuch(f"block {block}", limit)
@@ -86,12 +86,12 @@ class FolderRepository:
         return self._objects.open(kind, object_hash)
 
     def size_of(self, kind: ObjectKind, object_hash: Multihash) -> int | None:
-        """Bytes of an object, or None when it is not here. Nothing is hashed."""
+        """Return the size of an object, or None if it is not here. Does not hash it."""
         info = self._objects.stat(kind, object_hash)
         return None if info is None else info.size
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
-        """Whether the object is here, whole and undamaged; a damaged one is removed."""
+        """Return whether the object is here and undamaged; delete a damaged one."""
         present = self.size_of(kind, object_hash)
         if present is None:
             return False
@@ -103,21 +103,22 @@ class FolderRepository:
         return False
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> None:
-        """Write under a pending name, hash on the way, rename. Raises `HashMismatch`."""
+        """Write and hash under a pending name, then rename. Raises `HashMismatch`."""
         self._objects.put(kind, object_hash, chunks)
 
     def check(
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
     ) -> None:
-        """As `Target` has it."""
+        """Check the blocks as `Target.check` specifies."""
         check_follows(self, new, old=old, force=force, limits=self._limits)
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
-        """Write the blocks, then the head. Call it under `locked()`: what a pull that was killed
-        left pending goes.
+        """Write the blocks, then the head, and remove pending files of killed pulls.
+
+        Call this under `locked()`.
 
         Raises:
-            FolderBusy: the head is not `expected` any more.
+            FolderBusy: the head is no longer `expected`.
         """
         remove_abandoned(self.path, before=Instant(time.time_ns()))
         self._objects.put_all(ObjectKind.BLOCK, ((block.hash, block.raw) for block in new))
@@ -127,7 +128,7 @@ class FolderRepository:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder if need be, and keep other pulls out of it."""
+        """Create the folder if necessary, and lock it against other pulls."""
         self._refuse_foreign_folder()
         self.path.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -161,7 +162,7 @@ class FolderRepository:
 
 
 def read_exactly(stream: RawIOBase, size: int) -> bytes:
-    """So many bytes, fewer only at the end."""
+    """Return `size` bytes, fewer only at the end."""
     piece = stream.read(size) or b""
     while len(piece) < size and (more := stream.read(size - len(piece))):
         piece += more
@@ -169,6 +170,6 @@ def read_exactly(stream: RawIOBase, size: int) -> bytes:
 
 
 def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
-    """A stream in pieces of bounded size."""
+    """Yield a stream in pieces of limited size."""
     while chunk := stream.read(CHUNK_BYTES):
         yield chunk

@@ -1,7 +1,7 @@
-"""A dataset folder healed from other places that have the dataset, file by file and by hash.
+"""Heal a dataset folder from other repositories that have the dataset, file by file.
 
-What is damaged or missing here is asked of one place after the other. Nothing they send is
-trusted: it counts once it hashes to the name it was asked by, and until then what is here stays.
+A damaged or missing file is requested from one source after the other. The client does not trust
+them: a received file replaces the local one only if it has the hash in its name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Opening = Callable[[], AbstractContextManager[Repository]]
 
 @dataclass(frozen=True, slots=True)
 class HealedFile:
-    """A file that was not whole. Without a source it still is not, and `problems` say why."""
+    """A file that was damaged or missing. If `source` is None it still is; `problems` say why."""
 
     name: str
     source: str | None
@@ -40,7 +40,7 @@ class HealedFile:
 
 @dataclass(slots=True)
 class Sources:
-    """Where to ask, in this order. One that does not answer is not asked again."""
+    """The sources in the order of requests. A source that does not respond is not asked again."""
 
     openings: Sequence[tuple[str, Opening]]
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -54,7 +54,8 @@ class Sources:
         self._stack.close()
 
     def ask(self, name: str, bring: Callable[[Repository], bool]) -> HealedFile:
-        """Have the first place that can bring a file; `bring` says whether the place had it."""
+        """Fetch a file from the first source that has it; `bring` returns whether a source has
+        it."""
         problems = []
         for source, opening in self.openings:
             if source in self._silent:
@@ -69,7 +70,7 @@ class Sources:
             except (Unreachable, Overloaded) as problem:
                 self._silent[source] = problem.message
                 problems.append(f"{source}: {problem.message}")
-            except (NodeError, OSError) as problem:  # the next place may have it
+            except (NodeError, OSError) as problem:  # the next source may have it
                 problems.append(f"{source}: {problem}")
         return HealedFile(name, None, tuple(problems))
 
@@ -77,9 +78,9 @@ class Sources:
 def heal_folder(
     folder: FolderRepository, openings: Sequence[tuple[str, Opening]], limits: ClientLimits = LIMITS
 ) -> list[HealedFile]:
-    """Blocks, slices, checkpoints and linked objects of a folder that were not whole.
+    """Heal a folder. Return the damaged or missing blocks, slices, checkpoints and linked objects.
 
-    The head has to be readable; behind a block that nobody has, nothing is known of the chain.
+    The head must be readable. If no source has a block, the chain before it stays unknown.
 
     Raises:
         DatasetMissing, FolderBusy, TooMuch
@@ -101,7 +102,7 @@ def _blocks(
     limits: ClientLimits,
     healed: list[HealedFile],
 ) -> Iterator[HashedBlock]:
-    """Newest first, as far as they are whole in the end."""
+    """Yield the healed chain, newest block first, up to a block that cannot be healed."""
     at: Multihash | None = head
     for _ in range(limits.blocks):
         if at is None:

@@ -1,4 +1,4 @@
-"""Compaction, reset and watermarks of a dataset on a node, over its HTTP interface."""
+"""Compact, reset and set watermarks of a dataset on a node, by its HTTP interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def compact(
     dry_run: bool = False,
     seen: Seen | None = None,
 ) -> dict[str, Any]:
-    """The receipt, once it is done."""
+    """Compact the dataset, wait for the result, and return the receipt."""
     return api.act(
         "compact",
         seen=seen,

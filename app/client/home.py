@@ -1,6 +1,6 @@
-"""Whose node a token of the environment is for.
+"""Decide for which node the token in the environment is.
 
-`ODF_NODE_TOKEN` belongs to the node at `ODF_NODE_URL`; without that, to nodes on this machine.
+`ODF_NODE_TOKEN` is for the node at `ODF_NODE_URL`; without that, for nodes on this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOOPBACK = frozenset({"localhost", _HERE, "::1"})
 
 
 def is_home(address: str, home: str | None) -> bool:
-    """Whether `address` is on the node at `home`, or on this machine if there is no `home`."""
+    """Return whether `address` is on the node at `home`; on this machine if `home` is None."""
     there = origin_of(address)
     if there is None:
         return False
@@ -25,13 +25,13 @@ def is_home(address: str, home: str | None) -> bool:
 
 
 def token_for(address: str) -> str | None:
-    """The token of the environment, if it is for the node at `address`."""
+    """Return the token of the environment if it is for the node at `address`."""
     token = os.environ.get(TOKEN)
     return token if token and is_home(address, os.environ.get(HOME)) else None
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port, as two addresses of one node have them."""
+    """Scheme, host and port, which are equal for all addresses of one node."""
 
     scheme: str
     host: str
@@ -43,7 +43,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(address: str) -> Origin | None:
-    """None for what is no URL. All names of this machine are one."""
+    """Return the origin, or None if the text is no URL. All loopback names count as one host."""
     try:
         parts = urlsplit(address.strip().lower().removeprefix("odf+"))
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)

@@ -1,7 +1,7 @@
-"""HTTP as this client uses it: one connection pool, bounded bodies, statuses as typed errors.
+"""HTTP for the client: one connection pool, bounded bodies, statuses as typed errors.
 
-A token is sent to the origin of the dataset only: the pool drops it on every redirect that
-leaves that origin (a step from http to https of the same host does not).
+A token is sent only to the origin of the dataset. The pool drops it on every redirect to another
+origin; a redirect from http to https of the same host counts as the same origin.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 class TransferFailed(RemoteFailed):
-    """The other side, or the way to it, did not do its part; nothing was changed here."""
+    """The peer or the network failed; nothing was changed here."""
 
 
 class Unreachable(TransferFailed):
-    """No connection, or it broke."""
+    """The connection could not be made, or it broke."""
 
 
 class Unauthenticated(Refused):
-    """The node wants a valid token."""
+    """The node requires a valid token."""
 
 
 class Unauthorized(Refused):
@@ -44,24 +44,24 @@ class Unauthorized(Refused):
 
 
 class DatasetMissing(NotFound):
-    """No dataset at that place, or none that may be seen."""
+    """The dataset does not exist at that address, or the caller may not read it."""
 
 
 class RemoteDamaged(Damaged):
-    """A block or object the chain names is damaged at that place, which says so itself."""
+    """The source reports that a block or object of the chain is damaged."""
 
 
 class RemoteMissing(NotFound):
-    """A block or object the chain names is not at that place."""
+    """The source does not have a block or object of the chain."""
 
 
 DAMAGED = ":ObjectDamaged"
-"""How the type of a problem ends that says that an object is not what its name says."""
+"""The end of the problem type with which a node reports a damaged object."""
 PROBLEM_BYTES = 65_536
 
 
 def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
-    """A connection pool with the client's timeouts; use it as a context."""
+    """Return a connection pool with the client's timeouts; use it as a context."""
     authorities = trusted()
     guarded = None if limits.networks is None else GuardedTransport(limits.networks, authorities)
     return httpx.Client(
@@ -76,23 +76,27 @@ def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
 
 @functools.cache
 def trusted() -> ssl.SSLContext:
-    """The authorities of TLS. Reading them takes tens of milliseconds, so it is done once."""
+    """Return the certificate authorities. Reading them takes tens of milliseconds, so cache
+    them."""
     return httpx.create_ssl_context()
 
 
 def refuse_challenged(headers: Mapping[str, str], status: int) -> None:
-    """Nodes hide datasets from bad tokens, and tell their bearers so. Raises `Unauthenticated`."""
+    """Raise `Unauthenticated` if the response says that the token is invalid.
+
+    Nodes hide datasets from callers with invalid tokens, but say so in a header.
+    """
     if "invalid_token" in headers.get("www-authenticate", ""):
         raise Unauthenticated("the node does not know this token, or it has expired", status=status)
 
 
 def bearer(token: str | None) -> dict[str, str]:
-    """The header that carries a token, if there is one."""
+    """Return the header with the token, if there is one."""
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
 def unreachable(url: str, error: Exception) -> TransferFailed:
-    """What became of a request, in the client's own words."""
+    """Return the client's error for a failed request."""
     cause = str(error) or type(error).__name__
     if isinstance(error, httpx.TransportError):
         return Unreachable(f"no answer from {origin(url)}: {cause}", url=url, cause=cause)
@@ -100,24 +104,25 @@ def unreachable(url: str, error: Exception) -> TransferFailed:
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port: what may be shown of any URL (the rest may be signed)."""
+    """Return scheme, host and port: the part of a URL that is safe to show (the rest may be
+    signed)."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 class TooSlow(TransferFailed):
-    """The other side sends, but so little that there would be no end of it."""
+    """The peer sends too slowly."""
 
 
 class Pace:
-    """Watches how fast a body comes. One body, one pace."""
+    """Measures the speed of one body."""
 
     def __init__(self, what: str, limits: ClientLimits) -> None:
         self._what, self._limits = what, limits
         self._began, self._received = time.monotonic(), 0
 
     def received(self, size: int) -> None:
-        """Raises `TooSlow`."""
+        """Count received bytes. Raises `TooSlow`."""
         self._received += size
         spent = time.monotonic() - self._began
         due = spent * self._limits.slowest_bytes_per_s
@@ -130,7 +135,7 @@ class Pace:
 def read_bounded(
     response: httpx.Response, limit: int, what: str, *, limits: ClientLimits = LIMITS
 ) -> bytes:
-    """The whole body, or `TooMuch` as soon as it is longer than `limit`, or `TooSlow`."""
+    """Return the whole body. Raises `TooMuch` as soon as it exceeds `limit`, and `TooSlow`."""
     body, pace = bytearray(), Pace(what, limits)
     for chunk in response.iter_raw():
         pace.received(len(chunk))
@@ -141,7 +146,7 @@ def read_bounded(
 
 
 def raise_for_object(response: httpx.Response, url: str, what: str) -> None:
-    """Statuses of `blocks/`, `data/` and `checkpoints/`: anything but 2xx is an error."""
+    """Raise for a status other than 2xx of `blocks/`, `data/` or `checkpoints/`."""
     status = response.status_code
     if response.is_success:
         return
@@ -154,7 +159,7 @@ def raise_for_object(response: httpx.Response, url: str, what: str) -> None:
 
 
 def _problem_type(response: httpx.Response) -> str:
-    """What kind of problem a document says it is; nothing if the answer is none."""
+    """Return the type of a problem document; empty if the response is none."""
     if "problem+json" not in response.headers.get("content-type", ""):
         return ""
     try:
@@ -165,7 +170,7 @@ def _problem_type(response: httpx.Response) -> str:
 
 
 def raise_for_access(status: int) -> None:
-    """401 and 403, wherever they come from."""
+    """Raise for the statuses 401 and 403."""
     if status == 401:
         raise Unauthenticated(
             "the node asks for a valid token; pass --token or set ODF_NODE_TOKEN, and ODF_NODE_URL "
@@ -177,11 +182,12 @@ def raise_for_access(status: int) -> None:
 
 
 class Overloaded(TransferFailed):
-    """The server asks to come back later."""
+    """The server asks the client to retry later."""
 
 
 def with_retries(action: Callable[[], T], *, attempts: int) -> T:
-    """Repeat an idempotent action while the connection breaks, with growing pauses."""
+    """Repeat an idempotent action with growing pauses if the connection breaks or the server is
+    overloaded."""
     for attempt in range(1, attempts + 1):
         try:
             return action()

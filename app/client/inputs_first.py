@@ -1,4 +1,4 @@
-"""Several manifests in the order of their inputs; no connection is needed to tell it."""
+"""Sort several manifests so that inputs come first. This needs no connection."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from odf_node.protocol.metadata.events import SetTransform
 
 
 class CircularInputs(BadInput):
-    """Datasets that are computed from each other."""
+    """Datasets are computed from each other."""
 
 
 class NameGivenTwice(BadInput):
-    """Two manifests for one dataset."""
+    """Two manifests describe the same dataset."""
 
 
 def in_order(snapshots: Sequence[DatasetSnapshot]) -> list[DatasetSnapshot]:
-    """Inputs before what is computed from them. Raises `CircularInputs`, `NameGivenTwice`."""
+    """Sort inputs before their derivatives. Raises `CircularInputs`, `NameGivenTwice`."""
     by_name: dict[str, DatasetSnapshot] = {}
     for one in snapshots:
         if by_name.setdefault(one.name.folded, one) is not one:
@@ -36,7 +36,7 @@ def in_order(snapshots: Sequence[DatasetSnapshot]) -> list[DatasetSnapshot]:
 
 
 def inputs_among(one: DatasetSnapshot, names: dict[str, DatasetSnapshot]) -> list[str]:
-    """Names of inputs that have a manifest as well."""
+    """Return the names of inputs that also have a manifest."""
     events = [event for event in one.metadata if isinstance(event, SetTransform)]
     found = [each.dataset_ref.alias for event in events for each in event.inputs]
     wanted = [_folded(alias, one.name) for alias in found if alias is not None]
@@ -48,6 +48,6 @@ def inputs_among(one: DatasetSnapshot, names: dict[str, DatasetSnapshot]) -> lis
 
 
 def _folded(alias: DatasetAlias, of: DatasetAlias) -> tuple[str, ...]:
-    """How an input may be spelled in the name of its own manifest: with the account or without."""
+    """Return the spellings of an input in its manifest: with the account or without."""
     with_account = alias if alias.account else DatasetAlias(alias.name, of.account)
     return alias.folded, with_account.folded

@@ -1,4 +1,4 @@
-"""What a client is willing to take from a node it does not trust: counts, bytes, seconds."""
+"""Limits of what a client accepts from a node that it does not trust: counts, bytes, seconds."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
-    """Every bound of a transfer; sizes in bytes, times in seconds."""
+    """All limits of a transfer; sizes in bytes, times in seconds."""
 
     ref_bytes: int = 512
     text_bytes: int = 1 * MIB
-    """Longest JSON or text answer of the HTTP interface."""
+    """Limit of a JSON or text response of the HTTP interface."""
     block_bytes: int = 16 * MIB
     metadata_bytes: int = 1024 * MIB
-    """All blocks of one exchange together."""
+    """Limit of all blocks of one exchange together."""
     blocks: int = 1_000_000
     message_bytes: int = MAX_MESSAGE_BYTES
-    """Longest WebSocket message; a batch costs 3.57 characters a byte."""
+    """Limit of a WebSocket message; a batch takes 3.57 characters per byte."""
     object_bytes: int | None = None
-    """Largest data slice or checkpoint; None takes what the blocks announce."""
+    """Limit of a data slice or checkpoint; None accepts the size in its block."""
     networks: tuple[str, ...] | None = None
-    """Ranges that may be connected to beside the public network; None: wherever it leads."""
+    """Address ranges allowed beside the public network; None allows all addresses."""
     connect_s: float = 20.0
     idle_s: float = 60.0
-    """Longest silence inside of an HTTP body."""
+    """Limit of a pause within an HTTP body."""
     patience_s: float = 120.0
-    """How long a body may take whatever its pace; after that it has to keep the pace below."""
+    """Time after which a body must keep the minimum speed below."""
     slowest_bytes_per_s: float = 256.0
-    """A server that sends less is given up: it would keep us for ever."""
+    """Minimum speed of a body; the client gives up a slower server."""
     message_s: float = 120.0
-    """Longest wait for a message of the smart protocol."""
+    """Limit of the wait for a message of the smart protocol."""
     confirm_s: float = 1800.0
-    """Longest wait for the confirmation of a push: the node checks everything before."""
+    """Limit of the wait for the confirmation of a push, before which the node checks everything."""
     parallel_simple: int = 10
     parallel_smart: int = 4
     objects_per_request: int = 1000
     resumable_bytes: int = 1 * MIB
-    """Objects from this size on are uploaded so that they can go on after a break."""
+    """Size from which objects are uploaded resumably."""
     attempts: int = 3
-    """Tries per object when the connection breaks or the server is overloaded."""
+    """Attempts per object if the connection breaks or the server is overloaded."""
 
 
 LIMITS = ClientLimits()
 
 
 class TooMuch(LimitExceeded):
-    """The other side sends, or announces, more than a client takes."""
+    """The peer sends or announces more than the client accepts."""
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(

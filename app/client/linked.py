@@ -1,8 +1,9 @@
-"""Linked objects travel with the rows that link to them, between peers that know of them.
+"""Transfer linked objects together with the rows that link to them.
 
-The protocols speak of slices and checkpoints only. So a push offers linked objects as further
-data, which any node takes, and a pull asks for them at `data/…` afterwards. Those a peer does
-not have are missing here as well; nobody is worse off than without them.
+The protocols know only slices and checkpoints. So a push offers linked objects as additional data,
+which any node accepts, and a pull requests them at `data/…` afterwards. If the source does not have
+a linked object, the target does not get it, as without this module.
+
 Source: RFC-017; transfer protocol, section 17.
 """
 
@@ -35,7 +36,7 @@ from .walk import ChainReader, mismatch
 def links_to_push(
     folder: FolderRepository, reader: ChainReader, new: Sequence[HashedBlock]
 ) -> list[NeededObject]:
-    """What the new rows link to, as far as it is in the folder. `reader` reads the folder."""
+    """Return the objects in the folder to which the new rows link. `reader` reads the folder."""
     columns = _columns(reader.back(new[-1].hash)) if _any_links(new) else ()
     found: dict[Multihash, NeededObject] = {}
     for name in _links(folder, new, columns):
@@ -54,9 +55,9 @@ def fetch_links(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> int:
-    """Bring what the new rows link to, before their head moves; returns how many objects came.
+    """Fetch the objects to which the new rows link, before the head moves. Return their number.
 
-    The slices are in the target by now.
+    The target must already have the slices.
 
     Raises:
         HashMismatch, TooMuch, TransferFailed
@@ -80,7 +81,7 @@ def fetch_links(
 
 
 def linked_names(source: Repository, blocks: Sequence[HashedBlock]) -> list[Multihash]:
-    """What the rows of a whole chain, oldest block first, link to; each once."""
+    """Return the links in the rows of a whole chain (oldest block first), each once."""
     if not _any_links(blocks):
         return []
     return list(dict.fromkeys(_links(source, blocks, _columns(reversed(blocks)))))
@@ -89,7 +90,7 @@ def linked_names(source: Repository, blocks: Sequence[HashedBlock]) -> list[Mult
 def fetch_link(
     source: Repository, target: Target, name: Multihash, limits: ClientLimits, progress: Progress
 ) -> bool:
-    """Bring one linked object; False if the source does not have it.
+    """Fetch one linked object. Return False if the source does not have it.
 
     Raises:
         HashMismatch, TooMuch, TransferFailed
@@ -126,12 +127,12 @@ def _any_links(blocks: Sequence[HashedBlock]) -> bool:
 
 
 def _columns(newest_first: Iterable[HashedBlock]) -> tuple[str, ...]:
-    """Columns of links in the newest schema."""
+    """Return the columns of links in the newest schema."""
     for block in newest_first:
         if isinstance(block.event, SetDataSchema):
             try:
                 return link_columns(odf_schema(block.event))
-            except BadInput:  # a schema in a form that has no links
+            except BadInput:  # this form of schema has no links
                 return ()
     return ()
 
@@ -144,10 +145,10 @@ def _before(target: Target, old: Multihash | None, limits: ClientLimits) -> Iter
 def _links(
     source: Repository, blocks: Sequence[HashedBlock], columns: Sequence[str]
 ) -> Iterator[Multihash]:
-    """Links of all slices; one that cannot be read is somebody else's complaint."""
+    """Yield the links of all slices; skip unreadable slices, which other checks report."""
     if not columns:
         return
-    # late: few datasets have links, and a command line is to start soon
+    # imported late: few datasets have links, and the command line must start fast
     from odf_node.protocol.slice_file import UnreadableSlice
     from odf_node.storage.datasets.contents.linked import readable_links
     from odf_node.storage.datasets.dataset.local_files import read_anywhere

@@ -1,6 +1,6 @@
-"""Where a person is logged in: a token by origin, in `logins.json`, which only they read.
+"""A user's logins: a token per origin, in `logins.json`, which only the user can read.
 
-A token goes to the origin that gave it and nowhere else; one that has expired goes nowhere.
+A token is sent only to the origin that issued it, and not after it has expired.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Seconds = Callable[[], float]
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A token, the account that it acts for, and until when (RFC 3339)."""
+    """A token, its account, and its expiry (RFC 3339)."""
 
     token: str
     account: str
@@ -39,7 +39,7 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 class Logins:
-    """The logins of a person, by the origin of the node."""
+    """The logins of a user, by the origin of the node."""
 
     def __init__(self, folder: Path | None = None, clock: Seconds = time.time) -> None:
         self._path = (folder or config_folder()) / LOGINS
@@ -47,23 +47,23 @@ class Logins:
         self._known = read_file(self._path, _File).logins
 
     def all(self) -> dict[str, Login]:
-        """By origin; those that have expired, too."""
+        """Return all logins by origin, including expired ones."""
         return dict(sorted(self._known.items()))
 
     def find(self, address: str) -> Login | None:
-        """The login at the node of an address, if it still holds."""
+        """Return the login at the node of an address if it has not expired."""
         found = self._known.get(str(origin_of(address)))
         return None if found is None or found.is_over(self._clock()) else found
 
     def keep(self, address: str, token: str, account: str, lasts_s: int) -> Login:
-        """From now on requests to the node of this address carry the token."""
+        """Store a token, which is then sent to the node of this address."""
         until = Instant(int((self._clock() + lasts_s) * NANOS))
         login = Login(token=token, account=account, expires_at=str(until))
         self._write({**self._known, str(origin_of(address)): login})
         return login
 
     def forget(self, address: str) -> bool:
-        """Whether there was a login."""
+        """Remove a login. Return whether there was one."""
         key = str(origin_of(address))
         was_there = key in self._known
         if was_there:

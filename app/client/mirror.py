@@ -1,4 +1,4 @@
-"""Have a node mirror a dataset of another one: made if it is not there, else pulled."""
+"""Have a node mirror a dataset of another node: create the mirror, or pull into an existing one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .urls import Location, Transfer
 
 
 class NotOnANode(BadInput):
-    """A mirror is a dataset on a node, of a dataset on another one."""
+    """The source or the target of a mirror is not on a node."""
 
 
 def mirror_at(
@@ -28,7 +28,7 @@ def mirror_at(
     visibility: str = "private",
     limits: ClientLimits = LIMITS,
 ) -> dict[str, Any]:
-    """The receipt of the pull. The token of the source is kept by the target's node, encrypted.
+    """Return the receipt of the pull. The target's node stores the source's token encrypted.
 
     Raises:
         NotOnANode, RequestRefused, RequestConflict, Refused, TransferFailed
@@ -49,7 +49,7 @@ def mirror_at(
 
 
 def _on_node(target: Location) -> tuple[str, str]:
-    """URL of the node, and name of the dataset as the node writes it."""
+    """Return the URL of the node, and the name of the dataset as the node writes it."""
     parts = urlsplit(target.base)
     segments = [unquote(part) for part in parts.path.split("/") if part]
     if target.transfer is not Transfer.SMART or not 1 <= len(segments) <= 2:

@@ -1,7 +1,7 @@
-"""The node's own HTTP interface: create and list datasets, post records, watch jobs.
+"""Client of the node's HTTP interface: create and list datasets, post records, watch jobs.
 
-Other than the transfer protocols this speaks to nodes of this project (and, for ingest, to
-every node with the reference's `POST …/ingest`).
+Unlike the transfer protocols, this works only with nodes of this project (for ingest also with
+every node that has the reference's `POST …/ingest`).
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ JOB_LOOK_SECONDS = 0.5
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
 FILES_A_PAGE = 500
-"""So that a page is shorter than the longest text."""
+"""Files per page, so that a page stays within the limit of a text response."""
 Given = str | int | bool | Sequence[str] | None
-"""The value of a parameter; None is none."""
+"""The value of a parameter; None omits it."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 Seen = Callable[[dict[str, Any]], None]
-"""Is shown a job whenever it is looked at."""
+"""Called with a job each time it is polled."""
 _NAMES = ("type", "title", "status", "detail", "message")
 
 
 class RequestRefused(BadInput):
-    """The node does not take what was sent."""
+    """The node refuses the request."""
 
 
 class NothingThere(NotFound):
-    """What was asked for is not on the node, or may not be seen by this account."""
+    """The requested item is not on the node, or this account may not read it."""
 
 
 class RequestConflict(Conflict):
-    """Somebody else was first: a name is taken, a head has moved."""
+    """The request conflicts with another one: a name is taken, or a head has moved."""
 
 
 class NotANode(NotFound):
@@ -67,7 +67,7 @@ class NotANode(NotFound):
 
 
 class NodeReportsFailure(TransferFailed):
-    """The node failed, and says so."""
+    """The node reports an internal failure."""
 
 
 class NodeApi:
@@ -87,9 +87,10 @@ class NodeApi:
     def create_dataset(
         self, manifest: bytes, *, visibility: str, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Create from one `DatasetSnapshot` manifest, YAML or JSON; or see what would be.
+        """Create a dataset from one `DatasetSnapshot` manifest in YAML or JSON, or try it by
+        `dry_run`.
 
-        Raises `NotANode`: nothing takes new datasets there.
+        Raises `NotANode`: the address does not accept new datasets.
         """
         try:
             return self._call(
@@ -107,9 +108,9 @@ class NodeApi:
     def try_manifests(
         self, manifests: str, sample: dict[str, str | None] | None
     ) -> list[dict[str, Any]]:
-        """What would be in each dataset that the manifests describe; nothing is created. A sample
-        has the keys of the request: `content` in Base64, `fileName`, `mediaType`, `dataset`,
-        `sourceName`."""
+        """Try manifests on a sample and return the content of each dataset; nothing is created. A
+        sample has the keys of the request: `content` in Base64, `fileName`, `mediaType`,
+        `dataset`, `sourceName`."""
         body: dict[str, Any] = {"manifests": manifests}
         if sample is not None:
             body["sample"] = {key: text for key, text in sample.items() if text is not None}
@@ -122,12 +123,12 @@ class NodeApi:
         return list(answer["datasets"])
 
     def dependencies(self) -> dict[str, Any]:
-        """What the dataset at `base` reads, and who reads it."""
+        """Return the inputs and the users of the dataset at `base`."""
         return self._call("GET", "dependencies")
 
     def datasets(self, *, details: bool = False, **wanted: str | None) -> Iterator[dict[str, Any]]:
-        """All visible datasets, page by page; with `details` also their sizes. `wanted` are
-        `search`, `kind`, `account`, `visibility`, `keyword`, `sort` and `order`."""
+        """Yield all visible datasets, page by page; with `details` also their sizes. `wanted` may
+        have `search`, `kind`, `account`, `visibility`, `keyword`, `sort` and `order`."""
         query: dict[str, Given] = {name: text for name, text in wanted.items() if text}
         query |= {"details": True} if details else {}
         for _ in range(MAX_PAGES):
@@ -138,8 +139,8 @@ class NodeApi:
             query["after"] = str(page["next"])
 
     def file_pages(self, at: str | None = None) -> Iterator[dict[str, Any]]:
-        """Pages of the list of data slices of the dataset at `base`, newest first, each with what
-        the chain says as of the block `at`, by default the head of the first page."""
+        """Yield pages of the data slices of the dataset at `base`, newest first, with facts of the
+        chain as of the block `at`; the default is the head at the first page."""
         query: dict[str, Given] = {"limit": FILES_A_PAGE}
         for _ in range(MAX_PAGES):
             query["at"] = at
@@ -150,17 +151,17 @@ class NodeApi:
             at, query["before"] = str(page["at"]), str(page["next"])
 
     def dataset(self) -> dict[str, Any]:
-        """The dataset at `base` as it stands."""
+        """Return the description of the dataset at `base`."""
         return self._call("GET", "")
 
     def look(self, path: str) -> dict[str, Any]:
-        """What the node says at a path below `base`."""
+        """Return the response of a GET at a path below `base`."""
         return self._call("GET", path)
 
     def append(
         self, manifest: bytes, *, expected_head: str | None = None, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Append one authored event to the dataset at `base`; or see what would be."""
+        """Append one authored event to the dataset at `base`, or try it by `dry_run`."""
         query = {"expectedHead": expected_head, "dryRun": dry_run or None}
         return self._call(
             "POST",
@@ -186,10 +187,10 @@ class NodeApi:
         wait: bool = True,
         seen: Seen | None = None,
     ) -> dict[str, Any]:
-        """Post records to the dataset at `base`; the receipt, once the batch is in.
+        """Post records to the dataset at `base`. Return the receipt after the batch is ingested.
 
-        With `key` the same call may be made again: it is answered as the first was. Without
-        `wait` it is answered by where to look. `seen` is told how the job gets on.
+        With `key` a repeated call gets the response of the first. Without `wait` return the
+        address of the job. `seen` is called with the job at each poll.
         """
         headers = {
             "content-type": media_type,
@@ -218,11 +219,11 @@ class NodeApi:
         return self._wait_for(str(answer["url"]), seen)
 
     def raw(self, path: str) -> bytes:
-        """What is at a path below `base`, as it is; no longer than metadata may be."""
+        """Return the raw body at a path below `base`, within the limit of metadata."""
         return self._sent("GET", self._base + path, most=self._limits.metadata_bytes)
 
     def ask(self, method: str, path: str, body: Any = None, **query: str | None) -> dict[str, Any]:
-        """A small request below `base`, JSON both ways."""
+        """Send a small request below `base`, with JSON in both directions."""
         return self._call(
             method,
             path,
@@ -232,7 +233,7 @@ class NodeApi:
         )
 
     def ask_by_form(self, path: str, form: Mapping[str, str]) -> dict[str, Any]:
-        """A small request below `base`, as browsers and OAuth send it."""
+        """Send a small form request below `base`, as browsers and OAuth do."""
         headers = {"content-type": "application/x-www-form-urlencoded"}
         return self._call("POST", path, headers=headers, content=urlencode(form).encode())
 
@@ -247,10 +248,10 @@ class NodeApi:
         force: bool = False,
         seen: Seen | None = None,
     ) -> dict[str, Any]:
-        """Have fetched or computed what is new of the dataset at `base`; the receipt.
+        """Refresh the dataset at `base` by fetching or computing. Return the receipt.
 
-        `seen` is told how the job gets on; of a recursive one, what is not done within the
-        node's patience.
+        `seen` is called with the job at each poll; for a recursive refresh only if the node's
+        wait for it has ended.
         """
         query = {
             "exhaustSources": exhaust_sources or None,
@@ -267,8 +268,8 @@ class NodeApi:
     def query_in_background(
         self, body: dict[str, Any], *, wait: bool = True, seen: Seen | None = None
     ) -> dict[str, Any]:
-        """Have the node at `base` compute a query as a job; the receipt, or with `wait` off where
-        to look. `seen` is told how the job gets on."""
+        """Have the node at `base` run a query as a job. Return the receipt; without `wait`, the
+        address of the job. `seen` is called with the job at each poll."""
         headers = {"content-type": "application/json", "prefer": "respond-async"}
         answer = self._call("POST", "query", headers=headers, content=json.dumps(body).encode())
         return self._wait_for(str(answer["url"]), seen) if wait else answer
@@ -276,7 +277,7 @@ class NodeApi:
     def lineage(
         self, *, upstream: int, downstream: int, columns: bool, form: str
     ) -> dict[str, Any]:
-        """The graph around the dataset at `base`, or OpenLineage events."""
+        """Return the lineage graph around the dataset at `base`, or OpenLineage events."""
         query: dict[str, Given] = {
             "upstream": upstream,
             "downstream": downstream,
@@ -294,7 +295,7 @@ class NodeApi:
         state: bool = False,
         limit: int = 100,
     ) -> dict[str, Any]:
-        """Rows of the dataset at `base` with these values, in offset order: `data`."""
+        """Return rows of the dataset at `base` with these values, in offset order, as `data`."""
         query: dict[str, Given] = {
             "column": columns,
             "value": values,
@@ -305,15 +306,15 @@ class NodeApi:
         return self._call("GET", "lookup", query=query)
 
     def act(self, action: str, *, seen: Seen | None = None, **given: Given) -> dict[str, Any]:
-        """Have something done with the dataset at `base`; what came of it, waited for if need be.
+        """POST an action on the dataset at `base`. Return its result; wait if it is a job.
 
-        Parameters that are None are left out. `seen` is told how the job gets on.
+        Parameters that are None are omitted. `seen` is called with the job at each poll.
         """
         answer = self._call("POST", action, query=given, headers=_looking(seen))
         return self._wait_for(str(answer["url"]), seen) if "job" in answer else answer
 
     def _wait_for(self, url: str, seen: Seen | None = None) -> dict[str, Any]:
-        """The result of a job that was answered 202."""
+        """Poll a job until it ends, and return its result."""
         if origin(url) != origin(self._base):
             raise TransferFailed("the node names a job on another host", url=url)
         deadline = time.monotonic() + self._limits.confirm_s
@@ -338,7 +339,7 @@ class NodeApi:
         headers: Mapping[str, str | None] = NOTHING,
         content: bytes | Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
-        """What is None in query and headers is left out."""
+        """Send a request below `base`; omit query parameters and headers that are None."""
         url = self._base + path if path else self._base.rstrip("/")
         return self._request(
             method,
@@ -357,7 +358,7 @@ class NodeApi:
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
-        """A JSON object, or a typed error."""
+        """Return the response as a JSON object, or raise a typed error."""
         most = self._limits.text_bytes
         body = self._sent(method, url, query=query, headers=headers, content=content, most=most)
         if body.lstrip()[:1] == b"<":
@@ -374,7 +375,7 @@ class NodeApi:
         content: bytes | Iterable[bytes] | None = None,
         most: int,
     ) -> bytes:
-        """The body of an answer that is no error."""
+        """Return the body of a successful response."""
         response = self._answer(method, url, query=query, headers=headers, content=content)
         with closing(response), _network(url):
             return read_bounded(response, most, "the answer of the node")
@@ -383,8 +384,8 @@ class NodeApi:
     def opened(
         self, path: str, *, body: Any = None, accept: str | None = None, **query: Given
     ) -> Iterator[tuple[Mapping[str, str], BinaryIO]]:
-        """Headers and body of a long answer below `base`, as it comes, whatever its length; to a
-        POST, if there is a body to send, which is JSON."""
+        """Yield headers and streamed body of a response of any length below `base`. The request is
+        a POST if there is a JSON `body` to send, else a GET."""
         url = self._base + path
         given = {name: value for name, value in query.items() if value is not None}
         headers = {"accept": accept} if accept else {}
@@ -406,7 +407,7 @@ class NodeApi:
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
     ) -> httpx.Response:
-        """An answer that is no error, its body unread; the caller closes it."""
+        """Return a successful response with an unread body, which the caller must close."""
         with _network(url):
             request = self._http.build_request(
                 method,
@@ -423,7 +424,7 @@ class NodeApi:
                 raise self._refusal(response)
 
     def _refusal(self, response: httpx.Response) -> Exception:
-        """What the node says is wrong."""
+        """Return the node's refusal as an error."""
         body = read_bounded(response, self._limits.text_bytes, "the answer of the node")
         refuse_challenged(response.headers, response.status_code)
         given = {} if self._token else {"hint": UNSIGNED}
@@ -432,7 +433,7 @@ class NodeApi:
 
 @contextmanager
 def _network(url: str) -> Iterator[None]:
-    """What the network does wrong, as one of our errors."""
+    """Convert network failures into the client's errors."""
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
@@ -440,7 +441,7 @@ def _network(url: str) -> Iterator[None]:
 
 
 def _looking(seen: Seen | None) -> dict[str, str]:
-    """Who looks at a job does not have the node wait for it."""
+    """Return the headers so that the node does not wait for a job that the client polls."""
     return {} if seen is None else {"prefer": "respond-async"}
 
 
@@ -457,9 +458,9 @@ def _text(body: bytes) -> str:
 
 
 def _error(status: int, problem: Mapping[str, Any], *, hint: str = "") -> Exception:
-    """A status and the node's problem document as one of our errors; its facts are kept.
+    """Convert a status and a problem document into an error, which keeps the facts.
 
-    The `hint` is for a caller that the node does not let do this.
+    The `hint` is appended for a caller that is not authorized.
     """
     said = problem.get("detail") or problem.get("message") or ""
     message = one_line(str(said)) or _UNSAID.get(status) or f"the node answered {status}"
@@ -488,4 +489,5 @@ _UNSAID = {
     403: "the node does not allow this for this account",
     404: "nothing is there, or nothing that this account may see",
 }
-"""Nodes refuse what is addressed by a path without a word, as the reference does."""
+"""Messages for refusals without a body: at path addresses nodes send none, as the reference
+does."""

@@ -1,4 +1,4 @@
-"""Objects on their way: many at once, each one hashed while it is written, none of them twice."""
+"""Fetch objects in parallel: each is hashed while it is written, and none is fetched twice."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Opener = Callable[[NeededObject], BinaryIO]
 
 
 class Stopped(TransferFailed):
-    """Another transfer of the same exchange failed; this one was given up."""
+    """This transfer was given up because another one of the exchange failed."""
 
 
 class UrlExpired(TransferFailed):
-    """The URL an object was to be fetched from is not valid any more."""
+    """The URL of an object has expired."""
 
 
 class Fetcher:
-    """Brings objects from somewhere to where a pull writes."""
+    """Fetches objects from a source into the target of a pull."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Fetcher:
         self._stop = threading.Event()
 
     def fetch(self, needed: Sequence[NeededObject], *, parallel: int) -> list[NeededObject]:
-        """Fetch all; the first failure stops the others and is raised.
+        """Fetch all objects; the first failure stops the others and is raised.
 
-        Returns those whose URL had expired.
+        Return the objects whose URLs had expired.
 
         Raises:
             SourceObjectMissing, ObjectSizeMismatch, HashMismatch, TransferFailed
@@ -123,7 +123,7 @@ def run_all(
 def missing_in(
     target: Target, needed: Sequence[NeededObject], *, parallel: int
 ) -> list[NeededObject]:
-    """Those that are not there whole and undamaged."""
+    """Return the objects that the target does not have undamaged."""
     present_flags = run_all(
         [partial(target.holds, one.kind, one.hash, one.size) for one in needed],
         parallel,

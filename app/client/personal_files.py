@@ -1,4 +1,4 @@
-"""A person's own files: JSON in a folder of theirs, written all at once, read by nobody else."""
+"""A user's private files: JSON in the configuration folder, written atomically."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ T = TypeVar("T")
 
 
 class UnreadableConfig(BadInput):
-    """A file of ours that somebody changed into something else."""
+    """A configuration file is not readable as what it should be."""
 
 
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the person's own settings are."""
+    """Return the folder of the user's settings."""
     if named := environ.get(CONFIG):
         return Path(named)
     return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "odf-node"
 
 
 def read_file(path: Path, kind: type[T]) -> T:
-    """An empty one when there is no such file. Raises `UnreadableConfig`."""
+    """Read a file; return an empty value if it does not exist. Raises `UnreadableConfig`."""
     try:
         with path.open("rb") as stream:
             return decode_json(stream.read(MAX_FILE_BYTES), kind)
@@ -43,7 +43,7 @@ def read_file(path: Path, kind: type[T]) -> T:
 
 
 def write_file(path: Path, value: object, *, mode: int = PRIVATE) -> None:
-    """All at once, and never readable for others in between."""
+    """Write a file atomically; it is never readable for others in between."""
     pending = path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}")
     handle = os.open(pending, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(handle, "wb") as out:

@@ -1,4 +1,4 @@
-"""What a transfer tells its watcher. All calls may come from several threads."""
+"""The port to which a transfer reports its progress. Several threads may call it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """`expect_*` announce how much will come; totals may be announced more than once."""
+    """Receives progress. `expect_*` announce amounts, possibly several times."""
 
     def expect_blocks(self, count: int) -> None: ...
     def expect_objects(self, count: int, size: int) -> None: ...
@@ -14,11 +14,11 @@ class Progress(Protocol):
     def object_bytes(self, size: int) -> None: ...
     def object_done(self) -> None: ...
     def committing(self) -> None:
-        """All was sent, the other side checks and commits it, which may take long."""
+        """Everything was sent; the peer now checks and commits it, which may take long."""
 
 
 class Unwatched:
-    """Nobody looks."""
+    """Ignores all progress."""
 
     def expect_blocks(self, count: int) -> None: ...
     def expect_objects(self, count: int, size: int) -> None: ...

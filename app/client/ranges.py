@@ -1,4 +1,4 @@
-"""Parts of an object at a URL, by HTTP ranges."""
+"""Read parts of an object at a URL by HTTP ranges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .limits import LIMITS, ClientLimits
 
 
 class NotTheRange(TransferFailed):
-    """A server that sends other bytes than those that were asked for."""
+    """The server did not send the requested bytes."""
 
 
 def read_range(
@@ -34,10 +34,10 @@ def read_range(
     token: str | None = None,
     limits: ClientLimits = LIMITS,
 ) -> bytes:
-    """Bytes `start` to `end` (exclusive) of the object at `url`, which has as many.
+    """Return bytes `start` to `end` (exclusive) of the object at `url`, which must have as many.
 
     Raises:
-        NotTheRange, Unreachable, Overloaded. Else as `raise_for_object`.
+        NotTheRange, Unreachable, Overloaded, and the same errors as `raise_for_object`.
     """
     if start >= end:
         return b""

@@ -1,7 +1,7 @@
-"""Connections of a node that acts for its users: only where `storage/runtime/networks.py` lets it.
+"""Connections of a node on behalf of its users, only to allowed addresses.
 
-Each connection is looked at, so neither a redirect nor a name that changes its meaning leads
-elsewhere.
+`storage/runtime/networks.py` decides which addresses are allowed. Each connection is checked, so
+neither a redirect nor a changed DNS name leads to a forbidden address.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
 def connected(url: str, networks: tuple[str, ...], timeout_s: float) -> socket.socket:
-    """A connection to the host of a URL. Raises `HostRefused`, `OSError`."""
+    """Connect to the host of a URL. Raises `HostRefused`, `OSError`."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     error: OSError = OSError(f"the host {host!r} has no address")
@@ -33,7 +33,7 @@ def connected(url: str, networks: tuple[str, ...], timeout_s: float) -> socket.s
 
 
 class GuardedTransport(httpx.HTTPTransport):
-    """HTTP to addresses that may be reached; the name stays in `Host` and in TLS."""
+    """HTTP to allowed addresses only; the host name stays in `Host` and in TLS."""
 
     def __init__(self, networks: tuple[str, ...], trusted: ssl.SSLContext) -> None:
         super().__init__(verify=trusted, trust_env=False)
@@ -50,7 +50,7 @@ class GuardedTransport(httpx.HTTPTransport):
 
 
 class GuardedAsyncTransport(httpx.AsyncHTTPTransport):
-    """As `GuardedTransport`, for requests that end at a moment, whatever the other side does."""
+    """`GuardedTransport` for asynchronous requests, which can have a total time limit."""
 
     def __init__(self, networks: tuple[str, ...], trusted: ssl.SSLContext) -> None:
         super().__init__(verify=trusted, trust_env=False)
@@ -67,7 +67,10 @@ class GuardedAsyncTransport(httpx.AsyncHTTPTransport):
 
 
 def _pinned(request: httpx.Request, networks: tuple[str, ...]) -> Iterator[httpx.Request]:
-    """The request to each address of its host. Raises `HostRefused`, `httpx.ConnectError`."""
+    """Yield the request for each address of its host.
+
+    Raises `HostRefused`, `httpx.ConnectError`.
+    """
     host, port = request.url.host, request.url.port or PORTS[request.url.scheme]
     try:
         addresses = reachable(host, port, networks)

@@ -1,4 +1,4 @@
-"""What every pull checks before it moves a head, whichever protocol brought the blocks."""
+"""The checks of every pull before it moves a head, for both protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .walk import BlockMissing, ChainReader, Comparison, Relation
 
 
 class DestinationAhead(Conflict):
-    """The destination has blocks the source does not have; the ancestor is the source's head."""
+    """The destination has blocks that the source lacks; the ancestor is the source's head."""
 
     def __init__(self, count: int, ancestor: HashedBlock | None = None) -> None:
         detail = ""
@@ -36,7 +36,7 @@ class DestinationAhead(Conflict):
 
 
 class Diverged(Conflict):
-    """Source and destination went different ways. The ancestor is the last block both have."""
+    """Source and destination have different histories. The ancestor is their last common block."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Diverged(Conflict):
 
 
 class SeedOverwrite(Conflict):
-    """Force replaces history, never the identity of a dataset."""
+    """The Seeds differ; force replaces the history, but never the identity of a dataset."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ class ObjectSizeMismatch(Damaged):
 
 
 class SourceObjectMissing(Damaged):
-    """The chain names an object that the source does not have: a corrupted source."""
+    """The source is corrupted: it does not have an object that its chain names."""
 
     def __init__(self, needed: NeededObject) -> None:
         word = "data" if needed.kind is ObjectKind.DATA else "checkpoint"
@@ -94,7 +94,8 @@ class SourceObjectMissing(Damaged):
 
 
 class SourceRewritten(Conflict):
-    """The source got another history while it was copied, and has cleared the old one away."""
+    """The history of the source was rewritten during the pull, and parts of the old one are
+    gone."""
 
     def __init__(self, before: Multihash, now: Multihash) -> None:
         super().__init__(
@@ -107,10 +108,10 @@ class SourceRewritten(Conflict):
 
 @contextmanager
 def while_at(source: Repository, head: Multihash) -> Iterator[None]:
-    """What a source lacks that has moved meanwhile is no damage.
+    """Convert a missing block or object into `SourceRewritten` if the source's head has moved.
 
     Raises:
-        SourceRewritten: instead of what is missing.
+        SourceRewritten: instead of `BlockMissing` or `SourceObjectMissing`.
     """
     try:
         yield
@@ -124,7 +125,7 @@ def while_at(source: Repository, head: Multihash) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class NeededObject:
-    """A data slice or checkpoint named by a block. `size` in bytes."""
+    """A data slice or checkpoint that a block names. `size` is in bytes."""
 
     kind: ObjectKind
     hash: Multihash
@@ -137,7 +138,7 @@ class NeededObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a pull or push did. `bytes` counts objects that travelled."""
+    """The result of a pull or push. `bytes` is the size of the transferred objects."""
 
     outcome: Literal["updated", "up-to-date"]
     old_head: Multihash | None
@@ -145,16 +146,16 @@ class Outcome:
     blocks: int = 0
     objects: int = 0
     linked: int = 0
-    """Objects that came because rows link to them."""
+    """Number of objects that were fetched because rows link to them."""
     bytes: int = 0
 
 
 def objects_of(blocks: Sequence[HashedBlock], limits: ClientLimits = LIMITS) -> list[NeededObject]:
-    """Every object the blocks name, once, in chain order.
+    """Return every object that the blocks name, once, in chain order.
 
     Raises:
-        ObjectSizeMismatch: one object is announced with two sizes.
-        TooMuch: one is announced larger than is taken.
+        ObjectSizeMismatch: two blocks give different sizes for one object.
+        TooMuch: an object is larger than the limit.
     """
     found: dict[tuple[ObjectKind, Multihash], NeededObject] = {}
     for block in blocks:
@@ -178,14 +179,14 @@ def objects_of(blocks: Sequence[HashedBlock], limits: ClientLimits = LIMITS) -> 
 
 
 def check_same_seed(local: HashedBlock, received: HashedBlock) -> None:
-    """Before history is replaced by force. Raises `SeedOverwrite`."""
+    """Check the Seeds before force replaces the history. Raises `SeedOverwrite`."""
     mine, theirs = local.event, received.event
     if not isinstance(mine, Seed) or not isinstance(theirs, Seed) or mine != theirs:
         raise SeedOverwrite
 
 
 def check_continues(local: Sequence[HashedBlock], new: Sequence[HashedBlock]) -> None:
-    """The whole chain by the rules for received ones. Raises `ChainRuleBroken`."""
+    """Check the whole chain by the rules for received blocks. Raises `ChainRuleBroken`."""
     fold_received(new, fold_received(local))
 
 
@@ -197,8 +198,8 @@ def check_follows(
     force: bool,
     limits: ClientLimits,
 ) -> None:
-    """Whether `new` may follow the chain up to `old` that is read from `local`; with `force` a
-    whole chain may replace it. Raises `SeedOverwrite`, `ChainRuleBroken`."""
+    """Check that `new` may follow the chain of `local` up to `old`; with `force` a whole chain may
+    replace it. Raises `SeedOverwrite`, `ChainRuleBroken`."""
     known = [] if old is None else ChainReader(local, limits=limits).chain(old)
     if force and known and begins_anew(new):
         check_same_seed(known[0], new[0])
@@ -207,12 +208,13 @@ def check_follows(
 
 
 def begins_anew(new: Sequence[HashedBlock]) -> bool:
-    """Whether the blocks are a whole chain, and no continuation."""
+    """Return whether the blocks are a whole chain and no continuation."""
     return new[0].prev is None
 
 
 def refuse_uncommon(found: Comparison) -> None:
-    """Whether the source may simply be followed. Raises `DestinationAhead`, `Diverged`."""
+    """Raise `DestinationAhead` or `Diverged` if the destination has blocks that the source
+    lacks."""
     match found.relation:
         case Relation.BEHIND:
             raise DestinationAhead(len(found.destination_only), found.ancestor)

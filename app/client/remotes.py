@@ -1,8 +1,8 @@
-"""Names for places datasets are published at, and what a folder was pulled from and pushed to.
+"""Names of repositories, and the addresses from and to which a folder was pulled and pushed.
 
-Repositories are the person's: a file only they read, `repositories.json` in the folder that
-`ODF_NODE_CONFIG` names (else `~/.config/odf-node`). Remotes are the dataset folder's own:
-`.remotes.json`, which no transfer carries along.
+Repositories belong to the user: they are in the private file `repositories.json` in the folder of
+`ODF_NODE_CONFIG` (default `~/.config/odf-node`). Remotes belong to a dataset folder: they are in
+its `.remotes.json`, which transfers do not copy.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .urls import Location, Transfer, node_base
 REPOSITORIES = "repositories.json"
 REMOTES = ".remotes.json"
 MAX_PUSHED = 8
-"""Places a folder was pushed to that are remembered."""
+"""Limit of push addresses that a folder records."""
 
 
 class RepositoryUnknown(NotFound):
-    """No repository of that name was added."""
+    """There is no repository of this name."""
 
 
 class RepositoryExists(Conflict):
-    """A repository of that name was added before."""
+    """There is already a repository of this name."""
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a node is; the token goes to its origin only."""
+    """A node or file server; the token is sent only to its origin."""
 
     url: str
     token: str | None = None
@@ -45,7 +45,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def base(self) -> str:
-        """For requests to the node, ending in `/`."""
+        """URL for requests to the node, ending in `/`."""
         return node_base(self.url)
 
     def __repr__(self) -> str:
@@ -57,22 +57,22 @@ class _Config(msgspec.Struct, kw_only=True):
 
 
 class Remotes(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a dataset folder follows, and where it is pushed to when nothing is said."""
+    """The source of a dataset folder's pulls, and the default target of its pushes."""
 
     pull: str | None = None
     push: str | None = None
     pushed: list[str] = []
-    """Every place it was pushed to, the last one first; so many as are remembered."""
+    """Recorded push addresses, the last one first."""
 
     @property
     def copies(self) -> list[str]:
-        """Places that have the dataset, as far as the folder knows."""
+        """Known addresses that have the dataset."""
         known = [self.push, *self.pushed, self.pull]
         return list(dict.fromkeys(target for target in known if target is not None))
 
 
 class Repositories:
-    """The repositories of a person, by name; names compare without case."""
+    """The repositories of a user, by name; names ignore case."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or config_folder()
@@ -87,18 +87,18 @@ class Repositories:
         return next((one for key, one in self._known.items() if key.lower() == wanted), None)
 
     def get(self, name: str) -> Repository:
-        """Raises `RepositoryUnknown`."""
+        """Return a repository. Raises `RepositoryUnknown`."""
         found = self.find(name)
         if found is None:
             raise RepositoryUnknown(f"there is no repository {name!r}; add it with repo add")
         return found
 
     def token_at(self, address: str, *, by: Repository | None = None) -> str | None:
-        """What the person keeps for the origin of an address."""
+        """Return the stored token for the origin of an address."""
         return self.token_of_repository(address, by=by) or self.token_of_login(address)
 
     def token_of_repository(self, address: str, *, by: Repository | None = None) -> str | None:
-        """The token of the repository that names the address, else of one of the same origin."""
+        """Return the token of the repository `by`; without it, of one with the same origin."""
         if by is not None:
             return by.token
         there = origin_of(address)
@@ -110,7 +110,7 @@ class Repositories:
         return None if login is None else login.token
 
     def add(self, name: str, url: str, token: str | None = None) -> Repository:
-        """Raises `RepositoryExists`, `MalformedName`, `UnsupportedUrl`."""
+        """Add a repository. Raises `RepositoryExists`, `MalformedName`, `UnsupportedUrl`."""
         Name(name)
         if self.find(name) is not None:
             raise RepositoryExists(f"there is a repository {name!r} already", repository=name)
@@ -121,7 +121,7 @@ class Repositories:
         return repository
 
     def remove(self, name: str) -> None:
-        """Raises `RepositoryUnknown`."""
+        """Remove a repository. Raises `RepositoryUnknown`."""
         self.get(name)
         rest = {key: one for key, one in self._known.items() if key.lower() != name.lower()}
         self._write(rest)
@@ -133,14 +133,14 @@ class Repositories:
 
 
 def remotes_of(folder: Path) -> Remotes:
-    """What is known of a dataset folder; nothing when nothing was noted."""
+    """Return the remotes of a dataset folder; empty if none are recorded."""
     return read_file(folder / REMOTES, Remotes)
 
 
 def note_remotes(
     folder: Path, *, pull: Location | None = None, push: Location | None = None
 ) -> None:
-    """Remember the last pull or push of a folder. Folders that cannot be written are left."""
+    """Record the last pull or push of a folder, if it changes the remotes."""
     known = remotes_of(folder)
     after = Remotes(
         pull=known.pull if pull is None else _noted(pull),

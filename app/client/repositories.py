@@ -1,8 +1,8 @@
-"""Places a dataset can be read from by the simple protocol: a folder, or a URL.
+"""Repositories from which a dataset can be read by the simple protocol: folders and URLs.
 
-Both give the same three things (`refs/head`, `blocks/…`, `data/…` and `checkpoints/…`), so
-that a pull, a comparison and a verification do not care where the bytes come from. What they
-give is not trusted: the reader checks hashes.
+All have the same paths (`refs/head`, `blocks/…`, `data/…`, `checkpoints/…`), so a pull, a
+comparison and a verification work with any of them. Repositories are not trusted: the reader checks
+hashes.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from .limits import LIMITS, ClientLimits
 
 
 class MalformedHead(Damaged):
-    """`refs/head` is there and is not the text of a hash."""
+    """`refs/head` exists but is not the text of a hash."""
 
 
 class Repository(Protocol):
-    """One dataset, readable. `name` is what a person would call the place."""
+    """One readable dataset. `name` is its address for messages."""
 
     @property
     def name(self) -> str: ...
     def find_head(self) -> Multihash | None:
-        """Hash of the newest block, or None when there is no dataset."""
+        """Return the hash of the newest block, or None if there is no dataset."""
 
     def head(self) -> Multihash:
-        """The same; raises `DatasetMissing`."""
+        """Return the hash of the newest block. Raises `DatasetMissing`."""
 
     def block_bytes(self, block: Multihash) -> bytes:
-        """Raw bytes, unchecked. Raises `NotFound` when the block is not there."""
+        """Return the unchecked raw bytes of a block. Raises `NotFound`."""
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        """The object as a stream, unchecked. Raises `NotFound`."""
+        """Open an object as an unchecked stream. Raises `NotFound`."""
 
 
 class HttpRepository:
@@ -135,7 +135,7 @@ class HttpRepository:
 
 
 def parse_head(body: bytes, where: str) -> Multihash:
-    """The text of `refs/head`, not trimmed: that is how every client reads it."""
+    """Parse `refs/head` without trimming it, as every client does. Raises `MalformedHead`."""
     try:
         return Multihash.parse(body.decode("ascii"))
     except (UnicodeDecodeError, MalformedHash, MalformedMultibase):
@@ -161,7 +161,10 @@ def open_body(
     *,
     limits: ClientLimits = LIMITS,
 ) -> BinaryIO:
-    """The body of a GET as a stream; the caller closes it. Raises on any status but 2xx."""
+    """Return the body of a GET as a stream, which the caller must close.
+
+    Raises on any status other than 2xx.
+    """
     if not url.startswith(("http://", "https://")):
         raise TransferFailed(f"cannot fetch {what}: only http and https URLs are used")
     try:
@@ -181,12 +184,12 @@ def open_body(
 def body_of(
     response: httpx.Response, url: str, what: str, *, limits: ClientLimits = LIMITS
 ) -> BinaryIO:
-    """The body of an answer as a stream; closing it closes the answer."""
+    """Return the body of a response as a stream; closing it closes the response."""
     return io.BufferedReader(_Body(response, url, Pace(what, limits)))
 
 
 class _Body(io.RawIOBase):
-    """A response body as a raw stream; network failures come out as the client's errors."""
+    """A response body as a raw stream; it raises network failures as the client's errors."""
 
     def __init__(self, response: httpx.Response, url: str, pace: Pace) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Several manifests as one request: in the order of their inputs, all of them or none.
+"""Create the datasets of several manifests in the order of their inputs: all of them or none.
 
-The node creates datasets one by one. When it refuses one, those created before are deleted again;
-between the two moments others may see them.
+The node creates datasets one by one. If it refuses one, the client deletes the ones created before;
+until then other users may see them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ Delete = Callable[[dict[str, Any]], None]
 
 
 class LeftBehind(TransferFailed):
-    """A manifest was refused, and what was created before could not be deleted again."""
+    """A manifest was refused, and some datasets created before could not be deleted."""
 
 
 def create_all(
     snapshots: Sequence[DatasetSnapshot], create: Create, delete: Delete
 ) -> list[dict[str, Any]]:
-    """What the node says of each, in the order of creation. Raises as `create`, `LeftBehind`."""
+    """Create all datasets and return the node's responses in the order of creation.
+
+    Raises `LeftBehind`, and the same errors as `create`.
+    """
     created: list[dict[str, Any]] = []
     for one in in_order(snapshots):
         try:

@@ -9,8 +9,8 @@
     behind by n                           DestinationAhead(n)      everything again
     diverged                              Diverged(m, n)           everything again
 
-Works from any repository that can be read (URL or folder) into a folder; pushing into a
-folder is the same thing seen from the other side. A node that mirrors pulls into its stores.
+The source is any readable repository, the target a folder or bucket. A push into a folder or bucket
+is the same operation. A node that mirrors pulls into its stores.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def pull_simple(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the target to the head of the source; until the end nobody sees a change.
+    """Bring the target to the head of the source; readers see the change only at the end.
 
     Raises:
         DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
@@ -76,7 +76,7 @@ def _blocks_to_pull(
     *,
     force: bool,
 ) -> list[HashedBlock]:
-    """What follows the head here, or everything if that is to be replaced; oldest first."""
+    """Return the blocks after our head, or the whole chain if it replaces ours; oldest first."""
     if old is None:
         return theirs.chain(head)
     found = compare(theirs, head, ours, old)

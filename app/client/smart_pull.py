@@ -1,14 +1,14 @@
-"""Pull by the smart protocol: one request for what is new, one batch of blocks, direct downloads.
+"""Pull by the smart protocol: a plan, one batch with all new blocks, direct downloads.
 
     GET refs/head                      is there a dataset, and anything new?
     WebSocket pull                     request → plan → batch of blocks
-        objects request → URLs         only for objects that are not here, whole, already
+        objects request → URLs         only for objects that the target lacks
         downloads, in parallel         hashed while they are written
     blocks and head are written        after every block and object was checked
     Close 1000
 
-A node is believed nothing: hashes, sizes, rules and counts are all checked, and a plan is
-only an announcement.
+The client does not trust the node: it checks hashes, sizes, rules and counts. A plan is only an
+announcement.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .walk import ChainReader, compare
 from .whole_chain import receive_blocks
 
 EXPIRED = frozenset({400, 401, 403})
-"""What object stores answer to a URL that was valid once."""
+"""Statuses with which object stores refuse an expired URL."""
 
 
 def pull_smart(
@@ -55,7 +55,7 @@ def pull_smart(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the target to the head of the node; until the end nobody sees a change.
+    """Bring the target to the head of the node; readers see the change only at the end.
 
     Raises:
         DatasetMissing, DestinationAhead, Diverged, SeedOverwrite, ChainRuleBroken,
@@ -130,7 +130,8 @@ class _Exchange:
         )
 
     def how_diverged(self, remote: HttpRepository, head: Multihash) -> NodeError:
-        """The node says "invalid interval"; walk both chains to say by how much, if we may."""
+        """Explain the node's "invalid interval": compare both chains, if the node lets us read
+        them."""
         if self._old is None:
             return Diverged()
         ours = ChainReader(self._target, limits=self._limits)
@@ -161,7 +162,7 @@ class _Exchange:
                 )
 
     def _receive_part(self, talk: Conversation, part: Sequence[NeededObject]) -> list[NeededObject]:
-        """Ask for URLs and fetch; those are left whose URL was not valid any more."""
+        """Request URLs and fetch the objects. Return the objects whose URLs had expired."""
         if not part:
             return []
         request = DatasetPullObjectsTransferRequest(

@@ -1,13 +1,13 @@
-"""Push by the smart protocol: what the node lacks, objects straight to where it wants them.
+"""Push by the smart protocol: send the blocks that the node lacks, and upload their objects.
 
-    GET refs/head                      what does the node have? nothing new: no WebSocket
+    GET refs/head                      the node's head; if it is ours: no WebSocket
     WebSocket push                     request → batch of blocks → objects request
         uploads, in parallel           see `uploads.py`; progress answered meanwhile
     Complete, commit, confirmation
     Close 1000
 
-The node's progress request, and its confirmation, are both `{}`. So a `{}` after the commit
-is believed only once the node's own chain contains our head.
+The node's progress request and its confirmation are both `{}`. So the client takes a `{}` after the
+commit as the confirmation only if the node's chain has our head.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from .walk import ChainReader, compare
 
 
 class PushUnconfirmed(TransferFailed):
-    """The node did not say that the push is committed, and its head does not show it."""
+    """The node did not confirm the push, and its chain does not have our head."""
 
 
 def push_smart(
@@ -88,12 +88,13 @@ def push_smart(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the node to the head of the folder; a missing dataset is created, if it may be.
+    """Bring the node to the head of the folder; with `create`, create a missing dataset.
 
     Raises:
-        DatasetMissing, ChainRuleBroken, SourceObjectMissing, ObjectSizeMismatch: the folder.
+        DatasetMissing, ChainRuleBroken, SourceObjectMissing, ObjectSizeMismatch: the folder is
+            not valid.
         DestinationAhead, Diverged, HeadMoved, RefCollision, NameCollision, SeedOverwrite,
-        Refused, TransferFailed: the node.
+        Refused, TransferFailed: the node does not accept the push.
     """
     head = folder.head()
     with open_http(limits) as http:
@@ -118,7 +119,7 @@ def push_smart(
             )
             try:
                 sent = exchange.run(talk, request, new, needed)
-            except NodeFailed:  # peers do not say what is wrong with blocks; the chain may
+            except NodeFailed:  # peers do not say why blocks are wrong; our check may
                 check_continues((), ours.chain(head))
                 raise
     return Outcome(
@@ -140,10 +141,10 @@ def _blocks_to_push(
     force: bool,
     limits: ClientLimits,
 ) -> list[HashedBlock]:
-    """What follows the node's head in our chain; everything, if it has none.
+    """Return the blocks after the node's head in our chain; the whole chain if the node has none.
 
-    Under force everything if its head is not in our chain. A whole chain is held to the rules
-    here; of a continuation only the new blocks are read, and the node does.
+    With `force`, return the whole chain also if the node's head is not in it. We check a whole
+    chain by the rules here. For a continuation we read only the new blocks, and the node checks.
     """
     new = ours.chain(head, after=there)
     if new[0].prev is not None:
@@ -156,7 +157,7 @@ def _blocks_to_push(
 
 
 def _check_present(folder: FolderRepository, needed: Sequence[NeededObject]) -> None:
-    """Before the node is bothered: everything the new blocks name is here, in its size."""
+    """Check before any request that the folder has every needed object in its size."""
     for one in needed:
         size = folder.size_of(one.kind, one.hash)
         if size is None:
@@ -186,7 +187,7 @@ class _Exchange:
         new: Sequence[HashedBlock],
         needed: Sequence[NeededObject],
     ) -> list[NeededObject]:
-        """The whole conversation; the objects that were uploaded."""
+        """Run the whole conversation. Return the uploaded objects."""
         talk.send(request)
         success_of(talk.receive(DatasetPushResponse), Accepted)
         talk.send(DatasetPushMetadataRequest(new_blocks=pack(new, encoding=talk.encoding)))
@@ -220,7 +221,7 @@ class _Exchange:
     def _upload_all(
         self, talk: Conversation, uploads: Sequence[tuple[NeededObject, TransferUrl]]
     ) -> None:
-        """All at once, answering the node's progress requests from this thread."""
+        """Upload in parallel, and answer the node's progress requests from this thread."""
         self._progress.expect_objects(len(uploads), sum(one.size for one, _ in uploads))
 
         def meanwhile(done: int) -> None:
@@ -239,7 +240,7 @@ class _Exchange:
         )
 
     def _await_commit(self, talk: Conversation, head: HashedBlock) -> None:
-        """Until the node has committed: it says so, and its chain shows it."""
+        """Wait until the node confirms the commit and its chain has our head."""
         deadline = time.monotonic() + self._limits.confirm_s
         while time.monotonic() < deadline:
             try:
@@ -252,7 +253,7 @@ class _Exchange:
                 raise error
             if self._is_committed(head):
                 return
-            # that was a progress request the node sent before it read "Complete"
+            # this `{}` was a progress request that the node sent before it read "Complete"
         if not self._is_committed(head):
             raise PushUnconfirmed(
                 "the node did not confirm the push; push again to find out what became of it",
@@ -260,7 +261,7 @@ class _Exchange:
             )
 
     def _is_committed(self, head: HashedBlock) -> bool:
-        """Whether the node's chain contains our head: others may have gone on from it."""
+        """Return whether the node's chain has our head; others may have appended to it."""
         there = self._remote.find_head()
         if there is None or there == head.hash:
             return there is not None

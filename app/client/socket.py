@@ -1,9 +1,8 @@
-"""One smart exchange as a conversation: text messages, refusals, close reasons, time limits.
+"""One smart exchange on a WebSocket: text messages, refusals, close reasons, time limits.
 
-No Ping is ever sent and nothing is compressed: the reference peer takes either for a
-protocol error. A message above `FRAME_CHARS` leaves in fragments, so that no frame is longer
-than a peer takes. A handshake the node refuses, and a Close that carries an error, come out
-as typed errors.
+The client sends no Ping and compresses nothing: the reference peer treats either as a protocol
+error. It sends a message above `FRAME_CHARS` in fragments, so that no frame is longer than peers
+accept. It raises a refused handshake, and a Close with an error, as typed errors.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from .text import one_line
 from .urls import Location
 
 FRAME_CHARS = 8 * 1024 * 1024
-"""Peers take frames of 16 MiB; text beyond ASCII may need up to two bytes a character here."""
+"""Limit of characters in a frame: peers accept 16 MiB, and a character may need two bytes here."""
 CLOSE_SECONDS = 5
 STARTS: dict[str, State] = {"pull": PullState.START, "push": PushState.START}
 
@@ -64,11 +63,11 @@ M = TypeVar("M", bound=Message)
 
 
 class HandshakeRefused(BadInput):
-    """The node does not take our request: another protocol version, or no dataset URL."""
+    """The node refuses the handshake: the protocol version differs, or the URL is no dataset."""
 
 
 class NodeBusy(TransferFailed):
-    """The node stayed silent longer than this client waits."""
+    """The node sent nothing for longer than this client waits."""
 
 
 class Disconnected(Unreachable):
@@ -76,11 +75,11 @@ class Disconnected(Unreachable):
 
 
 class NodeFailed(TransferFailed):
-    """The node reports an error of its own."""
+    """The node reports an internal error."""
 
 
 class UnintelligibleAnswer(TransferFailed):
-    """A message that is not what the protocol has at this place."""
+    """The node sent a message that the protocol does not allow here."""
 
 
 class RefCollision(Conflict):
@@ -92,7 +91,7 @@ class NameCollision(Conflict):
 
 
 class HeadMoved(Conflict):
-    """Somebody else pushed in the meantime."""
+    """Another client has pushed in the meantime."""
 
 
 @contextmanager
@@ -103,7 +102,7 @@ def conversation(
     *,
     limits: ClientLimits = LIMITS,
 ) -> Iterator[Conversation]:
-    """Open `pull` or `push` of a dataset. On an error the connection is dropped, not closed.
+    """Open `pull` or `push` of a dataset. After an error the connection is closed without a wait.
 
     Raises:
         Unauthenticated, Unauthorized, DatasetMissing, HandshakeRefused, HostRefused,
@@ -154,7 +153,8 @@ def conversation(
 
 
 def refusal(response: Response, location: Location) -> NodeError:
-    """A handshake answered with a plain HTTP status, as the reference's client reads it."""
+    """Convert an HTTP refusal of the handshake into an error, as the reference's client reads
+    it."""
     status = response.status_code
     text = _text_of(bytes(response.body or b""))
     match status:
@@ -175,7 +175,7 @@ def refusal(response: Response, location: Location) -> NodeError:
 
 
 def _text_of(body: bytes) -> str:
-    """The message of a JSON error, else the text itself, as it may be shown."""
+    """Return the message of a JSON error, else the text itself, safe to show."""
     text = body[:4096].decode("utf-8", "replace")
     try:
         document = json.loads(text)
@@ -185,16 +185,16 @@ def _text_of(body: bytes) -> str:
 
 
 class Conversation:
-    """An open exchange, kept to the order of its phases. Not for several threads."""
+    """An open exchange, which enforces the order of phases. It is not thread-safe."""
 
     def __init__(self, socket: ClientConnection, state: State, limits: ClientLimits) -> None:
         self._socket, self._state, self._limits = socket, state, limits
         agreed = socket.response.headers.get(PAYLOAD_HEADER) if socket.response else None
         self.encoding = COMPACT_ENCODING if agreed == COMPACT_ENCODING else BATCH_ENCODING
-        """How batches travel."""
+        """Encoding of batches."""
 
     def send(self, message: Message) -> None:
-        """One message. Raises what the node closed with, if it did."""
+        """Send one message. Raises the error of the node's Close, if there was one."""
         self._state = advance(self._state, message)
         text = encode(message)
         try:
@@ -208,10 +208,11 @@ class Conversation:
             raise closing_error(closed) from closed
 
     def receive(self, kind: type[M]) -> M:
-        """The next message, which has to be of that kind.
+        """Return the next message, which must be of this kind.
 
         Raises:
-            NodeBusy: silence. Whatever the node closed with; `UnintelligibleAnswer`.
+            NodeBusy: no message within the time limit. UnintelligibleAnswer. The error of the
+                node's Close.
         """
         wait = self._limits.message_s
         text = self.poll(wait)
@@ -225,7 +226,7 @@ class Conversation:
         return message
 
     def poll(self, wait_s: float) -> str | None:
-        """The next text, unread, or None if there is none within `wait_s` seconds."""
+        """Return the next text undecoded, or None if there is none within `wait_s` seconds."""
         try:
             message = self._socket.recv(timeout=wait_s)
         except TimeoutError:
@@ -237,12 +238,12 @@ class Conversation:
         return message
 
     def close(self, reason: str) -> None:
-        """The normal end."""
+        """Close the socket normally."""
         self._socket.close(CLOSE_NORMAL, reason)
 
 
 def closing_error(closed: ConnectionClosed) -> NodeError:
-    """What a Close frame says: 1011 carries an error message, anything else is a hang-up."""
+    """Convert a Close into an error: code 1011 has an error message, other codes are a hang-up."""
     frame = closed.rcvd
     if frame is not None and frame.code == CLOSE_INTERNAL:
         try:
@@ -257,7 +258,7 @@ def closing_error(closed: ConnectionClosed) -> NodeError:
 
 
 def error_in(document: Any) -> NodeError | None:
-    """`{"Err": {"Variant": {…}}}` as a typed error; None if the document is no such thing."""
+    """Convert `{"Err": {"Variant": {…}}}` into a typed error; None if the document is no error."""
     error = document.get("Err") if isinstance(document, dict) else None
     if not isinstance(error, dict) or len(error) != 1:
         return None
@@ -266,7 +267,7 @@ def error_in(document: Any) -> NodeError | None:
 
 
 def error_of(variant: str, facts: Any) -> NodeError:
-    """A variant of the wire's errors as one of ours."""
+    """Convert an error variant of the protocol into one of our errors."""
     make = ERRORS.get(variant)
     if make is None or not isinstance(facts, dict):
         return NodeFailed(f"the node reports {one_line(variant)}")
@@ -274,7 +275,7 @@ def error_of(variant: str, facts: Any) -> NodeError:
 
 
 def _shown(value: Any) -> str:
-    """A fact of a stranger; a phase reads `Push CompleteRequest`."""
+    """Return a fact as safe text; a phase becomes `Push CompleteRequest`."""
     if isinstance(value, dict):
         value = " ".join(f"{key} {part}" for key, part in value.items())
     return one_line(str(value))
@@ -294,7 +295,7 @@ ERRORS: dict[str, Callable[[dict[str, str]], NodeError]] = {
     "InvalidInterval": lambda _: Diverged(),
     "InvalidHead": lambda facts: HeadMoved(
         "the head on the node was moved by somebody else in the meantime; push again",
-        # the two names say the opposite of what they mean
+        # the protocol's two names mean the opposite of what they say
         claimed_head=facts.get("actual_head"),
         node_head=facts.get("expected_head"),
     ),
@@ -308,11 +309,11 @@ ERRORS: dict[str, Callable[[dict[str, str]], NodeError]] = {
         dataset_alias=facts.get("dataset_alias"),
     ),
 }
-"""Variants of the wire's error messages, wherever they arrive: in a message or a Close."""
+"""Makers of errors by variant of the protocol's errors, in a message or in a Close."""
 
 
 def error_in_text(text: str) -> NodeError | None:
-    """The error in a message, or one about the message if it is not even a JSON object."""
+    """Return the error in a message, or an error about the message if it is no JSON object."""
     try:
         document = json.loads(text)
     except ValueError:

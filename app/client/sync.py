@@ -1,4 +1,4 @@
-"""Pull and push between any two locations: picks the protocol, opens what it needs.
+"""Pull and push between any two locations: choose the protocol and open the repositories.
 
 source \\ target     folder, bucket      odf+http(s)          http(s)
 odf+http(s)         smart pull          not supported        read-only
@@ -36,9 +36,10 @@ def opened(
     whole: bool = False,
     limits: ClientLimits = LIMITS,
 ) -> Iterator[Repository]:
-    """Any location for reading, by the simple protocol.
+    """Open any location for reading, by the simple protocol.
 
-    `whole`: all blocks will be asked for; a node at an `odf+` address sends them in one message.
+    `whole` means that the caller will read all blocks; a node at an `odf+` address then sends them
+    in one message.
     """
     if location.path is not None or location.bucket:
         if limits.networks is not None:
@@ -53,7 +54,7 @@ def opened(
 
 
 def target_at(location: Location, limits: ClientLimits) -> Target:
-    """A place that is written to without a node. Raises `UnsupportedUrl`."""
+    """Return a folder or bucket as a target. Raises `UnsupportedUrl`."""
     if location.bucket:
         return BucketRepository(location.bucket, limits=limits)
     if location.path is None:
@@ -72,7 +73,10 @@ def pull(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring the folder or bucket `target` to the head of `source`. Errors: see the two pulls."""
+    """Bring the folder or bucket `target` to the head of `source`.
+
+    Raises the same errors as `pull_smart` and `pull_simple`.
+    """
     into = target_at(target, limits)
     return pull_into(source, into, token=token, force=force, limits=limits, progress=progress)
 
@@ -86,7 +90,7 @@ def pull_into(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring anything a pull may write to to the head of `source`."""
+    """Bring any target of pulls to the head of `source`."""
     if source.transfer is Transfer.SMART:
         return pull_smart(
             source, target, token=token, force=force, limits=limits, progress=progress
@@ -106,7 +110,7 @@ def push(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> Outcome:
-    """Bring `target` to the head of the folder `source`. Without `create`, it has to be there."""
+    """Bring `target` to the head of the folder `source`; without `create`, it must exist."""
     if source.path is None:
         raise UnsupportedUrl(f"a push reads from a folder, not from {source}", url=str(source))
     folder = FolderRepository(source.path, limits=limits)

@@ -1,4 +1,4 @@
-"""Where a pull writes to: a folder, or the stores of a node that mirrors a dataset."""
+"""The port to which a pull writes: a folder, a bucket, or the stores of a node that mirrors."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .repositories import Repository
 
 
 class Target(Repository, Protocol):
-    """One dataset that can be read and brought forward. Until `move_head` nobody sees a change."""
+    """One dataset that can be read and extended. Readers see no change before `move_head`."""
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
-        """Whether the object is here, whole and undamaged."""
+        """Return whether the object is here and undamaged."""
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
-        """Keep an object, hashed on the way. Raises `HashMismatch`."""
+        """Store an object and hash it meanwhile. Raises `HashMismatch`."""
 
     def check(
         self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
     ) -> None:
-        """Whether `new` may follow `old`; with `force` a whole chain may replace it.
+        """Check that `new` may follow `old`; with `force` a whole chain may replace it.
 
         Raises:
             SeedOverwrite, ChainRuleBroken
@@ -35,4 +35,4 @@ class Target(Repository, Protocol):
         """Write the blocks, then the head; call it under `locked()`. Raises `Conflict`."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other pulls out."""
+        """Lock the dataset against other pulls."""

@@ -1,14 +1,15 @@
-"""From what a person types to a location: URLs, folders, and names of repositories.
+"""Resolve what a user types into a location: URLs, folders, and names of repositories.
 
     odf+http://…  http://…  s3://…  ./folder    as it is
-    repo                                        push: by the node's name for it, or the folder's
+    repo                                        push: under the node's name for it, else the
+    folder's
     repo/name  repo/account/name                that dataset of the repository
-    nothing                                     push: where it went before, else the only repository
+    nothing                                     push: to the last target, else the only repository
 
-A first segment that is a repository means it; a folder of the same name is `./name`.
-The account is asked of the node where it has several, and none was named.
-
-`tokens` says which token is for an address; by default that which the person keeps for it.
+If the first segment is the name of a repository, it means the repository; a folder of the same name
+is `./name`. If a node has several accounts and the text names none, the client requests the
+caller's account from the node. `tokens` returns the token for an address; the default is the stored
+one.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ from .urls import Location, Transfer
 
 
 class AmbiguousTarget(BadInput):
-    """Several repositories, and nothing says which."""
+    """There are several repositories, and the text names none of them."""
 
 
 class NoTarget(BadInput):
-    """No repository, and nothing says where to."""
+    """There is no repository, and the text names no target."""
 
 
 class NotADataset(BadInput):
-    """A repository, where a dataset of it is needed."""
+    """The text names a repository, but a dataset of it is needed."""
 
 
 class TokenAt(Protocol):
-    """The token for an address, if there is one; `by`: the repository that names it."""
+    """Returns the token for an address, if there is one; `by` is the repository that names it."""
 
     def __call__(self, address: str, *, by: Repository | None = None) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A location, and the token known for it."""
+    """A location and its token."""
 
     location: Location
     token: str | None = field(default=None, repr=False)
@@ -62,7 +63,7 @@ def read_address(
     tokens: TokenAt | None = None,
     limits: ClientLimits = LIMITS,
 ) -> Address:
-    """Where to pull from.
+    """Return the source of a pull.
 
     Raises:
         UnsupportedUrl, NotADataset, TransferFailed
@@ -86,7 +87,7 @@ def write_address(
     tokens: TokenAt | None = None,
     limits: ClientLimits = LIMITS,
 ) -> Address:
-    """Where to push the dataset in `folder` to.
+    """Return the target of a push of the dataset in `folder`.
 
     Raises:
         UnsupportedUrl, AmbiguousTarget, NoTarget, TransferFailed
@@ -114,7 +115,8 @@ def address_at(
     is_node: bool = False,
     limits: ClientLimits = LIMITS,
 ) -> Address:
-    """A dataset of a repository, for reading; `is_node`: of a node, not of a file server.
+    """Return a dataset of a repository for reading; `is_node`: the repository is a node, not a file
+    server.
 
     Raises:
         TransferFailed
@@ -136,7 +138,7 @@ def _only(repositories: Repositories) -> str:
 
 
 def named(text: str, repositories: Repositories) -> tuple[Repository, list[str]] | None:
-    """A repository and the path below it, if the text begins with the name of one."""
+    """Return a repository and the path below it, if the text begins with the name of one."""
     if "://" in text or text.startswith((".", "/", "~")):
         return None
     first, *rest = text.rstrip("/").split("/")
@@ -149,7 +151,7 @@ def named(text: str, repositories: Repositories) -> tuple[Repository, list[str]]
 
 
 def _as_it_is(text: str, tokens: TokenAt) -> Address:
-    """A URL or folder, and the token for its origin."""
+    """Parse a URL or folder, and return it with the token for its origin."""
     location = Location.parse(text)
     is_served = location.transfer in (Transfer.SMART, Transfer.SIMPLE)
     return Address(location, tokens(location.base) if is_served else None)
@@ -166,7 +168,7 @@ def _joined(path: list[str]) -> str:
 def _with_account(
     repository: Repository, token: str | None, path: list[str], limits: ClientLimits
 ) -> list[str]:
-    """The path below the node: with an account where there are several."""
+    """Return the path below the node, with the account if the node has several."""
     if len(path) > 1:
         return path
     if not _asked(repository, token, "info", limits).get("isMultiTenant", False):
@@ -183,7 +185,7 @@ def _with_account(
 def _name_at(
     repository: Repository, token: str | None, dataset: DatasetId, limits: ClientLimits
 ) -> str | None:
-    """What the node calls the dataset, if it has it."""
+    """Return the node's name of the dataset, if the node has it."""
     found = _asked(repository, token, f"datasets/{dataset}", limits).get("datasetName")
     return str(Name(found)) if isinstance(found, str) else None
 
@@ -191,7 +193,7 @@ def _name_at(
 def _asked(
     repository: Repository, token: str | None, path: str, limits: ClientLimits
 ) -> dict[str, object]:
-    """What the node says there; nothing for any status from 400 to 499."""
+    """Return the node's JSON response; empty if the node refuses the request or finds nothing."""
     with open_http(limits) as http:
         try:
             return NodeApi(repository.base, token, http=http, limits=limits).look(path)

@@ -1,4 +1,4 @@
-"""Text for people: words of strangers made fit for a terminal, sizes, ages, columns."""
+"""Format text for users: foreign text made safe for a terminal, sizes, ages, columns."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from datetime import datetime
 STEP = 1024
 UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 AGES = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-"""Seconds of a unit, the largest first."""
+"""Seconds and name of each unit, the largest first."""
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """One line of printable characters, cut at `limit`: no escape sequence gets through."""
+    """Return one line of printable characters, cut at `limit`, so without escape sequences."""
     line = "".join(char if char.isprintable() else " " for char in text[: 4 * limit])
     line = " ".join(line.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def size_text(size: int) -> str:
-    """Bytes as people say them: `1.5 MiB`."""
+    """Return a number of bytes with a unit: `1.5 MiB`."""
     if size < STEP:
         return f"{size} B"
     power = min(len(UNITS), (size.bit_length() - 1) // 10)
@@ -27,7 +27,7 @@ def size_text(size: int) -> str:
 
 
 def age_text(instant: str, now: datetime) -> str:
-    """How long ago an RFC 3339 instant was, in its largest unit: `3 h`; nothing if it is none."""
+    """Return the age of an RFC 3339 instant in its largest unit (`3 h`); empty if it is invalid."""
     try:
         seconds = (now - datetime.fromisoformat(instant)).total_seconds()
     except (ValueError, TypeError):
@@ -39,7 +39,8 @@ def age_text(instant: str, now: datetime) -> str:
 
 
 def in_columns(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
-    """One line a row, each cell as wide as the widest of its column; numbers to the right."""
+    """Return one line per row, with cells padded to the width of their column; the columns in
+    `right` are right-aligned."""
     lines = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [

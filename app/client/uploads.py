@@ -1,8 +1,8 @@
-"""Objects on their way to where a node wants them: whole, or on from where they broke off.
+"""Upload objects to the URLs that a node names: whole, or resumed after an interruption.
 
-To the node itself larger objects go in a way that survives a kill of either side: it is asked
-how much arrived before, and only the rest is sent. What goes elsewhere (a presigned URL), or
-to a node that knows nothing of this, is put whole.
+An upload of a large object to the node itself survives a kill of either side: the client requests
+how many bytes have arrived, and sends only the rest. Uploads to other URLs (presigned), or to a
+node without this feature, are sent whole.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Headers = list[tuple[str, str]]
 
 
 class UploadRefused(TransferFailed):
-    """An object was not taken where the node sent it."""
+    """The URL that the node named did not accept an object."""
 
 
 class Uploader:
-    """Brings objects from a folder to the URLs of one push; `base` is the dataset's own URL."""
+    """Uploads objects of a folder to the URLs of one push; `base` is the dataset's URL."""
 
     def __init__(
         self,
@@ -58,7 +58,10 @@ class Uploader:
         self._limits, self._progress = limits, progress
 
     def upload(self, needed: NeededObject, target: TransferUrl) -> None:
-        """Raises `UploadRefused`, `ObjectSizeMismatch`, `HashMismatch`, `TransferFailed`."""
+        """Upload one object.
+
+        Raises `UploadRefused`, `ObjectSizeMismatch`, `HashMismatch`, `TransferFailed`.
+        """
         if not target.url.startswith(("http://", "https://")):
             raise UnintelligibleAnswer(f"cannot put {needed.name}: only http(s) URLs are used")
         with_retries(lambda: self._attempt(needed, target), attempts=self._limits.attempts)
@@ -68,7 +71,7 @@ class Uploader:
         own = self._base + str(object_path(needed.kind, needed.hash))
         if target.url == own and needed.size >= self._limits.resumable_bytes:
             there = self._send("HEAD", target, [])
-            if there.status_code == 200:  # all of it arrived, and only the answer was lost
+            if there.status_code == 200:  # everything has arrived; only the response was lost
                 return
             offset = _offset(there)
             if offset is not None and self._go_on(needed, target, min(offset, needed.size)):
@@ -76,7 +79,7 @@ class Uploader:
         self._put(needed, target)
 
     def _go_on(self, needed: NeededObject, target: TransferUrl, offset: int) -> bool:
-        """Send the rest; False if what is there is of no use."""
+        """Send the rest. Return False if the node cannot resume from what it has."""
         rest = needed.size - offset
         headers = [(OFFSET, str(offset)), (LENGTH, str(needed.size)), ("content-length", str(rest))]
         answer = self._send("PATCH", target, [*headers, OCTETS], self._content(needed, offset))
@@ -99,7 +102,8 @@ class Uploader:
         headers: Headers,
         content: Iterator[bytes] | None = None,
     ) -> httpx.Response:
-        """The answer, its body not read. Credentials go where the node said, and no further."""
+        """Send a request without following redirects, so that credentials reach only the named URL.
+        Return the response without its body."""
         given = [*((header.name, header.value) for header in target.headers), *headers]
         try:
             request = self._http.build_request(method, target.url, headers=given, content=content)
@@ -110,7 +114,8 @@ class Uploader:
         return response
 
     def _content(self, needed: NeededObject, offset: int) -> Iterator[bytes]:
-        """The bytes from `offset` on; the last piece is held back until all of them hash right."""
+        """Yield the bytes from `offset` on; the last piece only after the hash of the whole is
+        right."""
         digest, last, size = hashlib.sha3_256(), b"", 0
         with self._folder.open_object(needed.kind, needed.hash) as stream:
             for chunk in chunks_of(stream):
@@ -134,7 +139,7 @@ class Uploader:
 
 
 def _offset(answer: httpx.Response) -> int | None:
-    """How much arrived before; None from a node that takes objects whole only."""
+    """Return how many bytes have arrived; None if the node accepts only whole objects."""
     text = answer.headers.get(OFFSET, "")
     usable = answer.status_code == 404 and text.isascii() and text.isdigit()
     return int(text) if usable and len(text) < 18 else None

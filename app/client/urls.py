@@ -1,11 +1,11 @@
-"""Where a dataset lives, as a person writes it; the scheme alone picks the protocol.
+"""Locations of datasets as users write them; the scheme alone selects the protocol.
 
     odf+http://…  odf+https://…   smart transfer (reading and writing)
     http://…      https://…       simple transfer (reading)
     s3://…  s3+http(s)://host/…   a bucket (reading and writing)
     file://…      a plain path    a dataset folder (reading and writing)
 
-A missing trailing slash is added. There is no probing: nothing is asked to find out.
+A missing trailing slash is added. The client sends no requests to find out the protocol.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_URL_CHARS = 4096
 
 
 class UnsupportedUrl(BadInput):
-    """Text that names no dataset location we can reach."""
+    """The text is no location of a dataset that the client supports."""
 
 
 class Transfer(Enum):
-    """How bytes travel to and from a location."""
+    """How bytes are transferred to and from a location."""
 
     SMART = "smart"
     SIMPLE = "simple"
@@ -45,10 +45,11 @@ class Location:
 
     @classmethod
     def parse(cls, text: str) -> Location:
-        """From what somebody typed.
+        """Parse a location that a user has typed.
 
         Raises:
-            UnsupportedUrl: a scheme we do not speak, no host, credentials, query or fragment.
+            UnsupportedUrl: the scheme is unknown, there is no host, or the URL has credentials, a
+                query or a fragment.
         """
         if not text or len(text) > MAX_URL_CHARS or "\0" in text:
             raise UnsupportedUrl("a dataset location is a URL or a path of a folder")
@@ -72,7 +73,7 @@ class Location:
 
     @property
     def websocket_base(self) -> str:
-        """`https` becomes `wss`, everything else `ws`."""
+        """Base URL of WebSockets: `https` becomes `wss`, any other scheme `ws`."""
         scheme, _, rest = self.base.partition("://")
         return ("wss://" if scheme == "https" else "ws://") + rest
 
@@ -85,7 +86,7 @@ class Location:
 
 
 def http_base(text: str) -> str:
-    """An `http(s)` URL in the form every path is appended to; raises `UnsupportedUrl`."""
+    """Normalize an `http(s)` URL so that paths can be appended. Raises `UnsupportedUrl`."""
     try:
         parts = urlsplit(text)
         host, user, _ = parts.hostname, parts.username, parts.port
@@ -104,7 +105,7 @@ def http_base(text: str) -> str:
 
 
 def node_base(text: str) -> str:
-    """The URL of a node (not of a dataset), `odf+` or not, ending in `/`."""
+    """Normalize the URL of a node (not of a dataset), with or without `odf+`, to end in `/`."""
     bare = text[len(ODF) :] if text.lower().startswith(ODF) else text
     if not bare.lower().startswith(("http://", "https://")):
         raise UnsupportedUrl(f"a node is reached by http:// or https://, not by {text!r}", url=text)

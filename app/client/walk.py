@@ -1,7 +1,7 @@
-"""Reading chains backwards and comparing two of them, every block checked against its hash.
+"""Read chains backwards and compare two of them; every block is checked against its hash.
 
-Two chains are walked back side by side, aligned by sequence number, until they meet in one
-block or run out. What was fetched on the way is kept: a pull does not fetch it again.
+Two chains are read backwards in parallel, aligned by sequence number, to their last common block or
+to their ends. Fetched blocks are cached, so that a pull does not fetch them again.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from .repositories import Repository
 
 
 class BlockOutOfOrder(Damaged):
-    """A block whose number does not fit the block after it."""
+    """The number of a block does not fit the block after it."""
 
 
 class BlockMissing(Damaged):
-    """The chain names a block that its own repository does not have."""
+    """The repository does not have a block of its own chain."""
 
     def __init__(self, block: Multihash, where: str) -> None:
         super().__init__(f"block {block} is missing in {where}", block=str(block), at=where)
 
 
 class NoSeed(Damaged):
-    """A chain that says of no dataset that it is its chain."""
+    """The chain does not begin with a Seed, so its dataset is unknown."""
 
 
 def mismatch(error: HashMismatch, what: str, **names: object) -> HashMismatch:
-    """The same mismatch, saying of which block or object."""
+    """Return the mismatch with the name of the block or object."""
     named = HashMismatch(error.expected, error.actual, what)
     named.facts.update({key: str(value) for key, value in names.items()})
     return named
 
 
 class ChainReader:
-    """The blocks of one repository, fetched once each and verified on arrival."""
+    """Reads the blocks of one repository: each is fetched once and checked."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ChainReader:
         self._bytes = 0
 
     def block(self, block_hash: Multihash) -> HashedBlock:
-        """Raises `HashMismatch`, `BlockMissing`, `TooMuch`, `MalformedBlock`."""
+        """Return a block. Raises `HashMismatch`, `BlockMissing`, `TooMuch`, `MalformedBlock`."""
         if (known := self._seen.get(block_hash)) is not None:
             return known
         if len(self._seen) >= self._limits.blocks:
@@ -85,14 +85,14 @@ class ChainReader:
         return decoded
 
     def dataset(self, head: Multihash) -> DatasetId:
-        """What the chain up to `head` is a chain of. Raises `NoSeed`."""
+        """Return the id of the dataset of the chain up to `head`. Raises `NoSeed`."""
         seed = self.chain(head)[0].event
         if not isinstance(seed, Seed):
             raise NoSeed("the chain does not begin with a Seed")
         return seed.dataset_id
 
     def before(self, block: HashedBlock) -> HashedBlock | None:
-        """The block before this one, or None at the Seed."""
+        """Return the block before this one, or None at the Seed."""
         if block.prev is None:
             return None
         previous = self.block(block.prev)
@@ -105,14 +105,15 @@ class ChainReader:
         return previous
 
     def back(self, head: Multihash) -> Iterator[HashedBlock]:
-        """Everything up to `head`, newest first."""
+        """Yield all blocks up to `head`, newest first."""
         at: HashedBlock | None = self.block(head)
         while at is not None:
             yield at
             at = self.before(at)
 
     def chain(self, head: Multihash, *, after: Multihash | None = None) -> list[HashedBlock]:
-        """Everything up to `head`, oldest first; what follows `after`, if the chain has that."""
+        """Return all blocks up to `head`, oldest first; only those after `after` if the chain has
+        it."""
         with without_garbage_collection():
             found = list(takewhile(lambda block: block.hash != after, self.back(head)))
         found.reverse()
@@ -120,7 +121,7 @@ class ChainReader:
 
 
 class Relation(Enum):
-    """How the source stands to the destination."""
+    """Relation of the source to the destination."""
 
     EQUAL = "equal"
     AHEAD = "ahead"
@@ -130,12 +131,12 @@ class Relation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Blocks only the source has, and only the destination has; both oldest first."""
+    """The blocks that only the source has, and that only the destination has; both oldest first."""
 
     source_only: tuple[HashedBlock, ...]
     destination_only: tuple[HashedBlock, ...]
     ancestor: HashedBlock | None = None
-    """The last block both have; None if they have none."""
+    """The last common block; None if there is none."""
 
     @property
     def relation(self) -> Relation:

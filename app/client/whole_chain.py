@@ -1,8 +1,8 @@
-"""A dataset on a node whose chain is wanted from head to seed: all blocks in one message.
+"""A dataset on a node whose whole chain is needed: fetch all blocks in one message.
 
-By the simple protocol a reader learns of each block from the one after it, so a chain of a
-thousand blocks takes a thousand answers. Objects come as they always do. Whatever goes wrong
-with the message, the blocks are asked for one by one: that names what is wrong, and where.
+By the simple protocol a reader learns the hash of each block from the one after it, so a chain of a
+thousand blocks takes a thousand requests. Objects are fetched as usual. If the message fails, the
+blocks are requested one by one, which shows where the error is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger("odf.client")
 
 
 class WholeChainRepository(HttpRepository):
-    """`HttpRepository` over a node; the first block that is asked for brings all of them."""
+    """An `HttpRepository` of a node; the first request for a block fetches all of them."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ def receive_blocks(
     limits: ClientLimits = LIMITS,
     progress: Progress = UNWATCHED,
 ) -> list[HashedBlock]:
-    """The blocks that a pull asks for, oldest first, each one hashed."""
+    """Return the blocks of a pull request, oldest first, each checked against its hash."""
     talk.send(request)
     plan = success_of(talk.receive(DatasetPullResponse), DatasetPullSuccess).transfer_plan
     if plan.num_blocks == 0:

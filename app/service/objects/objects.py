@@ -167,7 +167,8 @@ def read_ref(
     """Return the hash that a reference points to.
 
     Raises:
-        UnknownReference, and the same errors as `DatasetAccess.resolve`."""
+        UnknownReference, and the same errors as `DatasetAccess.resolve`.
+    """
     entry = access.resolve(actor, account, dataset, Action.READ)
     if ref != HEAD:
         raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)

@@ -155,7 +155,8 @@ class Objects:
     async def _reader(self, scope: Scope) -> Actor:
         """Return the actor of the request; a signed URL gives it the right to read.
 
-        Raises the same errors as `signed_reader`."""
+        Raises the same errors as `signed_reader`.
+        """
         actor, signature = _actor(scope), signature_of(scope["query_string"])
         if signature is None:
             return actor

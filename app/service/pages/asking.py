@@ -27,7 +27,8 @@ def answered(
 ) -> dict[str, Any]:
     """Run the query and return the content of the form; `problem` is the message of an error.
 
-    Without a text the form proposes a query and runs none."""
+    Without a text the form proposes a query and runs none.
+    """
     shown: dict[str, Any] = {
         "text": text or f'select * from "{alias}" order by "offset" desc',  # noqa: S608 - shown, not run
         "is_asked": bool(text),

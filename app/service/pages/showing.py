@@ -43,7 +43,8 @@ def shown(view: View) -> Callable[[Request], Response]:
 def posted(use: Use, *, is_costly: bool = False) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint for a form of this site, run for the account of the cookie.
 
-    `is_costly` means that it checks or sets a password; few such requests run at once."""
+    `is_costly` means that it checks or sets a password; few such requests run at once.
+    """
 
     async def made(request: Request) -> Response:
         given = part_of(request, Views)

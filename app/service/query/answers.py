@@ -34,7 +34,8 @@ async def document(
 ) -> Response:
     """Return the whole answer as JSON.
 
-    Raises `SigningNotEnabled`, and the same errors as `Queries.begin`."""
+    Raises `SigningNotEnabled`, and the same errors as `Queries.begin`.
+    """
     if asked.is_proven and keys.active is None:
         raise SigningNotEnabled
     rows, data, facts = await gathered(queries, actor, caller, asked)

@@ -121,7 +121,8 @@ class Process:
     async def plan(self, open_index: OpenIndex) -> Planned:
         """Send the question and return the plan of the query. Raises the same errors as `pieces`.
 
-        The method calls `open_index` in a thread."""
+        The method calls `open_index` in a thread.
+        """
         await self._say(frame(QUESTION, encoded(self._question)))
         kind, content = await self._frame()
         for _ in range(MAX_INDEX_FILES):

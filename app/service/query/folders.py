@@ -37,7 +37,8 @@ class FolderInputs:
     def sources(self, _actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
         """Return the folders that the query names.
 
-        Raises `PinsOfFolders`, and the errors of reading a chain."""
+        Raises `PinsOfFolders`, and the errors of reading a chain.
+        """
         if pins:
             raise PinsOfFolders("folders have no pins; ask as of a block instead")
         found = []

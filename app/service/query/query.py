@@ -187,7 +187,8 @@ class Queries:
     ) -> tuple[list[Source], Path, Process]:
         """Find the datasets, make the folders and start the process; `end` will release them.
 
-        Call this in a thread."""
+        Call this in a thread.
+        """
         sources = self.inputs.sources(actor, asked.query, asked.pins)
         scratch, links = self._folders.make_scratch(), self._folders.make_links()
         for each in (scratch, links):
@@ -249,7 +250,8 @@ class Queries:
     def _link(self, links: Path, sources: Sequence[Source], planned: Planned) -> None:
         """Link the slices that the plan uses; refuse any slice that the question did not name.
 
-        Call this in a thread."""
+        Call this in a thread.
+        """
         for number, wanted in planned.used.items():
             if not 0 <= number < len(sources):
                 raise QueryEngineBroken("the process of a query asks for what it was not given")

@@ -51,7 +51,6 @@ def tail_task(
 
     Return the task of a reader, the source of its objects, and the schema.
 
-
     Raises:
         TooManyRecords: `skip + limit` above the node's limit.
     """

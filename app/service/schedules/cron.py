@@ -41,7 +41,8 @@ def check_times(cron: str | None, every_s: int | None, time_zone: str) -> None:
 
     Raises:
         InvalidSchedule: both or none are given, the interval is out of range, the time zone is
-            unknown, or the expression is malformed or has no future time."""
+            unknown, or the expression is malformed or has no future time.
+    """
     if (cron is None) == (every_s is None):
         raise InvalidSchedule("a schedule has either `cron` or `everySeconds`")
     if every_s is not None and not MIN_EVERY_S <= every_s <= MAX_EVERY_S:

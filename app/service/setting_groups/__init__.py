@@ -1,1 +1,1 @@
-"""Settings of the service by topic; `settings.py` makes one class of them and reads it."""
+"""Settings of the service by topic; `settings.py` combines them into one class and reads it."""

@@ -1,4 +1,4 @@
-"""Units and words that settings of several topics share."""
+"""Units and enumerations that settings of several topics share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ MIB = 1024 * 1024
 
 
 class Tenancy(StrEnum):
-    """Whether dataset addresses carry an account."""
+    """Whether addresses of datasets include an account."""
 
     SINGLE = "single"
     MULTI = "multi"
 
 
 class AnonymousReads(StrEnum):
-    """Which datasets callers read who have no right of their own."""
+    """Datasets that callers without a right of their own may read."""
 
     PUBLIC = "public"
     ALL = "all"

@@ -1,7 +1,8 @@
 """Feeds of the changes of a shared table between versions.
 
 If a version only adds rows, its slice is served unchanged. Otherwise it is rewritten with a column
-for the type of change of each row."""
+for the type of change of each row.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Find the slices that may have rows that match hints, from the chain and the learned bounds.
 
-No file is opened."""
+No file is opened.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,8 @@ def _owner(actor: Actor) -> str:
     """Return the id of the caller's account.
 
     Raises:
-        Unauthenticated: the caller is anonymous. Unauthorized: its token may not manage."""
+        Unauthenticated: the caller is anonymous. Unauthorized: its token may not manage.
+    """
     if actor.account is None:
         raise Unauthenticated
     if not actor.may(Scope.MANAGE):

@@ -86,7 +86,8 @@ def read_body(content: bytes) -> WebhookBody:
 def managing(actor: Actor) -> Account:
     """Return the account whose webhooks the actor manages.
 
-    Raises `Unauthenticated`, `Unauthorized`."""
+    Raises `Unauthenticated`, `Unauthorized`.
+    """
     if actor.account is None:
         raise Unauthenticated
     if not actor.may(Scope.MANAGE):
@@ -128,7 +129,8 @@ def add_webhook(
 def check_url(url: str, networks: tuple[str, ...]) -> None:
     """Refuse an address that may not receive deliveries.
 
-    Raises `MalformedWebhook`, `HostRefused`."""
+    Raises `MalformedWebhook`, `HostRefused`.
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
