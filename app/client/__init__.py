@@ -1,2 +1,1 @@
-"""The client: pull and push between folders, buckets and nodes, and the HTTP interface of a
-node."""
+"""The client: pull and push between folders, buckets and nodes, and a node's HTTP interface."""

@@ -82,8 +82,7 @@ def reference_to(needed: NeededObject) -> ObjectFileReference:
 def targets_for(
     needed: Sequence[NeededObject], strategies: Iterable[S]
 ) -> list[tuple[NeededObject, S]]:
-    """Return each object with its strategy; the node must answer for exactly the requested
-    objects."""
+    """Return each object with its strategy; the node must answer for exactly these objects."""
     asked = {(reference_to(one).object_type, one.hash): one for one in needed}
     answered: list[tuple[NeededObject, S]] = []
     for strategy in strategies:

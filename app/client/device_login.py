@@ -53,8 +53,7 @@ class Session:
 
 
 def begin_login(api: NodeApi) -> Waiting:
-    """Begin a login. Raises `TransferFailed`: the node has no such login, or its response is
-    invalid."""
+    """Begin a login. Raises `TransferFailed`: no such login there, or an invalid response."""
     try:
         said = api.ask_by_form("platform/token/device/authorization", {"client_id": CLIENT_ID})
     except RequestRefused as refused:

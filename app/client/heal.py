@@ -54,8 +54,7 @@ class Sources:
         self._stack.close()
 
     def ask(self, name: str, bring: Callable[[Repository], bool]) -> HealedFile:
-        """Fetch a file from the first source that has it; `bring` returns whether a source has
-        it."""
+        """Fetch a file from the first source that has it; `bring` returns whether one has it."""
         problems = []
         for source, opening in self.openings:
             if source in self._silent:

@@ -76,8 +76,7 @@ def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
 
 @functools.cache
 def trusted() -> ssl.SSLContext:
-    """Return the certificate authorities. Reading them takes tens of milliseconds, so cache
-    them."""
+    """Return the certificate authorities, cached: reading them takes tens of milliseconds."""
     return httpx.create_ssl_context()
 
 
@@ -104,8 +103,7 @@ def unreachable(url: str, error: Exception) -> TransferFailed:
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port: the part of a URL that is safe to show (the rest may be
-    signed)."""
+    """Return scheme, host and port, which are safe to show (the rest of a URL may be signed)."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -186,8 +184,7 @@ class Overloaded(TransferFailed):
 
 
 def with_retries(action: Callable[[], T], *, attempts: int) -> T:
-    """Repeat an idempotent action with growing pauses if the connection breaks or the server is
-    overloaded."""
+    """Repeat an idempotent action, with growing pauses, after a broken connection or overload."""
     for attempt in range(1, attempts + 1):
         try:
             return action()

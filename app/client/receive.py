@@ -94,8 +94,7 @@ class SourceObjectMissing(Damaged):
 
 
 class SourceRewritten(Conflict):
-    """The history of the source was rewritten during the pull, and parts of the old one are
-    gone."""
+    """The source's history was rewritten during the pull, and parts of the old one are gone."""
 
     def __init__(self, before: Multihash, now: Multihash) -> None:
         super().__init__(
@@ -213,8 +212,7 @@ def begins_anew(new: Sequence[HashedBlock]) -> bool:
 
 
 def refuse_uncommon(found: Comparison) -> None:
-    """Raise `DestinationAhead` or `Diverged` if the destination has blocks that the source
-    lacks."""
+    """Raise `DestinationAhead` or `Diverged` if the source lacks blocks of the destination."""
     match found.relation:
         case Relation.BEHIND:
             raise DestinationAhead(len(found.destination_only), found.ancestor)

@@ -130,8 +130,7 @@ class _Exchange:
         )
 
     def how_diverged(self, remote: HttpRepository, head: Multihash) -> NodeError:
-        """Explain the node's "invalid interval": compare both chains, if the node lets us read
-        them."""
+        """Explain the node's "invalid interval" by comparing both chains, if they are readable."""
         if self._old is None:
             return Diverged()
         ours = ChainReader(self._target, limits=self._limits)

@@ -153,8 +153,7 @@ def conversation(
 
 
 def refusal(response: Response, location: Location) -> NodeError:
-    """Convert an HTTP refusal of the handshake into an error, as the reference's client reads
-    it."""
+    """Convert an HTTP refusal of the handshake into an error, as the reference's client does."""
     status = response.status_code
     text = _text_of(bytes(response.body or b""))
     match status:

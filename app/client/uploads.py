@@ -114,8 +114,7 @@ class Uploader:
         return response
 
     def _content(self, needed: NeededObject, offset: int) -> Iterator[bytes]:
-        """Yield the bytes from `offset` on; the last piece only after the hash of the whole is
-        right."""
+        """Yield the bytes from `offset` on; the last piece only if the whole has the right hash."""
         digest, last, size = hashlib.sha3_256(), b"", 0
         with self._folder.open_object(needed.kind, needed.hash) as stream:
             for chunk in chunks_of(stream):

@@ -112,8 +112,7 @@ class ChainReader:
             at = self.before(at)
 
     def chain(self, head: Multihash, *, after: Multihash | None = None) -> list[HashedBlock]:
-        """Return all blocks up to `head`, oldest first; only those after `after` if the chain has
-        it."""
+        """Return the blocks up to `head`, oldest first; only those after `after` if it is there."""
         with without_garbage_collection():
             found = list(takewhile(lambda block: block.hash != after, self.back(head)))
         found.reverse()

@@ -32,8 +32,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Head:
-    """The head of a feed: id, title, its URL, the URL of its subject, and the URL of its next
-    page."""
+    """The head of a feed: id, title, and the URLs of the feed, its subject and its next page."""
 
     id: str
     title: str

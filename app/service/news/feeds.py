@@ -51,8 +51,7 @@ class ChainPosition(NamedTuple):
 
 
 class LogPosition(NamedTuple):
-    """The position after a line of the log; with a block, after this block of that line's
-    blocks."""
+    """The position after a line of the log; with a block, after that block of the line."""
 
     number: int
     block: Multihash | None = None
@@ -73,8 +72,7 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The next notices and the position after them. `is_last` means that nothing newer exists
-    yet."""
+    """The next notices, and the position after them; `is_last` if nothing newer exists yet."""
 
     notices: Sequence[Notice]
     position: ChainPosition | LogPosition

@@ -167,8 +167,7 @@ class Objects:
     async def _send_file(
         self, local: LocalObject, file: FileSource, scope: Scope, send: Send
     ) -> bool:
-        """Send a local file. Return False if nothing was sent, because the bytes need the slow
-        path."""
+        """Send a local file. Return False if its bytes need the slow path and nothing was sent."""
         answer = _answer(local.kind, local.name, file.size, scope, public=local.public)
         hashed = self.at_hand.hashed
         if _is_whole(answer, scope) and file.size <= SMALL_BYTES:

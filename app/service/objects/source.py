@@ -26,8 +26,7 @@ class Source(Protocol):
     """The bytes of one object, read by one reader at a time."""
 
     async def read(self, at: int, count: int) -> bytes | bytearray:
-        """Return up to `count` bytes (at most `CHUNK_BYTES`) from position `at`; empty at the
-        end."""
+        """Return up to `count` bytes (limit `CHUNK_BYTES`) from position `at`; empty at the end."""
 
     async def close(self) -> None: ...
 

@@ -51,8 +51,7 @@ Inner = Callable[[Scope, Receive, Sending], Awaitable[None]]
 
 
 class Observed:
-    """ASGI application that observes the requests of `inner`; `lifespan` starts and ends the
-    service."""
+    """ASGI application that observes `inner`; `lifespan` starts and ends the service."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""Pages for accounts: the list, one account with its tokens, and forms to create and change
-them."""
+"""Pages for accounts: list, one account with its tokens, forms to create and change them."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ from odf_node.protocol.metadata.schema import DataSchema
 
 MAX_CELL_CHARS = 120
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-"""Characters that reverse the direction of text: with them a cell would look like a different
-text."""
+"""Characters that reverse the direction of text, so that a cell would be misread."""
 
 
 def cell_text(value: Any) -> str | None:

@@ -127,8 +127,7 @@ def _web_link(url: str | None) -> str | None:
 
 
 def _posting(state: ChainState) -> dict[str, Any] | None:
-    """Return a file name for the first push source, and the source's name if a post must give
-    it."""
+    """Return a file name for the first push source, and its name if a post must give it."""
     if not state.push_sources:
         return None
     name = min(state.push_sources)

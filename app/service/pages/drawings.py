@@ -85,8 +85,7 @@ def lineage_drawing(
 
 
 def _columns(center: str, edges: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Return the steps of each dataset behind the center, along the longest path; negative
-    before."""
+    """Return the steps from the center to each dataset on the longest path; inputs negative."""
     columns = {center: 0}
     for _ in range(len(edges)):
         before = dict(columns)

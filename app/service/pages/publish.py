@@ -43,8 +43,7 @@ Fields = Mapping[str, list[str]]
 
 
 class QuestionOpen(BadInput):
-    """A question about the file is still open: the file leaves it open, and the visitor made no
-    choice."""
+    """The proposal has an open question that neither the file nor the visitor has decided."""
 
 
 def _form(given: Views, actor: Actor, request: Request) -> Response:

@@ -151,8 +151,7 @@ class NoFile(BadInput):
 
 
 def _begin(chunks: Iterable[bytes], most: int) -> bytes:
-    """Return the beginning of a file; all of it if the format has its table of contents at the
-    end."""
+    """Return the beginning of a file; all of it if its table of contents is at the end."""
     pieces = iter(chunks)
     begin = bytearray(next(pieces, b""))
     is_archive = begin.startswith(EVERYTHING_FIRST)

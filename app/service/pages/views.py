@@ -49,6 +49,5 @@ def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
 
 
 def root_of(views: Views) -> str:
-    """Return the path prefix that a proxy adds to this node's paths, such as `/odf`; often
-    empty."""
+    """Return the prefix that a proxy adds to this node's paths, such as `/odf`; often empty."""
     return urlsplit(views.public_url or "").path.rstrip("/")

@@ -47,8 +47,7 @@ class NoSuchKey(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
-    """A file of the store. `tag` changes with the bytes; `is_fixed` means that they never
-    change."""
+    """A file of the store. `tag` changes with the bytes, which never change if `is_fixed`."""
 
     open: Callable[[], BinaryIO]
     size: int

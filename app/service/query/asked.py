@@ -22,8 +22,7 @@ from .inputs import DatasetPin
 DIALECT = "SqlDataFusion"
 DEFAULT_LIMIT = 100
 IN_JSON = frozenset({Form.AOS, Form.SOA, Form.AOA})
-"""Forms of rows that are embedded in a JSON document; in other forms the rows are the whole
-body."""
+"""Forms of rows inside a JSON document; in other forms the rows are the whole body."""
 
 
 class UnknownField(BadInput):
@@ -76,8 +75,7 @@ class Asked:
         return Include.PROOF in self.include
 
     def echo(self, pins: Sequence[DatasetPin]) -> dict[str, Any]:
-        """Return the request with its defaults, and the datasets that the rows were computed
-        from."""
+        """Return the request with its defaults, and the datasets from which the rows come."""
         shown: dict[str, Any] = {
             "query": self.query,
             "queryDialect": DIALECT,

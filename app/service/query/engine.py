@@ -39,8 +39,7 @@ from odf_node.storage.runtime.births import BIRTH, end_forked, ending_signal
 from .spawner import Spawner
 
 START_S = 120.0
-"""Seconds that the start of a process may take; the first one also waits until the engine is
-loaded."""
+"""Seconds that a process may take to start; the first also waits until the engine is loaded."""
 RECEIVE_BYTES = 256 * 1024
 _AT_LIMIT = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
 """Signals that end a process after a failed allocation, depending on the allocator, or with which
@@ -209,8 +208,7 @@ class Process:
         await self._timed(self._loop.sock_sendall(self._link, raw))
 
     async def _timed(self, work: Awaitable[bytes | None]) -> bytes:
-        """Subtract the time of the work from the time left; the time of the client does not
-        count."""
+        """Subtract the time of the work from the time left; waiting for the client is free."""
         began = self._loop.time()
         try:
             async with asyncio.timeout(self._left_s):

@@ -150,8 +150,7 @@ class Inputs:
         return self.bounds.of(str(entry.id), columns, slices)
 
     def named(self, actor: Actor, alias: str) -> DatasetEntry | None:
-        """Return the dataset that a query means by this name, or None if the caller may not read
-        it."""
+        """Return the dataset that a query means by this name, or None if it is not readable."""
         try:
             named = DatasetAlias.parse(alias)
         except MalformedName:

@@ -77,8 +77,7 @@ class Slices(Protocol):
 
 @dataclass
 class Rows:
-    """An answer whose first rows are computed, so a late refusal is unlikely. Iterate it, then
-    close."""
+    """An answer that has begun: all checks have passed. Iterate it, then close it."""
 
     schema: DataSchema
     pins: list[DatasetPin]
@@ -100,8 +99,7 @@ class Rows:
         await self._end()
 
     def leave(self) -> None:
-        """Close without waiting, after all rows were read. The turn is released with the
-        process."""
+        """Close without waiting, when all rows were read. The turn is released afterwards."""
         self._end.begin()
 
 
@@ -273,8 +271,7 @@ class _End:
         self._held: list[Callable[[], None]] = []
 
     def hold(self, give_back: Callable[[], None]) -> None:
-        """Register a release function. They run at the end in reverse order; at once if it is
-        over."""
+        """Register a function to run at the end, in reverse order; run it now if that is past."""
         with self._lock:
             if not self._is_over:
                 self._held.append(give_back)

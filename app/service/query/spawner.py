@@ -26,8 +26,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "PYTHONUTF8": "1",
 }
-"""The whole environment of the program; it inherits nothing from the service, except
-`PYTHONPATH`."""
+"""The whole environment of the program, apart from `PYTHONPATH`; nothing is inherited."""
 
 
 def is_installed() -> bool:
@@ -50,8 +49,7 @@ class Spawner:
             self._started()
 
     def ask(self, connection: int, tells: int) -> None:
-        """Have a new process serve the connection; the pipe `tells` reports its end. Raises
-        `OSError`."""
+        """Have a new process serve the connection; `tells` reports its end. Raises `OSError`."""
         with self._lock:
             try:
                 socket.send_fds(self._started(), [b"1"], [connection, tells])

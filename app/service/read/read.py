@@ -118,8 +118,7 @@ class Reading:
     """Rows as bytes, whose first piece is already encoded. Close it, or read it to its end."""
 
     def __init__(self, view: View, request: ReadRequest, known: Known | None = None) -> None:
-        """Begin to read. `known` has facts about the slices of the view, which save opening
-        some."""
+        """Begin to read. Facts about slices in `known` save opening some of them."""
         from odf_node.storage.datasets.read.narrowed import NOTHING_KNOWN
         from odf_node.storage.datasets.read.read import narrowed_for, rows_of
 

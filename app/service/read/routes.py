@@ -45,8 +45,7 @@ async def read(
     limit: Annotated[int | None, Query(ge=0, le=MAX_ROWS)] = None,
     form: Annotated[str, Query(alias="format", max_length=50)] = Format.NDJSON.value,
 ) -> Response:
-    """Read AS AT a block or system time, AS OF an event time; all rows unless filtered or
-    limited."""
+    """Read rows AS AT a block or system time, AS OF an event time, filtered and limited."""
     asked = ReadRequest(
         as_at=as_at,
         as_of=as_of,

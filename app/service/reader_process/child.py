@@ -82,8 +82,7 @@ class Wire:
         self._work_on()
 
     def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
-        """Request an object, which the service opens and hashes; it ends this process if it
-        cannot."""
+        """Request an object, which the service opens and hashes; if it cannot, it ends us."""
         self.say(frame(Kind.NEED, needs([Need(kind.value, str(name))])))
         signal.setitimer(signal.ITIMER_REAL, 0)
         raw, files, *_ = socket.recv_fds(self._link, 1, 1)

@@ -113,8 +113,7 @@ class _Nursery:
 
 
 def _warm_up() -> None:
-    """Read and encode a small table before the first fork, so that readers inherit what this
-    caches."""
+    """Read and encode a small table before the first fork, so that readers inherit the caches."""
     table = pa.table({"n": [1, 2], "text": ["a", "b"]})
     file = io.BytesIO()
     pq.write_table(table, file)

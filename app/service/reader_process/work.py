@@ -56,8 +56,7 @@ class Objects(Protocol):
 
 
 def run(task: Task, objects: Objects) -> Iterator[Told]:
-    """Yield the answer: its size if known, the opened slices, its bytes, then the learned
-    bounds."""
+    """Yield the answer: its size if known, the opened slices, its bytes, the learned bounds."""
     answer: Iterator[Told] = _WORK[type(task)](task, objects)
     return answer
 

@@ -26,8 +26,7 @@ PIECE_BYTES = 256 * 1024
 
 
 class Kind(IntEnum):
-    """Kind of a frame. The service sends `TASK`, `FILE` and `ABSENT`; the reader sends the
-    others."""
+    """Kind of a frame. The service sends `TASK`, `FILE`, `ABSENT`; the reader sends the others."""
 
     TASK = 1
     FILE = 2

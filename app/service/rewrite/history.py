@@ -1,5 +1,4 @@
-"""Compact, reset and set watermarks on request of maintainers; the log names the account of
-each."""
+"""Compact, reset and set watermarks for maintainers; the log names the requesting account."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The periodic work of the service: start due schedules, retry to heal objects, remove old
-records."""
+"""Periodic work of the service: start due schedules, heal objects, remove old records."""
 
 from __future__ import annotations
 

@@ -70,8 +70,7 @@ def _check_cron(cron: str, zone: ZoneInfo) -> None:
 
 
 def _next_beat(start: Instant, every_s: int, after: Instant) -> Instant:
-    """Return the next time, counted from the creation of the schedule so that times do not
-    drift."""
+    """Return the next time, counted from the schedule's creation so that times do not drift."""
     every = every_s * NANOS
     passed = max(0, after.ns - start.ns) // every
     return Instant(start.ns + (passed + 1) * every)

@@ -174,8 +174,7 @@ def start_due(scheduling: Scheduling) -> int:
 
 
 def start_schedule(scheduling: Scheduling, schedule: Schedule, now: Instant) -> JobId | None:
-    """Queue the job of a due schedule; None if another process did, or if the dataset is
-    deleted."""
+    """Queue the job of a due schedule; None if another process did, or the dataset is gone."""
     entry = scheduling.registry.find(DatasetRef(id=schedule.dataset))
     if entry is None:
         return None
@@ -189,8 +188,7 @@ def start_schedule(scheduling: Scheduling, schedule: Schedule, now: Instant) -> 
 
 
 def spec_of(scheduling: Scheduling, entry: DatasetEntry, payload: dict[str, Any]) -> JobSpec:
-    """Return the job that refreshes this kind of dataset; submitting joins an already queued
-    one."""
+    """Return the job that refreshes this kind of dataset; it joins one that is already queued."""
     if scheduling.mirrors.find(entry.id) is not None:
         return mirror_job.spec_of(entry.id, MirrorPayload())
     if entry.kind is DatasetKind.Derivative:

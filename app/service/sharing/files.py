@@ -24,8 +24,7 @@ CHANGED = "delta-sharing/changes/{dataset}/"
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Address of files of a kind, with a slash at the end, and a function from name to signed
-    query."""
+    """Address of a kind of files, with a slash at the end; `signed` maps a name to a query."""
 
     address: str
     signed: Callable[[str], str]

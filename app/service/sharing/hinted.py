@@ -53,8 +53,7 @@ def hinted_columns(hints: Alternatives) -> list[str]:
 def may_hold_hinted(
     view: View, hints: Alternatives, bounds: Mapping[str, Sequence[Bounds | None]]
 ) -> Mask:
-    """Return for each slice of the view whether it may match; `bounds` by column, in slice
-    order."""
+    """Return for each slice of the view whether it may match; `bounds` are in slice order."""
     schema = loosened(pa.schema([]) if view.schema is None else view.schema)
     predicate = [_terms(each, schema) for each in hints]
     if not all(predicate):

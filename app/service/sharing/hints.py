@@ -70,8 +70,7 @@ class _Node(msgspec.Struct):
 
 
 def hints_of(tree: str | None, texts: Iterable[str] = ()) -> Alternatives:
-    """Return the hints of a JSON predicate and of SQL texts; a wanted row satisfies all of
-    these."""
+    """Return the hints of a JSON predicate and SQL texts; a wanted row satisfies all of them."""
     found = _tree(tree)
     for text in islice(texts, MOST):
         one = _sql(text)

@@ -172,8 +172,7 @@ async def metadata(request: Request, tables: TablesDep, table: TableDep, can: Ca
 async def query(
     request: Request, tables: TablesDep, table: TableDep, can: CanDep, base: BaseDep
 ) -> Response:
-    """List files as of a version or a time; with hints, files without wanted rows may be
-    omitted."""
+    """List files as of a version or a time; hints may omit files without wanted rows."""
     raw = await small_body(request, MAX_BODY_BYTES)
     try:
         asked = decode_json(raw or b"{}", TableQuery)

@@ -41,8 +41,7 @@ class PushBeingValidated(Conflict):
 
 @dataclass(frozen=True)
 class Admission:
-    """Says whether the node validates pushed executions before their commit, and with which
-    stores."""
+    """Whether and how the node validates pushed executions before their commit."""
 
     validates: bool
     jobs: JobQueue

@@ -139,16 +139,14 @@ class Conversation:
             await self._say(iter((encode(_PROGRESS),)))
 
     def _patience(self) -> float:
-        """Return how many seconds the next message may take to arrive; long if the client
-        uploads."""
+        """Return the limit in seconds for the next message; it is long if the client uploads."""
         if self._state is self._exchange.start:
             return self._settings.transfer_first_s
         is_pull = isinstance(self._state, PullState)
         return self._settings.pull_idle_s if is_pull else self._settings.transfer_idle_s
 
     async def _event(self, patience: float) -> Any | None:
-        """Return the next event of the socket, or None after `patience` seconds; no event is
-        lost."""
+        """Return the next event of the socket, or None after `patience` seconds. Loses no event."""
         if self._incoming is None:
             self._incoming = asyncio.ensure_future(self._receive())
         done, _ = await asyncio.wait({self._incoming}, timeout=max(0.0, patience))
@@ -179,8 +177,7 @@ class Conversation:
             _log.debug("peer was gone before it could be told")
 
     async def _say(self, pieces: Iterator[str]) -> None:
-        """Send one message in pieces; only `TransferSocket` (`server_socket.py`) understands
-        `more`."""
+        """Send a message in pieces; `more` is an extension of `server_socket.py`."""
         piece = next(pieces)
         while True:
             following = await self._in_thread(next, pieces, None)

@@ -113,8 +113,7 @@ def _version(scope: Scope) -> int:
 
 
 def _base_url(handshake: Handshake, scope: Scope) -> str:
-    """Return the origin of this node without a slash at the end: the setting, else the Host
-    header."""
+    """Return the origin of this node, without a slash at the end: the setting, else the Host."""
     if handshake.public_url is not None:
         return handshake.public_url.rstrip("/")
     host = _header(scope, b"host") or ""

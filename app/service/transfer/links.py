@@ -65,8 +65,7 @@ class Links:
         )
 
     def _is_here(self, key: ObjectKey) -> bool:
-        """Return whether the object is stored; settle an upload that an aborted push left
-        behind."""
+        """Return whether the object is stored; settle an upload of an aborted push first."""
         try:
             return self.objects.settle(key) is not None
         except HashMismatch:

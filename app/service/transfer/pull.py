@@ -99,8 +99,7 @@ class PullExchange:
         """Do nothing: a pull has no work between its messages."""
 
     def failure(self, state: State, error: Exception) -> Reply:  # noqa: ARG002
-        """Return what the Close frame says about an error: that there was one, and in which
-        phase."""
+        """Return what the Close frame says about an error: only the phase in which it occurred."""
         return DatasetPullResponse(
             result=Internal(phase=PHASES[state], error_message=INTERNAL_ERROR)
         )

@@ -273,8 +273,7 @@ class PushExchange:
         self._blocks = self._blocks[1:]
 
     def _commit(self) -> None:
-        """Append the blocks and move the head: by compare-and-swap, or unconditionally under
-        force."""
+        """Append the blocks and move the head: by compare-and-swap, or unconditionally by force."""
         if not self._blocks or self._expected is None:
             return
         dataset = self._dataset()

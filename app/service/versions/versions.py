@@ -148,8 +148,7 @@ class VersionReads:
     async def _changed(
         self, entry: DatasetEntry, outline: Outline, versions: Versions, first: int, caller: str
     ) -> list[int]:
-        """Return the versions from `first` on that have rows with an operation other than
-        "added"."""
+        """Return versions from `first` on that have rows with an operation other than "added"."""
         if first == len(versions):
             return []
         vocab, start = outline.vocab, versions[first].data.offset_interval.start

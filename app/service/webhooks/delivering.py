@@ -207,8 +207,7 @@ class Deliverer:
         return self._poll_s
 
     def stop(self) -> None:
-        """Wait for running deliveries for a moment; unfinished ones are repeated with the same
-        id."""
+        """Wait briefly for running deliveries; unfinished ones are repeated with the same id."""
         self._stop.set()
         until = time.monotonic() + STOP_S
         with self._lock:

@@ -97,7 +97,6 @@ def _error_of(status: int) -> NodeError | None:
 
 
 def _seconds(retry_after: str | None) -> float:
-    """Return `Retry-After` in seconds; 0 if it is absent or a date: then the usual pause
-    applies."""
+    """Return `Retry-After` in seconds; 0 if absent or a date, so that the usual pause applies."""
     text = retry_after or ""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
