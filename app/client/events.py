@@ -64,7 +64,7 @@ def follow(
             for event in _events(http, url, token, last, rows=rows, ending=end, limits=limits):
                 last, pause_s = event.id or last, FIRST_PAUSE_S
                 yield event
-            end.wait(FIRST_PAUSE_S)  # the node ends the stream, because it stops or will say why
+            end.wait(FIRST_PAUSE_S)  # the node ended the stream; a retry shows whether it stops
         except (httpx.TransportError, Overloaded) as error:
             if end.is_over() and isinstance(error, httpx.ReadTimeout):
                 return  # not a failure: the read timed out at the end of the patience

@@ -102,7 +102,7 @@ def conversation(
     *,
     limits: ClientLimits = LIMITS,
 ) -> Iterator[Conversation]:
-    """Open `pull` or `push` of a dataset. After an error the connection is closed without a wait.
+    """Open `pull` or `push` of a dataset. After an error it closes the socket with a short wait.
 
     Raises:
         Unauthenticated, Unauthorized, DatasetMissing, HandshakeRefused, HostRefused,

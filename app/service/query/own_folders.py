@@ -17,7 +17,7 @@ from ..settings import Settings
 
 ABANDONED_S = 86_400.0
 """Age in seconds from which a folder of a query counts as left behind."""
-MEMORY = Path("/dev/shm")  # noqa: S108 - each folder in it has a name that nobody knows before
+MEMORY = Path("/dev/shm")  # noqa: S108 - each folder in it has a random name
 PREFIX = "odf-query-"
 
 
