@@ -1,1 +1,1 @@
-"""Engines: queries over files they are given. They see no chain, no job, no store."""
+"""Engines: run queries over the files of a request. They see no chain, no job, no store."""

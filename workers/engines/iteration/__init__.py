@@ -1,1 +1,1 @@
-"""One iteration of a derivative, as every engine of ours does it."""
+"""One iteration of a derivative: the part that all engines of this node share."""

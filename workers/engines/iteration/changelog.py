@@ -1,7 +1,7 @@
-"""Corrections that came through a query in halves.
+"""Repair corrections of which a query kept only one half.
 
-A correction is two rows: what was (-C) and what is (+C), one directly after the other. A filter
-may keep one of them only; then what was is simply gone, or what is simply new.
+A correction is two adjacent rows: the old row (-C), then the new row (+C). A filter may keep only
+one of them. A -C alone becomes a retraction, and a +C alone becomes an append.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Flags = npt.NDArray[np.bool_]
 def whole_corrections(
     batches: Iterator[pa.RecordBatch], operation: str, *, splits: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows; halves of corrections become retractions and appends.
+    """Yield the same rows; halves of corrections become retractions and appends.
 
-    Two rows belong together if they stand together and, where `ROW` says so, come from
-    neighbouring rows of one input; with `splits` none do. The column `ROW` goes no further.
+    Two rows form a correction if they are adjacent and, if there is a column `ROW`, were computed
+    from adjacent rows of one input. With `splits` no two rows do. The column `ROW` is removed.
     """
     held: pa.RecordBatch | None = None
     for batch in batches:
@@ -57,7 +57,7 @@ def _whole(batch: pa.RecordBatch, operation: str, splits: bool) -> pa.RecordBatc
 
 
 def _pairs(batch: pa.RecordBatch, was: Flags, now: Flags) -> Any:
-    """Which rows are a -C with its +C after it."""
+    """Return a flag for each row: whether it is a -C that its +C follows."""
     follows = np.concatenate((now[1:], [False]))
     if ROW in batch.schema.names:
         rows = batch.column(ROW).to_numpy(zero_copy_only=False)

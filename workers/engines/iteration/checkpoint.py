@@ -1,8 +1,8 @@
-"""What a transform knows from one iteration to the next: watermarks, and state if it has some.
+"""Checkpoints: the watermarks, and state if any, that a transform keeps between iterations.
 
-One plain file: a line of canonical JSON, then the state as it is. Equal knowledge gives equal
-bytes. Inputs without a new watermark count with the last one, so it has to be kept; whoever
-coordinates may as well repeat it in the request.
+A checkpoint is one plain file: a line of canonical JSON, then the state unchanged. Equal content
+gives equal bytes. An input without a new watermark keeps its last one, so the checkpoint stores
+it; the coordinator may also repeat it in the request.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ COPY_BYTES = 1 << 20
 
 
 class UnreadableCheckpoint(Damaged):
-    """A checkpoint that this engine did not write."""
+    """The checkpoint was not written by this engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """`watermarks` by dataset id. `state` belongs to whatever keeps one."""
+    """The content of a checkpoint: watermarks by dataset id, and the file of the engine's state."""
 
     watermarks: Mapping[str, Instant]
     state: Path | None = None
 
 
 def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
-    """What the iteration before left; nothing without a path. The state is put in `scratch`.
+    """Read the checkpoint of the last iteration; without a path, return an empty one. The state is
+    copied to a file in `scratch`.
 
     Raises:
-        UnreadableCheckpoint: a file of something else.
+        UnreadableCheckpoint: this engine did not write the file.
     """
     if path is None:
         return Checkpoint(watermarks={})
@@ -58,13 +59,13 @@ def read_checkpoint(path: str | None, scratch: Path) -> Checkpoint:
 
 
 def holds_state(path: Path) -> bool:
-    """Whether a checkpoint of ours holds more than watermarks; those of others do not say."""
+    """Return whether a checkpoint has state. False for one that this engine cannot read."""
     header = _header(path)
     return header is not None and bool(header.get("state"))
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a checkpoint is one that this engine reads."""
+    """Return whether this engine can read the checkpoint."""
     return _header(path) is not None
 
 
@@ -78,7 +79,7 @@ def _header(path: Path) -> dict[str, Any] | None:
 
 
 def write_checkpoint(path: Path, after: Checkpoint) -> bool:
-    """Write what is worth to be known; no file, and false, if nothing is."""
+    """Write the checkpoint and return true. If it is empty, write no file and return false."""
     if not after.watermarks and after.state is None:
         return False
     header = {
@@ -98,7 +99,7 @@ def write_checkpoint(path: Path, after: Checkpoint) -> bool:
 def watermarks_after(
     inputs: Sequence[TransformRequestInput], before: Mapping[str, Instant]
 ) -> dict[str, Instant]:
-    """The newest watermark of each input that ever had one."""
+    """Return the newest watermark, by dataset id, of each input that ever had one."""
     known: dict[str, Instant] = {}
     for item in inputs:
         key = str(item.dataset_id)
@@ -112,7 +113,7 @@ def watermarks_after(
 def output_watermark(
     inputs: Sequence[TransformRequestInput], known: Mapping[str, Instant]
 ) -> Instant | None:
-    """The smallest over all inputs; none while one of them never had any."""
+    """Return the smallest watermark of all inputs; None if an input never had one."""
     marks = [known.get(str(item.dataset_id)) for item in inputs]
     return min((mark for mark in marks if mark), default=None) if all(marks) else None
 

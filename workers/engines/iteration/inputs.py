@@ -1,7 +1,7 @@
-"""Inputs of a transform as an engine reads them: the new rows of each, in the order of offsets.
+"""Prepare the inputs of a transform for an engine: the new rows of each, in the order of offsets.
 
-Slices come from any node and engine. They are brought to the schema of their input and cut
-to the offset interval here, once and alike for every engine.
+Any node and any engine may have written a slice. This module converts it to the schema of its
+input and cuts it to the offset interval, in the same way for every engine.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ BATCH_ROWS = 65_536
 
 
 class BrokenInput(Damaged):
-    """Files of an input that are not what the request says."""
+    """The files of an input differ from what the request says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineInput:
-    """One input, staged. The file holds `rows` rows in offset order, `schema` their columns."""
+    """One staged input: a file of `rows` rows in offset order, with the columns of `schema`."""
 
     alias: str
     dataset_id: str
@@ -44,17 +44,17 @@ class EngineInput:
     has_changes: bool = False
     """Whether any row is not an append."""
     watermark: Instant | None = None
-    """Up to where its event times are known to be complete, these rows included."""
+    """Event time up to which the input is known to be complete, these rows included."""
 
 
 def vocab_of(given: DatasetVocabulary) -> Vocab:
-    """Names of the system columns, defaults filled in."""
+    """Return the names of the system columns, with defaults for those not given."""
     named = {name: getattr(given, name) for name in given.__struct_fields__}
     return Vocab(**{name: text for name, text in named.items() if text is not None})
 
 
 def check_aliases(inputs: tuple[TransformRequestInput, ...]) -> None:
-    """Raises `InvalidQuery` if two inputs have one name."""
+    """Raise `InvalidQuery` if two inputs have the same alias."""
     names = [item.query_alias for item in inputs]
     for name in names:
         if names.count(name) > 1:
@@ -62,10 +62,10 @@ def check_aliases(inputs: tuple[TransformRequestInput, ...]) -> None:
 
 
 def staged(given: TransformRequestInput, path: Path, *, carried: bool) -> EngineInput:
-    """Write the rows an input gives to `path`; `carried`: in types Spark can read.
+    """Write the rows of an input to `path`. With `carried`, use only types that Spark can read.
 
     Raises:
-        BrokenInput: a file that cannot be read, or rows that are not those of the interval.
+        BrokenInput: a file cannot be read, or its rows are not those of the interval.
     """
     vocab = vocab_of(given.vocab)
     try:
@@ -95,7 +95,7 @@ def _write(
     given: TransformRequestInput, schema: pa.Schema, stored: pa.Schema, vocab: Vocab, path: Path
 ) -> tuple[int, bool]:
     rows, changes = 0, False
-    # Snappy: dictionary pages that Arrow writes as lz4, Spark cannot always read.
+    # Snappy, because Spark cannot always read dictionary pages that Arrow compresses as lz4.
     with pq.ParquetWriter(path, stored, compression="snappy") as writer:
         for batch in _selected(given, schema, vocab.offset_column):
             if batch.num_rows == 0:
@@ -119,7 +119,7 @@ def _has_changes(batch: pa.RecordBatch, name: str) -> bool:
 def _selected(
     given: TransformRequestInput, schema: pa.Schema, offset: str
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the interval, offsets ascending over all files."""
+    """Yield the rows of the interval. Raise `BrokenInput` if the files are not in offset order."""
     if given.offset_interval is None:
         return
     last = -1
@@ -139,7 +139,7 @@ def _selected(
 def _ordered(
     path: Path, schema: pa.Schema, offset: str, interval: OffsetInterval
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one file; sorted in memory only if the file is not, which no node does."""
+    """Yield the rows of one file. Sort an unsorted file in memory, though no node writes one."""
     with pq.ParquetFile(path) as file:
         if not _is_sorted(file, offset):
             whole = file.read().sort_by(offset)
@@ -163,7 +163,7 @@ def _is_sorted(file: pq.ParquetFile, offset: str) -> bool:
 
 
 def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of the input's schema, by name; one the file lacks is null in its rows."""
+    """Return the columns of the input's schema, by name. A column that the file lacks is null."""
     columns = [
         conform(batch.column(field.name), field.type)
         if field.name in batch.schema.names

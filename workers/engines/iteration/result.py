@@ -1,6 +1,6 @@
-"""Rows of a query made rows of a slice: which columns, their types, their order.
+"""Turn the rows of a query into rows of a slice: its columns, their types, their order.
 
-The same for every engine, so that a query gives the same slice wherever it runs alike.
+All engines share this module, so that equal rows of two engines give equal slices.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PLAIN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultPlan:
-    """What becomes of the columns of a query. `schema` is that of the slice."""
+    """How the columns of a query become columns of a slice. `schema` is that of the slice."""
 
     schema: pa.Schema
     vocab: Vocab
@@ -45,12 +45,12 @@ class ResultPlan:
 
     @property
     def data(self) -> list[pa.Field]:
-        """Columns the query gives, event time first."""
+        """The columns that the query computes, event time first, without the operation."""
         return list(self.schema)[3:]
 
 
 def plan_result(found: pa.Schema, vocab: Vocab) -> ResultPlan:
-    """Judge the columns of a query. Raises `InvalidQuery`."""
+    """Check the columns of a query and plan the slice. Raise `InvalidQuery`."""
     names = [name for name in found.names if name != ROW]
     for name in names:
         if names.count(name) > 1:
@@ -84,21 +84,21 @@ def write_result(
     next_offset: int,
     system_time: Instant,
 ) -> int:
-    """Write the slice, also without rows; the number of rows.
+    """Write the slice, even without rows, and return the number of rows.
 
-    `batches` hold the columns of the plan and are in their final order.
+    `batches` have the columns of the plan and are in their final order.
 
     Raises:
-        InvalidQuery: values that a slice may not have.
+        InvalidQuery: a value is not allowed in a slice.
     """
     return write_batches(_complete(batches, plan, next_offset, system_time), plan.schema, path)
 
 
 def shaped(batches: Iterator[pa.RecordBatch], plan: ResultPlan) -> Iterator[pa.RecordBatch]:
-    """Operations, event time and data in the types of the slice; `ROW` goes along if it is there.
+    """Yield operations, event time and data in the types of the slice, and `ROW` if present.
 
     Raises:
-        InvalidQuery: values that a slice may not have.
+        InvalidQuery: a value is not allowed in a slice.
     """
     vocab = plan.vocab
     for batch in batches:
@@ -149,7 +149,7 @@ def _check_operation(field: pa.Field) -> None:
 
 
 def _field(field: pa.Field) -> pa.Field:
-    """The column as it is stored. Data is optional, whatever an optimizer may have proved."""
+    """Return the field as it is stored. It is nullable even if an optimizer proved otherwise."""
     kind = field.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

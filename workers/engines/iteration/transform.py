@@ -1,7 +1,7 @@
-"""One iteration of a derivative dataset, as every engine of ours does it.
+"""Run one iteration of a derivative dataset, with any engine of this node.
 
-Stage the inputs, let the engine compute, write the slice and what the next iteration needs. An
-engine adds a function from staged inputs to rows in their order; all else is here.
+Stage the inputs, let the engine compute, write the slice and the checkpoint for the next
+iteration. An engine adds only a function from staged inputs to ordered rows.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ OP_DROPPED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What an engine computes from. `state` is the file its state layer left, if any."""
+    """The arguments of one computation. `state` is the file that the engine's state layer wrote in
+    the last iteration, if any."""
 
     transform: Transform
     inputs: Sequence[EngineInput]
     vocab: Vocab
     system_time: Instant
     watermark: Instant | None
-    """The smallest of the inputs, after their new rows."""
+    """The smallest watermark of the inputs, after their new rows."""
     state: Path | None
     scratch: Path
     listener: Listener
@@ -63,10 +64,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """Rows of a query in their final order, with columns and types as the engine has them.
+    """Rows of a query in their final order, with the columns and types of the engine.
 
-    `state` is called when all rows were taken; it gives the file to hand to the next
-    iteration. `watermark` replaces that of the work if the query holds rows back.
+    `state` is called after all rows were read; it returns the state file for the next iteration.
+    If `delays` is true, the query may hold rows back, and `watermark` replaces that of the work.
     """
 
     schema: pa.Schema
@@ -75,9 +76,9 @@ class Computed:
     delays: bool = False
     watermark: Instant | None = None
     keeps_corrections: bool = False
-    """Corrections are whole already."""
+    """Whether the engine has already repaired halves of corrections."""
     splits_corrections: bool = False
-    """Nobody knows which rows belong together."""
+    """Whether it is unknown which rows form a correction, so that each is split in two rows."""
 
 
 Compute = Callable[[Work], Computed]
@@ -86,9 +87,9 @@ Compute = Callable[[Work], Computed]
 def execute(
     request: TransformRequest, compute: Compute, listener: Listener, *, carried: bool
 ) -> TransformResponse:
-    """Run an iteration; whatever is wrong with the query or the files is an answer.
+    """Run an iteration. An error in the query or the files gives a response, not an exception.
 
-    `carried`: the engine reads inputs in the types Spark has.
+    With `carried`, the engine reads inputs in types that Spark has.
     """
     target = Path(request.new_data_path)
     try:
@@ -126,7 +127,7 @@ def _execute(
     rows = _write(request, work, computed, scratch / "data")
     state = computed.state() if computed.state else None
     made = write_checkpoint(scratch / "checkpoint", Checkpoint(watermarks=known, state=state))
-    # Both appear whole, and only when nothing can go wrong any more.
+    # Rename both files only when nothing else can fail, so that no reader sees half a result.
     if made:
         (scratch / "checkpoint").replace(request.new_checkpoint_path)
     (scratch / "data").replace(request.new_data_path)

@@ -1,1 +1,1 @@
-"""The engine port, and what judges queries before an engine sees them."""
+"""The engine port, and the checks of a query before an engine runs it."""

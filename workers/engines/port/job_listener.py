@@ -1,4 +1,4 @@
-"""A query of a job: what its engine says is kept, and it ends once the job is not ours any more."""
+"""Listeners that keep the warnings of a query and stop it once this worker has lost the job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .port import Listener
 
 @dataclass(slots=True)
 class Heard(Listener):
-    """Hears of a query of the job that `job_progress` is of."""
+    """Listener of a query that belongs to the job of `job_progress`."""
 
     job_progress: JobProgress = field(default_factory=JobProgress)
     warnings: list[str] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Heard(Listener):
 
 @dataclass(slots=True)
 class HeardOfAll(Listener):
-    """Hears of work for several jobs, which ends once none of them is ours any more."""
+    """Listener of work for several jobs. The work stops once this worker has lost all of them."""
 
     jobs: Sequence[JobProgress]
 

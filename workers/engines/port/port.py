@@ -1,7 +1,8 @@
-"""The engine port: runs queries over files it is given; sees no chain, store or network.
+"""The engine port: an engine runs queries over files; it sees no chain, store or network.
 
-Promises, each a test in `tests/conformance/engine.py`: equal requests give equal rows in
-equal order; a query that is wrong is a value, not an exception; repeating is harmless.
+Every engine promises the following, and `tests/conformance/engine.py` tests each promise: equal
+requests return equal rows in equal order; a wrong query gives a response, not an exception; a
+request may be repeated without harm.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from odf_node.protocol.metadata.engine import (
 from odf_node.protocol.metadata.transforms import SqlQueryStep, Transform
 
 INPUT = "input"
-"""The view of a raw query's input."""
+"""Name of the view over the input of a raw query."""
 QUERY_SECONDS = 3600.0
-"""How long one query may take, unless a setting says so."""
+"""Default limit of the seconds that one query may take."""
 ROW = "odf row"
-"""A column engines may add: which input row a row comes from. Not written."""
+"""Name of a hidden column that engines may add. It identifies the input row from which a row was
+computed, and is not written to the slice."""
 ROW_BITS = 56
-"""Rows of different inputs differ in the bits from here on; offsets stay below."""
+"""A value of `ROW` holds the offset in this many low bits, and the input's number above them."""
 ORDER_OF_CHANGES = (
     "ORDER BY cannot be applied here: the inputs hold retractions or corrections, whose meaning "
     "lies in their order"
@@ -35,11 +37,11 @@ _BEFORE_FIRST_WORD = re.compile(r"(?s)(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*")
 
 
 class InvalidQuery(BadInput):
-    """A query that cannot be run; the message says what is wrong with it."""
+    """The query cannot be run; the message says what is wrong with it."""
 
 
 class QueryTooSlow(InvalidQuery):
-    """A query that did not end in its time. Engines have no answer of their own for that."""
+    """The query exceeded its time limit. The port has no other response for this case."""
 
     def __init__(self, seconds: float, *, processor: bool = False) -> None:
         setting = "ODF_WORKER_QUERY_CPU_S" if processor else "ODF_WORKER_QUERY_S"
@@ -50,7 +52,7 @@ class QueryTooSlow(InvalidQuery):
 
 
 class QueryTooLarge(InvalidQuery):
-    """A query that took more memory than a setting allows."""
+    """The query took more memory than a setting allows."""
 
     def __init__(self, said: str, setting: str) -> None:
         super().__init__(f"{_TOO_LARGE} ({setting}): {said}", setting=setting)
@@ -61,20 +63,23 @@ _TOO_LARGE = "the query needs more memory than it may take"
 
 
 def is_beyond_limits(answer: InvalidQuery) -> bool:
-    """Whether this says so, and another machine may not; answers are messages, maybe from afar."""
+    """Return whether the query exceeded a time or memory limit, so another machine may succeed.
+
+    Only the message is compared: an error from a remote engine has lost its class.
+    """
     return answer.message.startswith((_TOO_SLOW, _TOO_LARGE))
 
 
 class UnsupportedEngine(BadInput):
-    """A query asks for an engine this node does not run."""
+    """A query requests an engine that this node does not run."""
 
 
 class NotIncremental(InvalidQuery):
-    """A query whose rows depend on rows of other iterations, in a way that is not kept track of."""
+    """The rows of the query depend on rows of other iterations, and no state is kept for that."""
 
 
 def not_incremental(what: str) -> NotIncremental:
-    """The refusal of a construct, said as `what`."""
+    """Return the error that refuses a construct; `what` names it in the message."""
     return NotIncremental(
         f"the query has {what}, whose rows depend on those of other iterations; computed from new "
         "rows alone they would be wrong"
@@ -82,16 +87,17 @@ def not_incremental(what: str) -> NotIncremental:
 
 
 class Listener:
-    """Hears of a running query. This one keeps it to itself."""
+    """Receives reports about a running query. This base class ignores them."""
 
     def progress(self) -> None:
-        """The query is alive; any number of times."""
+        """Report that the query is still running. Engines call it any number of times."""
 
     def warning(self, text: str) -> None:
-        """Something its author should know, though it runs."""
+        """Report a problem that does not fail the query, but that its author should know."""
 
     def stops(self, stop: Callable[[], None]) -> None:
-        """How the query is stopped, by any thread, when nobody waits for its answer any more."""
+        """Receive the function that stops the query. Any thread may call it, once nobody waits
+        for the response any more."""
 
 
 QUIET = Listener()
@@ -99,14 +105,14 @@ QUIET = Listener()
 
 @runtime_checkable
 class Prepared(Protocol):
-    """An engine whose first query would wait for something."""
+    """An engine that has to start something before its first query."""
 
     def prepare(self) -> None:
-        """Begin to make it ready; does not wait for it."""
+        """Begin to start it, and return without waiting."""
 
 
 class Engine(Protocol):
-    """One query engine. `name` and `version` are what an execution is pinned to."""
+    """One query engine. An execution is pinned to its `name` and `version`."""
 
     @property
     def name(self) -> str: ...
@@ -117,9 +123,10 @@ class Engine(Protocol):
     def execute_raw_query(
         self, request: RawQueryRequest, listener: Listener = QUIET
     ) -> RawQueryResponse:
-        """Query the input files as the view `input`; write the rows to the output path.
+        """Run a query over the input files as the view `input`, and write the rows to the output
+        path.
 
-        The output is one Parquet file, also when it has no rows.
+        The engine writes one Parquet file, even if there are no rows.
         """
         ...
 
@@ -128,14 +135,15 @@ class Engine(Protocol):
     ) -> TransformResponse:
         """Run one iteration of a derivative dataset over the new rows of its inputs.
 
-        The slice is written to `new_data_path`, also when it has no rows, since it tells the
-        schema; what the next iteration has to know to `new_checkpoint_path`, if anything.
+        The engine writes the slice to `new_data_path`, even if there are no rows, because the
+        file gives the schema. It writes the checkpoint for the next iteration to
+        `new_checkpoint_path`, if there is anything to keep.
         """
         ...
 
 
 def engine_for(transform: Transform, engines: Sequence[Engine]) -> Engine:
-    """The engine a transform asks for (names without case). Raises `UnsupportedEngine`."""
+    """Return the engine that a transform requests, ignoring case. Raise `UnsupportedEngine`."""
     wanted = transform.engine.lower()
     for engine in engines:
         if engine.name == wanted:
@@ -150,10 +158,10 @@ def engine_for(transform: Transform, engines: Sequence[Engine]) -> Engine:
 
 
 def steps_of(transform: Transform) -> Sequence[SqlQueryStep]:
-    """The steps of a transform; the last one is the result and needs no name.
+    """Return the steps of a transform; the last one is the result and needs no alias.
 
     Raises:
-        InvalidQuery: there is none, or a step before the last has no name.
+        InvalidQuery: there is no step, or a step before the last has no alias.
     """
     steps = transform.queries or ()
     if not steps and transform.query:
@@ -167,7 +175,7 @@ def steps_of(transform: Transform) -> Sequence[SqlQueryStep]:
 
 
 def check_begins_as_query(text: str) -> None:
-    """Raises `InvalidQuery` unless the first word is SELECT or WITH."""
+    """Raise `InvalidQuery` unless the first word is SELECT or WITH."""
     before = _BEFORE_FIRST_WORD.match(text)
     first = text[before.end() if before else 0 :][:6].upper()
     if not first.startswith(("SELECT", "WITH")):

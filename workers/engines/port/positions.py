@@ -1,7 +1,8 @@
-"""Where in a transform something is wrong: which query of it, which line, which column.
+"""Find where a transform is wrong: which of its queries, which line, which column.
 
-Engines say so in ways of their own, or only name what they mean; then it is looked for in the
-text. All that leaves an engine is a message, so a place is how it begins:
+Each engine reports a position in a different form, or only names the part of the query that it
+means; then this module searches the text for that name. A response of an engine holds only a
+message, so the message begins with the position:
 
     query 2 (`ranked`), line 3, column 14: No field named dest
 """
@@ -19,7 +20,7 @@ from odf_node.protocol.metadata.transforms import SqlQueryStep
 from .port import InvalidQuery
 
 Where = tuple[int, int]
-"""Line and column, both from 1."""
+"""Line and column, both counted from 1."""
 _SAID = re.compile(
     r"(?:query (?P<query>\d+)(?: \(`(?P<queryAlias>[^`]*)`\))?, )?"
     r"line (?P<line>\d+), column (?P<column>\d+): "
@@ -32,7 +33,7 @@ _NAMED = re.compile(
     r"`(\w+)`|\b(?:table|function) '([^']+)'"
     r"|\b(?:named|function|functions|aggregate) ([\w.]+)"
 )
-"""What a message calls by name."""
+"""The names that a message mentions."""
 _WRITTEN = {
     "an aggregate": r"\bgroup\s+by\b",
     "a join": r"\bjoin\b",
@@ -52,12 +53,12 @@ _WRITTEN = {
     "a hint": r"/\*\+",
     "LATENESS": r"\blateness\b",
 }
-"""How constructs that messages speak of first are written."""
+"""For each construct that may begin a message: the pattern of its SQL."""
 _NO_CODE = re.compile(r"(?s)--[^\n]*|/\*(?!\+).*?\*/|'(?:\\.|''|[^'\\])*'")
 
 
 def told(message: str) -> Where | None:
-    """As far as an engine's message tells."""
+    """Return the position that an engine's message states, if it states one."""
     for pattern, shift in _TOLD:
         if found := pattern.search(message):
             return int(found[1]), int(found[2]) + shift
@@ -65,7 +66,10 @@ def told(message: str) -> Where | None:
 
 
 def located(text: str, message: str) -> Where | None:
-    """Where a query has what a message is about; texts and comments aside, in any case."""
+    """Return where the query has the construct or name that a message mentions, if anywhere.
+
+    The search ignores case, and skips string literals and comments.
+    """
     code = _NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     for pattern in _patterns(message):
         if found := re.search(pattern, code, re.IGNORECASE):
@@ -84,16 +88,17 @@ def _patterns(message: str) -> Iterator[str]:
 
 
 def line_and_column(text: str, at: int) -> Where:
-    """Of a character."""
+    """Return the line and column of the character at index `at`."""
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 @contextmanager
 def blamed_on(steps: Sequence[SqlQueryStep], number: int | None = None) -> Iterator[None]:
-    """What is wrong with a query in the block gets its place, unless it has one: where the engine
-    says, else where something is that the message is about, else where the query begins.
+    """Add a position to an `InvalidQuery` that the block raises, unless it has one: the position
+    that the engine states, else that of the construct or name in the message, else the beginning
+    of the query.
 
-    Without a number it may be any of the steps.
+    Without `number`, the error may be in any of the steps.
     """
     try:
         yield
@@ -112,9 +117,10 @@ def blamed_on(steps: Sequence[SqlQueryStep], number: int | None = None) -> Itera
 def placed(
     bad: InvalidQuery, steps: Sequence[SqlQueryStep], number: int, where: Where | None = None
 ) -> InvalidQuery:
-    """The same with facts of its place, by default the first word of a query.
+    """Return the same error with its position as facts, by default the first word of the query.
 
-    Steps are counted from 0 here, from 1 in what is told, and only where there are several.
+    `number` counts from 0. The fact `query` counts from 1, and is set only if there are several
+    steps.
     """
     text, alias = steps[number].query, steps[number].alias
     line, column = where or line_and_column(text, len(text) - len(text.lstrip()))
@@ -127,7 +133,7 @@ def placed(
 def written_at(
     bad: InvalidQuery, steps: Sequence[SqlQueryStep], text: str, where: Where
 ) -> InvalidQuery:
-    """The same with facts of its place in the step that has this text, if one has."""
+    """Return the same error with its position in the step that has this text, if any step has."""
     for number, step in enumerate(steps):
         if step.query == text:
             return placed(bad, steps, number, where)
@@ -135,7 +141,7 @@ def written_at(
 
 
 def said(bad: BadInput) -> str:
-    """The message, its place first if that is known."""
+    """Return the message, preceded by the position if that is known."""
     facts = bad.facts
     if "line" not in facts:
         return bad.message
@@ -145,7 +151,7 @@ def said(bad: BadInput) -> str:
 
 
 def place_of(message: str) -> dict[str, Any]:
-    """The facts of a message: as `said` writes them, or as another engine tells them."""
+    """Return the position in a message as facts: as `said` writes it, or as an engine states it."""
     if found := _SAID.match(message):
         known = {key: value for key, value in found.groupdict().items() if value is not None}
         return {key: v if key == "queryAlias" else int(v) for key, v in known.items()}

@@ -1,7 +1,7 @@
-"""How long and how deep a query may be, counted in its text before anything plans it.
+"""Limit the length and nesting of a query, counted in its text before an engine plans it.
 
-Planners work through what is nested by calling themselves, and compare what is listed with each
-other; so a short text can take a long time, or a stack.
+Planners recurse into nested expressions and compare the items of a list with each other, so even a
+short text can take much time or overflow the stack.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _TERMS = re.compile(
     r"(?i)[-+*/%|&^~<>=!:]+|\b(?:and|or|not|case|when|is|in|like|ilike|between|union|except|"
     r"intersect|join|from|lateral|select|over|interval|collate|at)\b|\.(?!\d)|[\[{(]"
 )
-"""What makes an expression or a plan of two that were there, or wraps one."""
+"""The tokens that join two expressions or plans into one, or wrap one."""
 _OPEN, _CLOSE = "([{", ")]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySize:
-    """Most bytes of the queries of a transform, most terms, and deepest nesting of brackets."""
+    """Limits of the queries of a transform: bytes and terms of all, nesting of brackets of each."""
 
     bytes: int = 256 << 10
     terms: int = 3_000
@@ -35,7 +35,10 @@ class QuerySize:
 def check_size(
     steps: Sequence[SqlQueryStep], most: QuerySize, *, prefix: str = "ODF_WORKER_MAX_QUERY_"
 ) -> None:
-    """Raises `InvalidQuery` with the setting that bounds it, named so."""
+    """Raise `InvalidQuery` if a limit of `most` is exceeded.
+
+    The error names the setting of the limit: `prefix` and the name of the limit.
+    """
     found = sum(len(step.query.encode("utf-8", "surrogatepass")) for step in steps)
     _check(found, most.bytes, "bytes long", f"{prefix}BYTES")
     codes = [_TEXTS.sub(" ", step.query) for step in steps]

@@ -1,4 +1,4 @@
-"""What stands of a changelog as SQL, in words that engines share: its state, its facts."""
+"""SQL for the state and the facts of a changelog, in the dialect that all engines share."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.datasets.query.messages import Table, View
 
 ADDED = (0, 3)
-"""Codes of operations of rows that add; the others take a row back."""
+"""Operation codes of rows that add; rows with other codes take a row back."""
 Quote = Callable[[str], str]
-"""A name as a name, in the dialect of an engine."""
+"""Quotes an identifier in the dialect of an engine."""
 
 
 class NoPrimaryKey(BadInput):
-    """A state is asked for, and nothing says which rows are about the same thing."""
+    """The state is requested of a dataset without a primary key."""
 
 
 def view_sql(view: View, table: Table, base: str, quoted: Quote) -> str:
-    """The rows of a view over the changelog `base`. Raises `NoPrimaryKey`."""
+    """Return the SQL of a view over the changelog `base`. Raise `NoPrimaryKey`."""
     return _SQL[view](table, quoted(base), quoted)
 
 
 def columns_of(table: Table) -> pa.Schema:
-    """Columns of the dataset; only those of every dataset are required, since rows of older slices
-    may lack others."""
+    """Return the columns of the dataset. All but offset, operation and system time are nullable,
+    because older slices may lack them."""
     ours = {table.offset, table.operation, table.system_time}
     schema = to_arrow(from_data(table.schema, DataSchema))
     return pa.schema(
@@ -38,7 +38,7 @@ def columns_of(table: Table) -> pa.Schema:
 
 
 def _state(table: Table, base: str, quoted: Quote) -> str:
-    """Of each primary key the row with the last offset, if it adds: `live_by_key` as SQL."""
+    """Return SQL for the last row of each primary key, if that row adds: `live_by_key` as SQL."""
     if not table.key:
         raise NoPrimaryKey(
             "no merge strategy of the dataset has a primary key, so it has no state; ask for its "
@@ -56,7 +56,7 @@ def _state(table: Table, base: str, quoted: Quote) -> str:
 
 
 def _same(name: str, schema: pa.Schema, quoted: Quote) -> str:
-    """A column of a key, so that equal floats have equal bits: NaN is NaN, -0.0 is 0.0."""
+    """Return SQL for a key column in which equal floats have equal bits: one NaN, no -0.0."""
     place = schema.get_field_index(name)
     if place < 0 or not pa.types.is_floating(schema.field(place).type):
         return quoted(name)
@@ -64,9 +64,9 @@ def _same(name: str, schema: pa.Schema, quoted: Quote) -> str:
 
 
 def _facts(table: Table, base: str, quoted: Quote) -> str:
-    """Rows that were added and not taken back: each row that takes back removes the oldest row
-    before it that says the same. Of n rows that say the same, as many are left as would be in a
-    queue in the end: the sum of steps, less its lowest value before."""
+    """Return SQL for the rows that were added and not taken back. A row that takes back removes
+    the oldest earlier row with the same values. As many of these equal rows are left as in a
+    queue: the sum of their steps (+1 or -1), less the lowest running sum if that is negative."""
     ours = {table.offset, table.operation, table.system_time}
     names = columns_of(table).names
     columns = ", ".join(quoted(name) for name in names)
