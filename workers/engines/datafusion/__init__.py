@@ -1,1 +1,1 @@
-"""DataFusion, in a confined process for each query."""
+"""The engine port on DataFusion: one confined process for each query."""

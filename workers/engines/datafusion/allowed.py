@@ -1,7 +1,8 @@
-"""What queries on DataFusion may be made of, by name: alike for preprocessing and transforms.
+"""Allow-lists of plan nodes, expressions and functions for queries on DataFusion.
 
-What is not listed is refused, also what a later version of the engine brings. A transform may not
-use the parts whose rows depend on several rows, or whose values on the moment.
+Anything not listed is refused, including what a later version of the engine adds. The lists are
+the same for preprocessing and transforms, but a transform may not use parts whose rows depend on
+several rows, or functions whose values depend on the moment.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 INPUTS = "?table?"
-"""What plans call the files of the inputs; all other tables are strangers."""
+"""Name that plans give to the files of the inputs; a plan with any other table is refused."""
 GENERATORS = ("generate_series", "range")
-"""Functions in the place of a table: rows out of nothing. Time and memory bound how many."""
+"""Table functions that generate rows without input. Limits of time and memory bound how many."""
 
 NODES: Mapping[str, str | None] = {
     "Filter": None,
@@ -37,14 +38,15 @@ NODES: Mapping[str, str | None] = {
     "Values": "rows that come from no input",
     "WindowExpr": "a window function",
 }
-"""Nodes of plans; with what they are called in a transform, where their rows depend on others."""
+"""Allowed plan nodes. A node with a text is refused in a transform, because its rows depend on
+several input rows; the text names the node in the error message."""
 LINES = re.compile(
     r"\s*(?:(?:Projection|Filter|Sort|SubqueryAlias|Unnest|Aggregate|Distinct|DistinctOn|Limit|"
     r"EmptyRelation|RecursiveQuery|Subquery|Values|WindowAggr)(?::|$)|Union$|"
     r"(?:Inner|Left|Right|Full|Cross|LeftSemi|RightSemi|LeftAnti|RightAnti|LeftMark|RightMark) "
     r"Join:|TableScan: (?P<table>.*?)(?= projection=| partial_filters=| full_filters=| fetch=|$))"
 )
-"""The same nodes as the text of a plan begins a line with them."""
+"""Matches a line of a plan's text that begins with one of these nodes."""
 
 OPERANDS = frozenset(
     {
@@ -70,7 +72,7 @@ OPERANDS = frozenset(
         "TryCast",
     }
 )
-"""Expressions whose operands are looked into."""
+"""Expressions whose operands are checked as well."""
 LEAVES = frozenset(
     {
         "AggregateFunction",
@@ -85,7 +87,8 @@ LEAVES = frozenset(
         "WindowFunction",
     }
 )
-"""Those that are not; functions in them are known by name all the same, or there are none."""
+"""Expressions whose operands are not checked. Either they contain no function, or the planner
+rejects a forbidden one because `forget_functions` removed its name."""
 
 FUNCTIONS = _words(
     """
@@ -119,7 +122,8 @@ FUNCTIONS = _words(
     try_cast_to_type union_extract union_tag upper
     """
 )
-"""Of one row. What they build is bounded by the memory of the process, not by their arguments."""
+"""Functions of one row. The memory limit of the process bounds what they build; their arguments
+are not limited."""
 AGGREGATES = _words(
     """
     approx_distinct approx_median approx_percentile_cont approx_percentile_cont_with_weight
@@ -141,6 +145,7 @@ MOMENTS = _words(
     version
     """
 )
-"""Functions whose value depends on when or where they are computed: not in transforms."""
+"""Functions whose value depends on when or where they are computed. Transforms may not use them."""
 REFUSED = frozenset({"with_metadata"})
-"""Known, and not available: it writes into the schema of a dataset past its author's manifest."""
+"""Functions that the engine has and queries may not use: `with_metadata` would change the schema
+of a dataset without its author's manifest."""

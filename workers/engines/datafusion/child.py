@@ -1,7 +1,7 @@
-"""A process for one query, from outside: it is asked, heard, watched, and ended.
+"""The parent's side of a process for one query: start it, talk to it, watch it, and end it.
 
-Limits are this side's to keep: time and memory are looked at while it is heard, and whatever the
-reason, the process is killed and not asked. What the kernel keeps for us is in `Rules`.
+This side enforces the limits of time and memory: it checks both while it reads from the process,
+and kills a process that exceeds one. `Rules` has the limits that the kernel enforces.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ...confine import environment, program
 from ..port.port import Listener
 
 START_S = 120.0
-"""How long a process may take to be there; the first one waits for its engine to be loaded."""
+"""Seconds that a process may take to start; the first one waits until the engine is loaded."""
 LOOK_S = 0.1
-"""Between two looks at a process that says nothing."""
+"""Seconds between two checks of the limits of a process."""
 FRAME = struct.Struct("=cQ")
-"""Before each frame: its kind, its length."""
+"""The header of each frame: its kind and its length in bytes."""
 _PIECE_BYTES = 1 << 20
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -49,26 +49,27 @@ class ChildGone(Exception):
 
 
 class TooMuchMemory(Exception):
-    """The process had more memory than its limit, and was killed."""
+    """The process exceeded its memory limit, and was killed."""
 
 
 class TooLate(Exception):
-    """The process was not done in time, or nobody waits any more, and was killed."""
+    """The process exceeded its time limit, or nobody waits for it any more, and was killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What a process is killed for."""
+    """The limits for which the parent kills a process."""
 
     seconds: float
     memory: int
-    """Bytes of its own, what it shares with its spawner aside."""
+    """Bytes that it may take beyond those that it shared with its spawner at the start."""
     frame: int
-    """Longest frame it may send."""
+    """Bytes of the longest frame that it may send."""
 
 
 class Spawner:
-    """Starts processes that answer one question each, forks of one with `module` loaded."""
+    """Starts processes that answer one question each. They are forks of a spawner process, which
+    has loaded `module`; `more` is added to its environment."""
 
     def __init__(self, module: str, more: Mapping[str, str]) -> None:
         self._module, self._more = module, dict(more)
@@ -77,17 +78,17 @@ class Spawner:
         self._end: weakref.finalize[..., Spawner] | None = None
 
     def prepare(self) -> None:
-        """Have the engine loaded; does not wait for it."""
+        """Start the spawner process, which loads the engine. Does not wait for it."""
         with self._lock:
             if self._asks is None:
                 self._asks = self._started()
 
     @contextmanager
     def child(self, watch: Watch, listener: Listener) -> Iterator[Child]:
-        """A new process; it is gone when the block ends.
+        """Start a process; it is ended when the block ends.
 
         Raises:
-            ChildGone: there can be none.
+            ChildGone: no process can be started.
         """
         ours, theirs = socket.socketpair()
         told, tells = os.pipe()
@@ -105,7 +106,7 @@ class Spawner:
 
     def _ask(self, *handles: int) -> None:
         with self._lock:
-            for _ in range(2):  # the one before may have been killed
+            for _ in range(2):  # the spawner process may have been killed since its last use
                 if self._asks is None:
                     self._asks = self._started()
                 try:
@@ -131,7 +132,7 @@ class Spawner:
         return asks
 
     def close(self) -> None:
-        """End the one that was started; it is started again when it is needed."""
+        """End the spawner process, if it was started. The next query starts a new one."""
         self._asks = None
         if self._end is not None:
             self._end()
@@ -144,7 +145,7 @@ def _end(process: subprocess.Popen[bytes], asks: socket.socket) -> None:
 
 
 class Child:
-    """One process. Its first frame is waited for as long as an engine takes to be loaded."""
+    """One process. It may take `START_S` to start; then the limits of `watch` apply."""
 
     def __init__(
         self, connection: socket.socket, told: int, watch: Watch, listener: Listener
@@ -172,7 +173,7 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         if self._handle >= 0:
-            end_forked(self._handle, self._told)  # then its files may be removed
+            end_forked(self._handle, self._told)  # the caller removes its files afterwards
             self._handle = -1
 
     @property
@@ -180,7 +181,7 @@ class Child:
         return self._pid
 
     def send(self, kind: bytes, content: bytes) -> None:
-        """One frame. Raises as `frames`."""
+        """Send one frame. Raises the same errors as `frames`."""
         left = memoryview(FRAME.pack(kind, len(content)) + content)
         while left:
             try:
@@ -191,12 +192,13 @@ class Child:
                 raise ChildGone(ending_signal(self._told)) from None
 
     def frames(self) -> Iterator[tuple[bytes, memoryview]]:
-        """What it says, kind and content; the last one is for the reader to know.
+        """Yield the frames that the process sends, as kind and content. The reader has to know
+        which one is the last.
 
         Raises:
-            ChildGone: it ended.
-            TooLate, TooMuchMemory: it was killed.
-            …: what the listener has to say to a sign of life.
+            ChildGone: the process ended.
+            TooLate, TooMuchMemory: the process exceeded a limit and is killed.
+            …: any error of the listener's `progress`.
         """
         while True:
             kind, length = FRAME.unpack(self._read(FRAME.size))
@@ -247,7 +249,7 @@ class Child:
             raise TooMuchMemory
 
     def _memory(self) -> int:
-        """Bytes it keeps in memory; 0 if it has ended."""
+        """Return its resident memory in bytes; 0 if it has ended."""
         try:
             resident = Path(f"/proc/{self._pid}/statm").read_text().split()[1]
         except (OSError, IndexError):

@@ -1,8 +1,7 @@
-"""DataFusion in processes of its own: what the reference node preprocesses with, and transforms
-row by row.
+"""`Engine` on DataFusion: preprocessing, and transforms that compute row by row.
 
-This side stages inputs, writes results, and keeps the limits; SQL is seen by a process for one
-query, which is confined to the files of its job (`datafusion_child.py`).
+This side stages inputs, writes results, and enforces limits. A separate process plans and computes
+the SQL of each query, confined to the files of its job (`process.py`).
 """
 
 from __future__ import annotations
@@ -55,37 +54,37 @@ from .wire import BATCH, END, QUESTION, End, Head, Question, Source, Step, encod
 
 _MODULE = f"{__package__}.process"
 _ENVIRONMENT = {
-    # What an allocator sets aside counts as taken.
+    # Memory that an allocator reserves counts towards the limits.
     "MIMALLOC_ARENA_EAGER_COMMIT": "0",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
-    # Threads do not outlive a fork.
+    # A fork has no threads of its parent.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
 _MAPPED_BYTES = 4 << 30
-"""What a process may map beside what it may write to: code, files, what is set aside."""
+"""Bytes that a process may map beyond its data: code, files, reserved memory."""
 _OUT_OF_POOL = "Resources exhausted"
 _reads = cache(program_reads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFusionLimits:
-    """Of one query."""
+    """Limits of one query."""
 
     seconds: float = QUERY_SECONDS
     cpu_seconds: int = int(QUERY_SECONDS)
     pool_bytes: int = 512 << 20
-    """Rows held before they are spilled."""
+    """Bytes of rows in memory before the engine spills them to disk."""
     process_bytes: int = 2 << 30
-    """All the memory of its process, what single expressions build included."""
+    """Bytes of memory of the process, including what single expressions build."""
     output_bytes: int = 64 << 30
-    """Largest result; a query can make rows out of nothing."""
+    """Bytes of the largest result; a query can generate rows without input."""
     size: QuerySize = field(default_factory=QuerySize)
 
 
 def installed_version() -> str | None:
-    """Of the library, which only processes for queries load."""
+    """Return the version of the library without loading it; only processes for queries load it."""
     try:
         return version_of("datafusion")
     except PackageNotFoundError:
@@ -93,11 +92,11 @@ def installed_version() -> str | None:
 
 
 class EngineBroken(Exception):
-    """The process of a query failed for reasons of its own."""
+    """The process of a query failed, and the query is not the cause."""
 
 
 class DataFusionEngine:
-    """`Engine` that answers every query in a process of its own."""
+    """`Engine` that runs every query in a separate process."""
 
     name = "datafusion"
     version = installed_version() or "unknown"
@@ -110,7 +109,7 @@ class DataFusionEngine:
         self._spawner = Spawner(_MODULE, _ENVIRONMENT)
 
     def prepare(self) -> None:
-        """Have the engine loaded before the first query, which would wait for it."""
+        """Begin to load the engine, so that the first query need not wait for it."""
         self._spawner.prepare()
 
     def execute_raw_query(
@@ -177,7 +176,7 @@ class DataFusionEngine:
         )
 
     def _steps(self, steps: Sequence[SqlQueryStep]) -> list[Step]:
-        """Raises `InvalidQuery`: they are too long."""
+        """Convert the steps. Raise `InvalidQuery` if they are too long."""
         with blamed_on(steps):
             check_size(steps, self._limits.size)
         return [Step(query=step.query, alias=step.alias) for step in steps]
@@ -191,11 +190,12 @@ class DataFusionEngine:
         listener: Listener,
         **more: Any,
     ) -> Iterator[_Answer]:
-        """The answer of a process, which is gone when the block ends.
+        """Start a process for the question and yield its answer. The process is ended when the
+        block ends.
 
         Raises:
-            InvalidQuery: what is wrong with the query, or beyond its limits.
-            EngineBroken: the process could not do it.
+            InvalidQuery: the query is wrong, or exceeds its limits.
+            EngineBroken: the process failed.
         """
         limits = self._limits
         question = Question(
@@ -228,7 +228,7 @@ class DataFusionEngine:
 
 
 class _Answer:
-    """What a process answers: what its rows look like, then the rows."""
+    """The answer of a process: a head with the schema of the rows, then the rows."""
 
     def __init__(self, child: Child, limits: DataFusionLimits) -> None:
         self._limits, self._frames = limits, child.frames()
@@ -250,7 +250,8 @@ class _Answer:
                 yield batch
 
     def _check(self, content: memoryview) -> None:
-        """Raises `InvalidQuery`, `EngineBroken` unless all was sent."""
+        """Read the `End` in `content`. Raise `TooMuchMemory`, `EngineBroken` or `InvalidQuery` if
+        it gives a reason other than that all rows were sent."""
         end = decode_json(bytes(content), End)
         if end.starved:
             raise TooMuchMemory
@@ -264,7 +265,7 @@ class _Answer:
 
 @contextmanager
 def _ends_told(limits: DataFusionLimits) -> Iterator[None]:
-    """How a process was ended, as what it means for the query."""
+    """Translate an exception about the end of a process into `InvalidQuery` or `EngineBroken`."""
     try:
         yield
     except TooLate:
@@ -275,7 +276,7 @@ def _ends_told(limits: DataFusionLimits) -> Iterator[None]:
         if gone.signal == signal.SIGXCPU:
             raise QueryTooSlow(limits.cpu_seconds, processor=True) from None
         if gone.signal in (signal.SIGABRT, signal.SIGKILL):
-            # an allocation that fails ends it, and so does a system out of memory
+            # A failed allocation ends the process so, and so does a system out of memory.
             raise _too_large(limits) from None
         raise EngineBroken(str(gone)) from None
     except (msgspec.DecodeError, pa.ArrowInvalid) as bad:

@@ -1,7 +1,7 @@
-"""What a query may do, judged on DataFusion's analysed plan; and what it may call.
+"""Check DataFusion's analysed plan of a query against the allow-lists; remove other functions.
 
-A plan is looked through node by node, those of subqueries too. Functions that may not be called
-are unknown to the context, so that no way of writing one finds it.
+The check visits the plan node by node, including subqueries. Forbidden functions are removed from
+the context, so that no spelling of a call finds them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .allowed import (
 
 _QUOTED = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`[^`]*`|--[^\n]*|/\*.*?\*/")
 _PASSED_OVER = re.compile(r"(?i)\b(TABLESAMPLE|PREWHERE|CONNECT\s+BY)\b")
-"""What the parser takes and the planner drops, so that no plan shows it."""
+"""Words that the parser accepts and the planner ignores, so that no plan shows them."""
 
 
 def check_words(query: str) -> None:
-    """Raises `InvalidQuery` for words that would have no effect without anybody noticing."""
+    """Raise `InvalidQuery` for words that the engine would silently ignore."""
     found = _PASSED_OVER.search(_QUOTED.sub(" ", query))
     if found:
         raise InvalidQuery(f"{found[1].upper()} is not available in queries")
@@ -42,8 +42,8 @@ def check_words(query: str) -> None:
 def forget_functions(
     context: SessionContext, *, iterates: bool, moments: bool | None = None
 ) -> None:
-    """Have the context know functions that are allowed, and no others. `moments`: also those whose
-    value depends on when they are computed; by default in all but iterations."""
+    """Remove all functions from the context but the allowed ones. `moments` says whether functions
+    whose value depends on the moment are allowed; by default they are, except in iterations."""
     with_moments = not iterates if moments is None else moments
     known_moments = MOMENTS if with_moments else frozenset()
     for known, allowed, forget in (
@@ -60,24 +60,24 @@ def forget_functions(
 
 @dataclass(slots=True)
 class _Parts:
-    """What a plan is made of."""
+    """The parts of a plan, by name."""
 
     nodes: list[str] = field(default_factory=list)
     tables: set[str] = field(default_factory=set)
     functions: set[str] = field(default_factory=set)
     recursive: set[str] = field(default_factory=set)
-    """Names by which recursive queries call themselves."""
+    """Names by which recursive queries refer to themselves."""
 
 
 def judge(
     result: DataFrame, *, iterates: bool, tables: Set[str] = frozenset({INPUTS})
 ) -> frozenset[str]:
-    """Look through all that a query is made of; gives the tables it is made of. `tables` are those
-    that it may be made of.
+    """Check all parts of a query, and return the tables that it reads. `tables` are those that it
+    may read.
 
     Raises:
-        InvalidQuery: it has something that is not allowed, or that cannot be looked into.
-        NotIncremental: `iterates`, and rows of the result depend on more than one input row each.
+        InvalidQuery: the query has a part that is not allowed, or that cannot be inspected.
+        NotIncremental: `iterates` is set, and a row of the result may depend on several input rows.
     """
     plan = result.logical_plan()
     parts = _Parts()
@@ -110,7 +110,7 @@ def _look_through(plan: Any, parts: _Parts) -> None:
         node = nodes.pop()
         try:
             variant = node.to_variant()
-        except Exception:  # the library has no class for it, nor a type of error
+        except Exception:  # the library has no class for this node, and no specific error
             raise not_available("a part of this query") from None
         kind = type(variant).__name__
         parts.nodes.append(kind)
@@ -124,7 +124,7 @@ def _look_through(plan: Any, parts: _Parts) -> None:
 
 
 def _expressions(kind: str, variant: Any) -> Sequence[Any]:
-    """Those of a node, as far as they may hold others."""
+    """Return the expressions of a node, as far as they may contain other expressions."""
     match kind:
         case "Projection":
             return list(variant.projections())
@@ -161,10 +161,10 @@ def _look_into(expression: Any, parts: _Parts) -> None:
 
 
 def _tables(lines: Sequence[str]) -> set[str]:
-    """Tables of a plan, those of subqueries included, which it shows as text only.
+    """Return the tables of a plan, including those of subqueries, which only its text shows.
 
-    Each node begins a line. A value may begin one as well: then it is refused, or says more than
-    there is; what there is it cannot hide.
+    Each node begins a line. A string value with a line break may begin a line as well: then the
+    query is refused, or the value adds a table name. It cannot hide a table.
     """
     found = [LINES.match(line) for line in lines]
     for line, match in zip(lines, found, strict=True):

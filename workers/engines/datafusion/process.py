@@ -1,7 +1,8 @@
-"""The process that answers one query on DataFusion: confined, then planned, judged and computed.
+"""The process for one query on DataFusion: confine itself, then plan, check and compute the query.
 
-It knows the question and the files it names, nothing of the node. Names keep their case without
-quotes. A query is one SELECT a step: no definitions, no settings, no tables but those registered.
+It knows the question and the files that it names, and nothing else of the node. Names without
+quotes keep their case. Each step of a query is one SELECT; it may not define or set anything, and
+reads registered tables only.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ SETTINGS = {
     "datafusion.sql_parser.map_string_types_to_utf8view": "false",
     "datafusion.execution.parquet.schema_force_view_types": "false",
     "datafusion.catalog.information_schema": "false",
-    # One partition: rows come in the order of the input.
+    # With one partition, rows stay in the order of the input.
     "datafusion.execution.target_partitions": "1",
     "datafusion.execution.time_zone": "UTC",
 }
 _NO_ZONE = {name: value for name, value in SETTINGS.items() if "time_zone" not in name}
-"""For what is ingested. With a zone, `to_timestamp(text, pattern)` announces times with it and
-gives times without, which fails. Ingested, those are in UTC; derivatives keep their types."""
+"""Settings for raw queries, which ingest. With a time zone set, `to_timestamp(text, pattern)`
+declares times with that zone but returns times without one, which fails. Ingested times without a
+zone are in UTC anyway; derivatives keep the zone, so that their types stay the same."""
 _ZONE_LOST = re.compile(r'expected Timestamp\(\w+, "UTC"\) but found Timestamp\(\w+\)')
 TEXTS_AS_TIMES = (
     "this engine announces times in UTC when it reads them from texts, and makes them without a "
@@ -57,18 +59,18 @@ TEXTS_AS_TIMES = (
 )
 _READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 OURS = (AttributeError, AssertionError, ImportError, KeyError, NameError, TypeError)
-"""Errors of this program, not of a query."""
+"""Errors that are faults of this program, not of a query."""
 _SIZE = re.compile(r"(?m)^(VmSize|VmData):\s+(\d+) kB$")
 
 
 def prepare() -> None:
-    """What the first query would do for all, and every process again: Arrow finds its functions."""
+    """Have Arrow look up its functions before the forks, so that no process has to repeat it."""
     batch = pa.RecordBatch.from_arrays([pa.array([1]).cast(pa.int32())], names=["n"])
     batch.serialize()
 
 
 def answer(connection: socket.socket) -> None:
-    """Read a question, and answer it."""
+    """Read a question from the connection, and answer it."""
     question = decode_json(_received(connection), Question)
 
     def say(kind: bytes, content: bytes) -> None:
@@ -93,7 +95,7 @@ def _answered(question: Question, say: Callable[[bytes, bytes], None]) -> End:
         return End(starved=True)
     except OURS as bad:
         return End(failed=f"{type(bad).__name__}: {bad}"[:SHOWN_CHARS])
-    except Exception as bad:  # the library has no type of its own for what a query does wrong
+    except Exception as bad:  # the library has no specific error for wrong queries
         return End(refused=_with_way_out(str(bad)[:SHOWN_CHARS]))
     except BaseException as bad:  # a panic of the library
         return End(failed=str(bad)[:SHOWN_CHARS])
@@ -101,7 +103,7 @@ def _answered(question: Question, say: Callable[[bytes, bytes], None]) -> End:
 
 
 def _with_way_out(reason: str) -> str:
-    """The reason, and how to write what the library cannot do as it was written."""
+    """Return the reason; add another way to write the query if the library cannot compute it."""
     return f"{reason}; {TEXTS_AS_TIMES}" if _ZONE_LOST.search(reason) else reason
 
 
@@ -112,7 +114,7 @@ def _received(connection: socket.socket) -> bytes:
 
 
 def beside_what_is_there(rules: Rules) -> Rules:
-    """Limits of memory are for the query; what this process has before it comes on top."""
+    """Return the rules with memory limits for the query alone: add what this process has now."""
     found = {name: int(kb) << 10 for name, kb in _SIZE.findall(_status())}
     return replace(
         rules,
@@ -159,8 +161,8 @@ def _context(question: Question) -> SessionContext:
 
 
 def _read(context: SessionContext, source: Source) -> DataFrame:
-    """The files one after the other. With a number, their rows have one too, which the columns of
-    the view hide."""
+    """Return a frame over the files, one after the other. With a source number, the rows also have
+    the column `ROW`, which is not among the columns of the view."""
     frame = context.read_parquet(source.paths[0])
     for path in source.paths[1:]:
         frame = frame.union(context.read_parquet(path))
@@ -173,7 +175,7 @@ def _read(context: SessionContext, source: Source) -> DataFrame:
 
 
 def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool) -> DataFrame:
-    """The frame of the last step, those before it being views. Raises `InvalidQuery`."""
+    """Return the frame of the last step; earlier steps become views. Raise `InvalidQuery`."""
     for number, step in enumerate(steps):
         with blamed_on(steps, number):
             check_words(step.query)
@@ -182,14 +184,15 @@ def _last(steps: list[SqlQueryStep], context: SessionContext, *, iterates: bool)
                 judge(result, iterates=False)
         if number < len(steps) - 1:
             context.register_view(quoted(str(step.alias)), result)
-    if iterates:  # of which any step may have what is wrong
+    if iterates:  # the last plan contains all steps, so the error may be in any of them
         with blamed_on(steps):
             judge(result, iterates=True)
     return result
 
 
 def planned(query: str, context: SessionContext) -> DataFrame:
-    """Raises `InvalidQuery`: the library has no type of its own for wrong queries."""
+    """Plan one SELECT. Raise `InvalidQuery` for any error of the library, which has no specific
+    one for wrong queries."""
     check_begins_as_query(query)
     try:
         return context.sql_with_options(query, _READING)
@@ -200,7 +203,7 @@ def planned(query: str, context: SessionContext) -> DataFrame:
 
 
 def batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    # One after the other: a single stream would take what comes first of the parts of a union.
+    # Read partitions in turn: a single stream would mix the parts of a union as they arrive.
     for part in result.execute_stream_partitioned():
         for given in part:
             batch = given.to_pyarrow()
@@ -209,7 +212,7 @@ def batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def plain(field: pa.Field) -> pa.Field:
-    """Layouts the engine chose for itself are not those of the dataset."""
+    """Return the field without layouts (dictionary, view) that the engine chose internally."""
     kind = field.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

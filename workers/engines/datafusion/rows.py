@@ -1,7 +1,7 @@
-"""DataFusion plans that say which input row a row is of; and a final order made total.
+"""Extend DataFusion plans: pass the number of the input row along, and make a final order total.
 
-A plan is made anew node by node: with a column that goes along from the inputs to the result, and
-that the author of the query does not see.
+This module rebuilds a plan node by node, and adds a hidden column that passes from the inputs to
+the result. The author of the query does not see it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
 
 
 class CannotFollow(Exception):
-    """A plan whose nodes cannot be made anew."""
+    """The plan has a node that this module cannot rebuild."""
 
 
 def quoted(name: str) -> str:
@@ -26,7 +26,7 @@ def quoted(name: str) -> str:
 
 
 def with_rows(context: SessionContext, result: DataFrame) -> DataFrame:
-    """The columns of the frame and `ROW`, which the views of its inputs hide.
+    """Return the frame with the column `ROW`, which the views of its inputs hide.
 
     Raises:
         CannotFollow: the plan has a node that makes several rows of one.
@@ -35,7 +35,7 @@ def with_rows(context: SessionContext, result: DataFrame) -> DataFrame:
 
 
 def has_order(result: DataFrame) -> bool:
-    """Whether the query orders its rows. Raises `InvalidQuery` if it does so inside."""
+    """Return whether the query orders its rows. Raise `InvalidQuery` if an inner part does."""
     nodes = [result.logical_plan()]
     top = _kind(nodes[0])
     if top == "Projection":
@@ -51,7 +51,7 @@ def has_order(result: DataFrame) -> bool:
 
 
 def in_total_order(context: SessionContext, result: DataFrame) -> DataFrame:
-    """The frame, whose ORDER BY goes on with all columns."""
+    """Return the frame with all columns added to its ORDER BY, but nested ones."""
     plan = result.logical_plan()
     projection = plan if _kind(plan) == "Projection" else None
     sort = plan.inputs()[0] if projection is not None else plan

@@ -1,12 +1,12 @@
-"""A process that begets processes for queries: it has the engine loaded, and knows nothing else.
+"""The spawner: a process that has loaded the engine, and forks a process for each query.
 
     python -P -m odf_node.workers.engines.datafusion.spawner MODULE
 
-It is started with an environment of names that hold no secrets and has no handles but standard
-input, by which it is asked: a worker hands over one end of a connection and one of a pipe. A fork
-of this process, in which `MODULE.prepare()` was called, then calls `MODULE.answer(connection)` and
-ends; down the pipe goes how. So a process for a query costs a fork instead of loading an engine,
-and serves one query only.
+It starts with an environment without secrets, and no open handle but standard input, a socket. For
+each query a worker sends one end of a connection and the write end of a pipe through that socket.
+The spawner calls `MODULE.prepare()` once. Each fork calls `MODULE.answer(connection)` and exits;
+the spawner writes its exit status to the pipe. So a process for a query costs a fork instead of
+loading an engine, and serves one query only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Answer = Callable[[socket.socket], None]
 
 
 class _Without:
-    """Importing Arrow brings pandas if it is there, which takes longer than all else together."""
+    """Hides pandas: Arrow would import it if installed, which takes longer than all the rest."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
@@ -39,13 +39,13 @@ class _Without:
 
 
 def main(module: str) -> None:
-    """Serve until standard input ends. Processes for queries end with this one."""
+    """Serve until standard input ends. The processes for queries end when this one ends."""
     close_own_memory()
     sys.meta_path.insert(0, _Without())
     loaded = importlib.import_module(module)
     loaded.prepare()
     gc.collect()
-    gc.freeze()  # what all forks share stays shared
+    gc.freeze()  # a collection in a fork would write to the pages that all forks share
     _serve(socket.socket(fileno=os.dup(0)), loaded.answer)
 
 
@@ -71,7 +71,7 @@ def _serve(asked: socket.socket, answer: Answer) -> None:
 
 
 def _beget(connection: socket.socket, end: int, ends: dict[int, int], answer: Answer) -> None:
-    """Fork for a query; if that is impossible the connection closes without a word."""
+    """Fork for a query. If that fails, close the connection without sending anything."""
     with connection:
         try:
             pid = os.fork()
@@ -91,7 +91,7 @@ def _beget(connection: socket.socket, end: int, ends: dict[int, int], answer: An
 
 
 def _live(connection: socket.socket, answer: Answer) -> None:
-    """The whole life of a process for a query. Does not return."""
+    """Run the process of one query, from its fork to its exit. Does not return."""
     code = 1
     try:
         prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -1,6 +1,7 @@
-"""What a worker and its process for a query on DataFusion say to each other, frame by frame.
+"""The messages between a worker and its process for a query on DataFusion.
 
-The worker sends a `Question`. The answer is a `Head`, its batches, and an `End`; or an `End` alone.
+Each message is one frame. The worker sends a `Question`. The process answers with a `Head`, batches
+and an `End`; or with an `End` alone.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ QUESTION, HEAD, BATCH, END = b"Q", b"H", b"B", b"E"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A view over Parquet files. `columns`: those of it, in their order; none: all."""
+    """A view over Parquet files. `columns` are its columns in their order; None means all."""
 
     name: str
     paths: list[str]
     columns: list[str] | None = None
     number: int | None = None
-    """If given, its rows have a number in a hidden column, made of this and their offset."""
+    """If given, rows have the hidden column `ROW`, computed from this number and their offset."""
     offset: str = "offset"
-    """The column that has it."""
+    """Name of the offset column."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,37 +31,37 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What to compute, within which rules of confinement, and where rows may be spilled to."""
+    """The query, the rules of confinement, and the folder for spilled rows."""
 
     sources: list[Source]
     steps: list[Step]
     rules: str
     spill: str
     pool: int
-    """Bytes of rows the engine may hold before it spills."""
+    """Bytes of rows that the engine may keep in memory before it spills them."""
     iterates: bool
-    """Whether it is one iteration of a derivative, whose rows come from one input row each."""
+    """Whether this is one iteration of a derivative; each row then depends on one input row."""
     operation: str | None = None
     """The operation column of the result, if the sources have rows that are changes."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     schema: bytes
-    """An Arrow schema, serialized."""
+    """The Arrow schema of the rows, serialized."""
     splits: bool = False
-    """Nobody knows which rows of the result belong together."""
+    """Whether it is unknown which rows of the result form a correction."""
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no more; without a reason all rows were sent."""
+    """The end of an answer. Without a reason, all rows were sent."""
 
     refused: str | None = None
-    """What is wrong with the query, and facts about it."""
+    """What is wrong with the query; `facts` has details."""
     facts: dict[str, Any] = {}
     failed: str | None = None
     """What is wrong with the engine."""
     starved: bool = False
-    """There was no memory left for it."""
+    """Whether the process ran out of memory."""
 
 
 def encoded(value: msgspec.Struct) -> bytes:
