@@ -1,1 +1,1 @@
-"""One dataset as a thing: committed to, read, rewritten, verified, looked after."""
+"""Everything about one dataset: commits, reads, rewrites, verification, upkeep."""

@@ -1,1 +1,1 @@
-"""What the blocks of a dataset say of its objects, and whether it is so."""
+"""What the blocks of a dataset declare about its objects, and checks of those claims."""

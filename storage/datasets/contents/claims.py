@@ -1,4 +1,4 @@
-"""What blocks say of their slices: all that a slice has to be, in one value a slice. Pure."""
+"""Collect what blocks declare about their slices, as one claim for each slice. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from odf_node.protocol.multihash import Multihash
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Columns of slices from one block on: the schema in force, and names of system columns."""
+    """The columns of slices from one block on: the schema in force and the names of system
+    columns."""
 
     schema: DataSchema | None
-    """None: the chain's is in an old form that cannot be read here."""
+    """None if the schema of the chain is in an old form that cannot be read here."""
     vocab: Vocab
     may_judge_nulls: bool
-    """Writers of the old form were careless about what is optional."""
+    """Whether nulls in required columns are errors. They are not under the old form of a schema,
+    because its writers did not record reliably which columns are optional."""
 
     @classmethod
     def of(cls, state: ChainState) -> Columns:
@@ -47,7 +49,8 @@ class SliceClaim:
 
 
 def slice_claims(blocks: Iterable[HashedBlock], before: ChainState) -> Iterator[SliceClaim]:
-    """The slices of blocks that follow a state, oldest first."""
+    """Yield the claims of the slices in `blocks`, oldest first. `before` is the state before
+    them."""
     state, columns = before, Columns.of(before)
     for block in blocks:
         event = block.event

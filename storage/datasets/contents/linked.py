@@ -1,4 +1,4 @@
-"""Links in slices: what the rows of a file point to, and whether it is there (RFC-017)."""
+"""Links in slices: the objects to which rows point, and whether they exist (RFC-017)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCH_ROWS = 16_384
 
 
 class InvalidValue(BadInput):
-    """A column of links holds something that is no multihash of an object."""
+    """A column of links holds a value that is no multihash of an object."""
 
     def __init__(self, column: str, value: str) -> None:
         shown = value[:100]
@@ -37,7 +37,7 @@ class InvalidValue(BadInput):
 
 
 class DanglingReference(BadInput):
-    """A row links to an object that is not there."""
+    """A row links to an object that does not exist in the dataset."""
 
     def __init__(self, column: str, missing: Multihash, others: int) -> None:
         more = f" (and {others} more)" if others else ""
@@ -51,14 +51,14 @@ class DanglingReference(BadInput):
 
 
 Links = dict[tuple[str, Multihash], int]
-"""How often a column links to an object."""
+"""Number of times that a column links to an object, by column and hash."""
 
 
 def links_in(source: Path | BinaryIO, columns: Sequence[str]) -> Links:
-    """The links of one Parquet file; memory follows the number of different ones.
+    """Count the links in one Parquet file. Memory grows with the number of different links.
 
     Raises:
-        InvalidValue: a value that is no multihash of ours.
+        InvalidValue: a value is no multihash of an object (SHA3-256).
     """
     found: Counter[tuple[str, Multihash]] = Counter()
     for column, text, count in _texts(pq.ParquetFile(source), columns):
@@ -69,10 +69,11 @@ def links_in(source: Path | BinaryIO, columns: Sequence[str]) -> Links:
 def check_links(
     objects: ObjectUrls, dataset: DatasetId, links: Mapping[tuple[str, Multihash], int]
 ) -> LinkedObjects:
-    """What the links lead to. Everything found is young again, so that it is not collected.
+    """Return the number and total size of the linked objects. Each object that is found counts as
+    new again, so that garbage collection does not remove it.
 
     Raises:
-        DanglingReference: something is not there.
+        DanglingReference: an object does not exist.
     """
     count = size = 0
     missing: list[tuple[str, Multihash]] = []
@@ -89,10 +90,12 @@ def check_links(
 
 
 def readable_links(source: BinaryIO, columns: Sequence[str]) -> Iterator[Multihash]:
-    """As `links_in`, each once a batch, of files that others made: what is no link is passed by.
+    """Yield the links of a file that others made, each at least once per batch. Skip values that
+    are
+    no links.
 
     Raises:
-        UnreadableSlice: it is no Parquet file, or cannot be read to its end.
+        UnreadableSlice: the file is no Parquet file, or cannot be read to its end.
     """
     texts = _texts(open_slice(source), columns)
     while (found := _next(texts)) is not None:
@@ -109,7 +112,8 @@ def _next(texts: Iterator[tuple[str, str, int]]) -> tuple[str, str, int] | None:
 
 
 def _texts(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """Column, value and how often, batch by batch. A file may be older than a column."""
+    """Yield column, value and count for each batch. Skip columns that an older file does not
+    have."""
     present = [name for name in columns if name in file.schema_arrow.names]
     if not present:
         return

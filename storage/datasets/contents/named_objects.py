@@ -1,4 +1,4 @@
-"""The objects an event points at: data slices and checkpoints, with the sizes it declares."""
+"""The objects that an event names: data slices and checkpoints, with their declared sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NamedObject:
 
 
 def named_objects(event: MetadataEvent | UnknownEvent) -> Iterator[NamedObject]:
-    """Slice, then checkpoint, of a data event; nothing for any other."""
+    """Yield the slice, then the checkpoint, of a data event; nothing for any other event."""
     if not isinstance(event, AddData | ExecuteTransform):
         return
     if (part := event.new_data) is not None:

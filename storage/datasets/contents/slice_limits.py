@@ -1,4 +1,4 @@
-"""How far a look at slices goes; apart from `look.py`, which loads Arrow. Sizes in bytes."""
+"""Limits for the check of slices, in a module that does not load Arrow. Sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ class GateLimits(Struct, frozen=True, kw_only=True, rename="camel"):
     """Settings of the gate."""
 
     memory: int
-    """Of the process that looks."""
+    """Memory limit of the process that checks."""
     seconds: float
-    """For each GiB that is begun."""
+    """Time limit, in seconds for each GiB begun."""
     ratio: int
-    """Of values to their file."""
+    """Limit of the ratio of decoded values to the size of their file."""
     hashed_at_once: int | None = None
-    """Slices of one commit whose rows are hashed before the head moves; None: any."""
+    """Limit of the bytes of slices in one commit whose rows are hashed before the head moves. None:
+    no
+    limit."""
 
 
 class CheckLimits(Struct, frozen=True, kw_only=True):
-    """How much may come out of a slice, and whether its rows are hashed."""
+    """How many bytes may be decoded from a slice, and whether its rows are hashed."""
 
     ratio: int
-    """Of the bytes of its values to those of the file, beyond what any file may hold."""
+    """Limit of the ratio of decoded bytes to the bytes of the file. It applies above an amount that
+    every file may hold."""
     rows: bool = True

@@ -1,6 +1,6 @@
-"""Does a Parquet slice hold the rows its block declares: how many, which, and their hash.
+"""Check that a Parquet slice holds the rows its block declares: their number, offsets and hash.
 
-Reads in windows, so memory stays small however large the slice is.
+It reads in windows, so memory stays small however large the slice is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ WINDOW_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One difference between slice and declaration. `certain`: it proves the slice wrong."""
+    """One difference between a slice and its declaration. `certain` means that it proves the slice
+    wrong."""
 
     reason: str
     message: str
@@ -34,11 +35,12 @@ class Finding:
 
 
 class SliceCheck:
-    """A look at the row count, offset column and logical hash of a slice: whoever had the `streams`
-    hashed asks what was found.
+    """A check of the row count, offset column and logical hash of a slice. The caller hashes the
+    `streams` and passes the digests to `found`.
 
-    `source` is a file, or an Arrow buffer, read from any place. `offset_column` None leaves out
-    the offsets: when the name of the column is not known.
+    `source` is a file or an Arrow buffer with random access. If `offset_column` is None, because
+    the
+    name of the column is not known, offsets are not checked.
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class SliceCheck:
             self._found = [unreadable(error)]
 
     def found(self, digests: Sequence[bytes]) -> list[Finding]:
-        """What is wrong, by the digests of the streams; nothing means that it is right."""
+        """Return what is wrong, given the digests of the streams. An empty list means that the
+        slice is
+        right."""
         if self._digest is None:
             return self._found
         try:
@@ -86,7 +90,7 @@ class SliceCheck:
 
 
 def unreadable(error: Exception) -> Finding:
-    """Of what was raised while a slice was read."""
+    """Return the finding for an error that was raised while a slice was read."""
     known = error if isinstance(error, UnreadableSlice) else UnreadableSlice.of(error)
     return Finding(reason="UnreadableSlice", message=known.message)
 
@@ -111,7 +115,7 @@ def _check_count(file: Any, declared: DataSlice) -> list[Finding]:
 
 
 class Offsets:
-    """What is wrong with the offsets of rows that pass: they should count up the interval."""
+    """A check that the offsets of the rows passed to it count up through the declared interval."""
 
     def __init__(self, schema: pa.Schema, column: str | None, declared: DataSlice) -> None:
         self.problem: str | None = None
@@ -125,7 +129,7 @@ class Offsets:
             self.problem = f"the offset column {column!r} is not of an integer type"
 
     def checks(self) -> ColumnChecks:
-        """At the column, if there is anything left to find out."""
+        """Return the check of the offset column, or nothing if the result is already known."""
         if self._column is None or self.problem is not None:
             return {}
         return {self._column: self._check}
@@ -146,7 +150,8 @@ class Offsets:
         self._next += len(values)
 
     def check_alone(self, file: Any) -> None:
-        """When the other columns cannot be read to their end: from the first row again."""
+        """Check the offset column alone, from the first row. Used if other columns are not
+        readable."""
         if self._column is None or self.problem is not None:
             return
         self._next = self._first

@@ -1,1 +1,1 @@
-"""A dataset: its chain, its objects, and the one way to add to it."""
+"""A dataset: its chain, its objects, and the one way to append to it."""

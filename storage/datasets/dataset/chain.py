@@ -1,6 +1,6 @@
-"""The chain of a dataset as the index has it: blocks along a path, and what they say together.
+"""The chain of a dataset as the index stores it: blocks along a path, and the state they add up to.
 
-Whoever makes one says which reads it goes by, and with that what shares a transaction.
+The caller that makes a `Chain` chooses the reads it uses, and so which reads share a transaction.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ...stores.ports.errors import BlockNotFound
 from .state_cache import KnownStates
 
 PAGE = 1000
-"""Blocks in memory at a time when a chain is folded."""
+"""Limit of blocks in memory at a time when a chain is folded."""
 NEAR = 2
-"""Blocks that are looked at one by one before the way to a known state is asked for."""
+"""Number of blocks that are read one by one before the path to a known state is queried."""
 
 
 class Chain:
-    """One chain. `states` gives and takes what was folded of it."""
+    """One chain. `states` is the cache of the states that were folded from it."""
 
     def __init__(
         self, dataset: DatasetId, refs: Heads, blocks: BlockIndex, states: KnownStates
@@ -33,7 +33,8 @@ class Chain:
         self._refs, self._blocks, self._states = refs, blocks, states
 
     def state(self, head: Multihash | None = None) -> ChainState:
-        """What the chain says as of `head`, by default the newest block. `BlockNotFound`."""
+        """Return the state of the chain as of `head`, by default the newest block. Raises
+        `BlockNotFound`."""
         target = head or self._refs.head(self._dataset)
         if (whole := self._states.find(self._dataset, target)) is not None:
             return whole
@@ -57,8 +58,9 @@ class Chain:
         return state
 
     def _nearly_known(self, target: Multihash) -> ChainState | None:
-        """The state if it is known as of a block right before: who follows a head that moves
-        need not ask for the way back."""
+        """Return the state if it is known as of one of the last blocks before `target`, else None.
+        This
+        saves callers that follow a moving head the query for the whole path."""
         blocks: list[HashedBlock] = []
         at: Multihash | None = target
         while at is not None and len(blocks) < NEAR:
@@ -75,13 +77,14 @@ class Chain:
         return None
 
     def along(self, path: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
-        """Blocks of a `path`, oldest first, at most `PAGE` of them in memory at a time."""
+        """Yield the blocks of a `path`, oldest first, with at most `PAGE` of them in memory at a
+        time."""
         for start, count in page_starts(path):
             yield list(reversed(self._blocks.ancestors(self._dataset, start, limit=count)))
 
 
 def page_starts(newest_first: Sequence[Multihash]) -> Iterator[tuple[Multihash, int]]:
-    """Newest block and length of each page of a path, oldest page first."""
+    """Yield the newest block and the length of each page of a path, oldest page first."""
     for end in range(len(newest_first), 0, -PAGE):
         count = min(PAGE, end)
         yield newest_first[end - count], count

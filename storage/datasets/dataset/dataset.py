@@ -1,8 +1,8 @@
-"""A dataset: its chain, its objects, and the one way to add to it.
+"""A dataset: its chain, its objects, and the one way to append to it.
 
-Commit goes bytes first, pointer last: every named object is there, then the blocks are
-written, then the head moves by compare-and-swap. Whatever happens in between, readers see
-the old head or the new one; what was written too early is unreferenced and harmless.
+A commit writes bytes first and the pointer last: it checks that every named object exists, writes
+the blocks, then moves the head by compare-and-swap. Whatever happens in between, readers see the
+old head or the new one; anything written too early is unreferenced and harmless.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .chain import Chain, page_starts
 from .state_cache import StateCache
 
 FORCE_TRIES = 100
-"""Moves of others a forced commit writes over before it gives up."""
+"""How often a forced commit overwrites a concurrent move of the head before it gives up."""
 
 
 class InvalidInterval(BadInput):
-    """The tail of an interval is no ancestor of its head: the histories differ."""
+    """The tail of an interval is no ancestor of its head, so the histories differ."""
 
     def __init__(self, head: Multihash, tail: Multihash) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class InvalidInterval(BadInput):
 
 
 class ObjectMissing(BadInput):
-    """A block names an object that was not put before."""
+    """A block names an object that was not stored before."""
 
     def __init__(self, named: NamedObject, block: Multihash) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class ObjectMissing(BadInput):
 
 
 class SizeMismatch(BadInput):
-    """A block declares another size for an object than it has. Sizes in bytes."""
+    """A block declares a size for an object that differs from its real size. Sizes are in bytes."""
 
     def __init__(self, named: NamedObject, block: Multihash, actual: int) -> None:
         super().__init__(
@@ -84,11 +84,11 @@ class SeedBlockOverwriteRestricted(Conflict):
 
 
 class DatasetObjects(LocatedObjects, ObjectUrls, Protocol):
-    """Objects that are read, put, and settled after an upload by URL."""
+    """Objects that can be read, put, and settled after an upload by URL."""
 
 
 class DatasetStores(HealingStores, Protocol):
-    """What a dataset needs of `storage.datasets.node.stores.Stores`."""
+    """The stores that a dataset needs: part of `storage.datasets.node.stores.Stores`."""
 
     @property
     def objects(self) -> DatasetObjects: ...
@@ -100,20 +100,20 @@ class DatasetStores(HealingStores, Protocol):
 
 
 class Datasets(Protocol):
-    """The datasets of a node: `storage.datasets.node.stores.Stores`."""
+    """The datasets of a node, as `storage.datasets.node.stores.Stores` provides them."""
 
     def dataset(self, ref: DatasetRef, /) -> Dataset:
-        """Raises `DatasetNotFound`."""
+        """Return the dataset. Raises `DatasetNotFound`."""
 
 
 class Gate(Protocol):
-    """What received slices have to pass: `storage.datasets.gate.gate.SliceGate`."""
+    """The check that received slices have to pass: `storage.datasets.gate.gate.SliceGate`."""
 
     def hold(self, dataset: Dataset, claims: Sequence[SliceClaim], /) -> None: ...
 
 
 class Dataset:
-    """One dataset of this node. Cheap to make; keeps nothing but its entry."""
+    """One dataset of this node. It is cheap to make and keeps only its entry."""
 
     def __init__(self, entry: DatasetEntry, stores: DatasetStores) -> None:
         self.entry = entry
@@ -121,11 +121,12 @@ class Dataset:
         self._stores = stores
 
     def head(self) -> Multihash:
-        """Hash of the newest block. Raises `DatasetNotFound` once the dataset is forgotten."""
+        """Return the hash of the newest block. Raises `DatasetNotFound` once the dataset is
+        forgotten."""
         return self._stores.refs.head(self.id)
 
     def block(self, block: Multihash) -> HashedBlock:
-        """One block of this dataset, on any branch. Raises `BlockNotFound`."""
+        """Return one block of this dataset, on any branch. Raises `BlockNotFound`."""
         found = self._stores.blocks.find(self.id, block)
         if found is None:
             raise BlockNotFound(block)
@@ -134,7 +135,7 @@ class Dataset:
     def blocks(
         self, *, after: Multihash | None = None, upto: Multihash | None = None
     ) -> list[HashedBlock]:
-        """The interval `(after, upto]`, oldest first; by default the whole chain.
+        """Return the blocks of `(after, upto]`, oldest first; by default the whole chain.
 
         Raises:
             BlockNotFound: `upto` is not here.
@@ -145,47 +146,51 @@ class Dataset:
     def pages(
         self, *, after: Multihash | None = None, upto: Multihash | None = None
     ) -> Iterator[list[HashedBlock]]:
-        """As `blocks`, at most `PAGE` of them in memory at a time."""
+        """Yield the same blocks as `blocks`, with at most `PAGE` of them in memory at a time."""
         yield from self.along(self._interval(after, upto or self.head()))
 
     def path(
         self, *, after: Multihash | None = None, upto: Multihash | None = None
     ) -> list[Multihash]:
-        """Hashes of the same interval, newest first. Raises as `blocks`."""
+        """Return the hashes of the same interval, newest first. Raises the same errors as
+        `blocks`."""
         return self._interval(after, upto or self.head())
 
     def raw_pages(self, path: Sequence[Multihash]) -> Iterator[list[tuple[Multihash, bytes]]]:
-        """Hash and bytes of the blocks of a `path`, oldest first; nothing is decoded."""
+        """Yield hash and bytes of the blocks of a `path`, oldest first, without decoding them."""
         for start, count in page_starts(path):
             yield list(reversed(self._stores.blocks.raw(self.id, start, limit=count)))
 
     def state(self, head: Multihash | None = None) -> ChainState:
-        """As `Chain.state`, by reads that share no transaction."""
+        """Return the state as `Chain.state` does, by reads that share no transaction."""
         return self._chain().state(head)
 
     def check(self, blocks: Sequence[HashedBlock], *, expected: Multihash) -> None:
-        """Whether a commit on `expected` would keep the rules. Raises `ChainRuleBroken`."""
+        """Check that a commit on `expected` would keep the rules. Raises `ChainRuleBroken`."""
         state = fold(blocks, self.state(expected))
         self._stores.states.put(self.id, blocks[-1].hash, state)
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        """Bytes of an object of this dataset, not hashed yet. Raises `ObjectNotFound`."""
+        """Open an object of this dataset without hashing its bytes. Raises `ObjectNotFound`."""
         return self._stores.objects.open(ObjectKey(self.id, kind, object_hash))
 
     def open_whole(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        """An object of this dataset whose bytes were hashed. Raises as `open_hashed`."""
+        """Open an object of this dataset whose bytes were hashed. Raises the same errors as
+        `open_hashed`."""
         return open_hashed(self._stores, ObjectKey(self.id, kind, object_hash))
 
     def whole_file(self, kind: ObjectKind, object_hash: Multihash, copy: Path) -> Path:
-        """As `open_whole`: the file of the store if it keeps files, else `copy`, which may be
-        there already."""
+        """Return an object as a file whose bytes were hashed: the file of a local store, else
+        `copy`, which
+        may exist already. Raises the same errors as `open_whole`."""
         if copy.exists() and is_whole_file(self._stores, copy, object_hash):
             return copy
         return copy_hashed(self._stores, ObjectKey(self.id, kind, object_hash), copy)
 
     def link_source(self, kind: ObjectKind, object_hash: Multihash) -> LinkSource:
-        """Where the bytes of an object are, which were hashed, for a store that takes them over
-        as they are. Raises as `open_hashed`."""
+        """Return where the bytes of an object are stored, after they were hashed, for a store that
+        takes
+        them over unchanged. Raises the same errors as `open_hashed`."""
         key = ObjectKey(self.id, kind, object_hash)
         ensure_hashed(self._stores, key)
         objects = self._stores.objects
@@ -198,10 +203,11 @@ class Dataset:
         )
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
-        """Objects that blocks name are here, of their size; nothing is read.
+        """Check that the objects exist with the given sizes; bytes are read only if one does not.
 
         Raises:
-            ObjectDamaged, ObjectHealing: for the first that is not.
+            ObjectDamaged, ObjectHealing: for the first object that is wrong and cannot be healed
+                now.
         """
         for object_hash, size in wanted:
             key = ObjectKey(self.id, kind, object_hash)
@@ -218,23 +224,25 @@ class Dataset:
         ended: Sequence[JobEnd] = (),
         gate: Gate | None = None,
     ) -> None:
-        """Append blocks (oldest first) to `expected`; with `force`, replace whatever is head.
+        """Append blocks (oldest first) to `expected`; with `force`, replace any head.
 
-        `ended` are jobs whose work this is: they end with the commit, or not at all. What
-        was received has to pass the `gate`; what a worker of this node made has not.
+        `ended` are the jobs that did this work: they end with the commit, or not at all. Received
+        slices
+        have to pass the `gate`; slices that a worker of this node made need no gate.
 
-        Forced blocks either begin with a Seed of this dataset's id and kind, or continue a
-        block that is here. No blocks, or blocks that are head already: nothing happens.
+        Forced blocks either begin with a Seed of this dataset's id and kind, or continue a block of
+        this
+        dataset. Nothing happens if there are no blocks, or if the last one is the head already.
 
         Raises:
             RefConflict: the head is not `expected` any more.
             ChainRuleBroken: the first broken rule.
-            ObjectMissing, SizeMismatch: a named object is absent or of another size.
+            ObjectMissing, SizeMismatch: a named object is absent or has another size.
             DataDoesNotMatchMetadata: a slice is not what its block declares.
-            BlockNotFound: forced blocks continue one that was cleared away.
-            SeedBlockOverwriteRestricted: forced blocks of another dataset.
-            DatasetNotFound: it was forgotten, even if it was made again since.
-            LeaseLost: one of the jobs is not its worker's any more.
+            BlockNotFound: forced blocks continue one that was removed.
+            SeedBlockOverwriteRestricted: forced blocks belong to another dataset.
+            DatasetNotFound: the dataset was forgotten, even if it was created again since.
+            LeaseLost: the worker of one of the jobs has lost its lease.
         """
         if not blocks:
             return
@@ -255,9 +263,9 @@ class Dataset:
         expected: Multihash | None,
         gate: Gate | None = None,
     ) -> ChainState:
-        """All of a commit but the move of the head; the state it will have.
+        """Do all of a commit except the move of the head, and return the state after it.
 
-        `expected` is None where the commit is forced. Raises as `commit`.
+        `expected` is None if the commit is forced. Raises the same errors as `commit`.
         """
         state = self.judge(blocks, expected, gate=gate)
         put_blocks(self._stores.objects, self.id, blocks)
@@ -271,8 +279,9 @@ class Dataset:
         coming: Container[NamedObject] = (),
         gate: Gate | None = None,
     ) -> ChainState:
-        """As `prepare`, but nothing is written. `coming` are objects the caller puts before
-        the head moves."""
+        """Check a commit as `prepare` does, without writing anything. `coming` are objects that the
+        caller
+        puts before the head moves."""
         state = self._state_after(blocks, expected)
         check_objects(self._stores.objects, self.id, blocks, coming=coming)
         if gate is not None and (claims := self.claims(blocks, expected)):
@@ -280,7 +289,8 @@ class Dataset:
         return state
 
     def claims(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> list[SliceClaim]:
-        """What the slices of the blocks have to be, on `expected` or where they begin."""
+        """Return the claims of the slices in the blocks, which follow `expected`, or are forced if
+        None."""
         if not any(
             named.kind is ObjectKind.DATA for one in blocks for named in named_objects(one.event)
         ):
@@ -288,7 +298,8 @@ class Dataset:
         return list(slice_claims(blocks, self._base(blocks, expected)))
 
     def _state_after(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> ChainState:
-        """The state with all blocks on `expected`, or where they begin. Raises as `commit`."""
+        """Return the state after all blocks on `expected`, or forced if None. Raises as
+        `commit`."""
         if expected is not None and is_chain(blocks, expected):
             known = self._stores.states.find(self.id, blocks[-1].hash)
             if known is not None:  # the push has checked them already
@@ -306,7 +317,7 @@ class Dataset:
         force: bool,
         ended: Sequence[JobEnd],
     ) -> None:
-        """Compare-and-swap; a forced one swaps against whatever it finds."""
+        """Move the head by compare-and-swap. A forced move swaps against any head it finds."""
         new = blocks[-1].hash
         for attempt in range(FORCE_TRIES):
             try:
@@ -326,7 +337,8 @@ class Dataset:
 
     def _forced_base(self, first: HashedBlock) -> ChainState:
         if first.prev is not None:
-            return self.state(self.block(first.prev).hash)  # a remembered state proves no block
+            # a cached state does not prove that the block exists
+            return self.state(self.block(first.prev).hash)
         seed = first.event
         same = isinstance(seed, Seed) and (seed.dataset_id, seed.dataset_kind) == (
             self.id,
@@ -337,14 +349,15 @@ class Dataset:
         return EMPTY
 
     def _interval(self, after: Multihash | None, upto: Multihash) -> list[Multihash]:
-        """Hashes of `(after, upto]`, newest first."""
+        """Return the hashes of `(after, upto]`, newest first."""
         tail = self._stores.blocks.find(self.id, after) if after is not None else None
         if after is not None and tail is None:
             raise InvalidInterval(upto, after)
         down_to = tail.sequence_number if tail is not None else 0
         path = list(self._stores.blocks.lineage(self.id, upto, down_to=down_to))
         if not path:
-            self.block(upto)  # a known block older than the tail is another matter
+            # an unknown block raises here; a known one that is older than the tail does not
+            self.block(upto)
         if after is None:
             return path
         if not path or path[-1] != after:
@@ -352,7 +365,8 @@ class Dataset:
         return path[:-1]
 
     def along(self, path: Sequence[Multihash]) -> Iterator[list[HashedBlock]]:
-        """Blocks of a `path`, oldest first, at most `PAGE` of them in memory at a time."""
+        """Yield the blocks of a `path`, oldest first, with at most `PAGE` of them in memory at a
+        time."""
         return self._chain().along(path)
 
     def _chain(self) -> Chain:
@@ -361,7 +375,7 @@ class Dataset:
 
 
 def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:
-    """Whether each block names the one before it, the first one `start`."""
+    """Return whether each block names the one before it, and the first one names `start`."""
     for block in blocks:
         if block.prev != start:
             return False
@@ -376,12 +390,13 @@ def check_objects(
     *,
     coming: Container[NamedObject] = (),
 ) -> None:
-    """Every object the blocks name is here, of the declared size, and young from now on; but
-    for those that are about to be put.
+    """Check that every object the blocks name exists with the declared size, except those in
+    `coming`,
+    which are about to be put. Each object counts as new again for garbage collection.
 
     Raises:
-        ObjectMissing, SizeMismatch: for the first that is not.
-        HashMismatch: what was put by an upload URL is other content.
+        ObjectMissing, SizeMismatch: for the first object that is wrong.
+        HashMismatch: an upload by URL put other content.
     """
     for block in blocks:
         for named in named_objects(block.event):
@@ -395,5 +410,5 @@ def check_objects(
 
 
 def put_blocks(objects: Objects, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:
-    """Write blocks as objects, their bytes as they came. Raises `HashMismatch`."""
+    """Write blocks as objects, with their bytes as received. Raises `HashMismatch`."""
     objects.put_blocks(dataset, ((block.hash, block.raw) for block in blocks))

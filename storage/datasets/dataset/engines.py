@@ -1,14 +1,12 @@
 """Which engine computed which part of a derivative: a note beside its objects (`info/engines`).
 
-Blocks of executions have no place for it. The note has a line for each change of engine or
-version, and one for each version that was shown to give the same results as an older one:
+Blocks of executions have no field for it. The note has a line for each change of engine or version,
+and one for each version that gave the same results as an older one:
 
-    7 spark 4.0.1
-    112 spark 4.1.0
-    = spark 4.0.1 4.1.0
+    7 spark 4.0.1 112 spark 4.1.0 = spark 4.0.1 4.1.0
 
-The first word is the sequence number of the first block that was computed so. Blocks that were
-received behind those of ours have the engine `?`: nobody here knows it.
+The first word is the sequence number of the first block that the engine computed. Blocks that were
+received on top of our own have the engine `?`, because it is unknown here.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """From block number `since` on, until the next run."""
+    """One engine and version, used from block number `since` until the next run."""
 
     since: int
     engine: str
@@ -41,7 +39,7 @@ class EngineRun:
 
 @dataclass(frozen=True, slots=True)
 class Compatible:
-    """Version `new` of an engine gives what `old` gave."""
+    """Version `new` of an engine gives the same results as version `old`."""
 
     engine: str
     old: str
@@ -50,25 +48,27 @@ class Compatible:
 
 @dataclass(frozen=True, slots=True)
 class EngineNote:
-    """Everything known of the engines of one derivative."""
+    """All that is known of the engines of one derivative."""
 
     runs: tuple[EngineRun, ...] = ()
     compatible: tuple[Compatible, ...] = ()
 
     def at(self, number: int) -> EngineRun | None:
-        """The engine of the block of that number, None for one that others computed."""
+        """Return the engine of the block with that number; None if another node computed it."""
         found = [run for run in self.runs if run.since <= number]
         return found[-1] if found and found[-1].engine != UNKNOWN else None
 
     def with_received(self, number: int) -> EngineNote:
-        """With blocks of others from that number on."""
+        """Return the note with received blocks from that number on."""
         known = EngineNote(tuple(run for run in self.runs if run.since < number), self.compatible)
         if known.at(number) is None:
             return known
         return EngineNote((*known.runs, EngineRun(number, UNKNOWN, UNKNOWN)), self.compatible)
 
     def with_run(self, run: EngineRun) -> EngineNote:
-        """With a block that is computed now; what the chain had beyond it before is gone."""
+        """Return the note with a block that is computed now. Runs of later blocks are dropped,
+        because the
+        chain does not have those blocks any more."""
         before = tuple(known for known in self.runs if known.since < run.since)
         last = before[-1] if before else None
         if last is not None and (last.engine, last.version) == (run.engine, run.version):
@@ -81,7 +81,7 @@ class EngineNote:
         return EngineNote(self.runs, (*self.compatible, found))
 
     def dump(self) -> str:
-        """As text; the oldest lines go when it is full."""
+        """Return the note as text. The oldest lines are dropped if it is too long."""
         lines = [f"{run.since} {run.engine} {run.version}" for run in self.runs]
         lines += [f"{_SAME} {one.engine} {one.old} {one.new}" for one in self.compatible]
         while len("\n".join(lines).encode()) > MAX_INFO_BYTES:
@@ -90,7 +90,7 @@ class EngineNote:
 
 
 def load_note(text: str | None) -> EngineNote:
-    """From `EngineNote.dump`; lines that are none of ours are left out."""
+    """Parse the text of `EngineNote.dump`; lines of another form are skipped."""
     runs, compatible = list[EngineRun](), list[Compatible]()
     for line in (text or "").splitlines():
         words = line.split(" ")
@@ -113,8 +113,8 @@ def write_note(objects: DatasetNotes, dataset: DatasetId, note: EngineNote) -> N
 def noted_as_received(
     objects: DatasetNotes, dataset: DatasetId, blocks: Sequence[HashedBlock]
 ) -> Iterator[None]:
-    """Executions among blocks from elsewhere are no work of the engines here: noted before they
-    count, and taken back if they do not."""
+    """Note that received blocks with executions were not computed by the engines here. The note is
+    written before the blocks are committed, and restored if the commit fails."""
     executed = [block for block in blocks if isinstance(block.event, ExecuteTransform)]
     known = read_note(objects, dataset) if executed else EngineNote()
     note = known.with_received(executed[0].sequence_number) if executed else known

@@ -1,4 +1,4 @@
-"""What of a registry entry lies beside the objects, so that an index can be made again.
+"""The part of a registry entry that is stored beside the objects, to rebuild an index from.
 
 `info/alias` holds the name, as ODF has it; the rest is in `info/node`, one line of JSON:
 
@@ -23,12 +23,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInfo:
-    """Everything of an entry that neither the chain nor the alias says."""
+    """The facts of an entry that neither the chain nor the alias contains."""
 
     visibility: Visibility
     created_at: Instant
     pushed: bool = False
-    """Begun by a push: while there is nothing but the Seed, that push has not ended."""
+    """Whether a push created the dataset. While it has only the Seed, that push has not ended."""
 
     def dump(self) -> str:
         return json.dumps(
@@ -43,7 +43,7 @@ class NodeInfo:
 
 
 def load_info(text: str | None) -> NodeInfo | None:
-    """From `NodeInfo.dump`; None for no text, and for text that is none of ours."""
+    """Parse the text of `NodeInfo.dump`; return None for no text and for text of another form."""
     try:
         data = json.loads(text or "null")
         if not isinstance(data, dict) or data.get("version") != VERSION:

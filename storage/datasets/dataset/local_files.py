@@ -1,4 +1,5 @@
-"""Objects as files, hashed: in place where the store keeps files, else copied; files as parts."""
+"""Objects as hashed local files: in place if the store keeps files, else copied; files in
+chunks."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ from .dataset import Dataset
 
 COPY_BYTES = 1 << 20
 SPOOL_BYTES = 16 << 20
-"""Copies up to here stay in memory."""
+"""Copies up to this size in bytes stay in memory."""
 
 
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
-    """The object as a file: in place if the store keeps files, else a copy in `folder`. Its bytes
-    were hashed, also those of a copy that was there.
+    """Return the object as a file: in place if the store keeps files, else a copy in `folder`. Its
+    bytes
+    were hashed, also those of a copy that existed already.
 
     Raises:
         ObjectNotFound: the dataset has no such upload.
@@ -31,7 +33,7 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """A file's bytes, in parts."""
+    """Yield the bytes of a file in chunks."""
     with path.open("rb") as stream:
         while chunk := stream.read(COPY_BYTES):
             yield chunk
@@ -39,7 +41,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def read_anywhere(stream: BinaryIO) -> Iterator[BinaryIO]:
-    """The stream, or a copy of it, as a file that is read from any place."""
+    """Yield the stream, or a copy of it, as a file with random access."""
     if stream.seekable():
         yield stream
         return

@@ -1,7 +1,7 @@
-"""A bounded memory of folded chain states, shared by all datasets of a process.
+"""A bounded cache of folded chain states, shared by all datasets of a process.
 
-A state is a pure function of (dataset, head), so an entry never goes stale. What took long to
-fold is handed to a keeper, which outlives the process.
+A state is a pure function of (dataset, head), so an entry never becomes stale. States that took
+long to fold are also given to a keeper, which stores them longer than the process lives.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from odf_node.protocol.multihash import Multihash
 
 MAX_STATES = 512
 KEEP_FROM = 1000
-"""Blocks whose fold is worth keeping."""
+"""Number of folded blocks from which a state is worth storing."""
 
 
 class StateKeeper(Protocol):
-    """Keeps one state of each dataset, or none."""
+    """Stores at most one state of each dataset."""
 
     def load(self, dataset: DatasetId) -> ChainState | None: ...
     def save(self, dataset: DatasetId, state: ChainState) -> None: ...
 
 
 class KnownStates(Protocol):
-    """States as a chain looks them up and leaves them."""
+    """The cache of states as a chain uses it."""
 
     def find(self, dataset: DatasetId, head: Multihash) -> ChainState | None: ...
     def kept(self, dataset: DatasetId) -> ChainState | None:
-        """The state that was kept of a dataset, whichever head it has."""
+        """Return the stored state of a dataset, whichever head it has."""
 
     def keep(self, dataset: DatasetId, state: ChainState, *, folded: int) -> None:
-        """Remember a state and, if many blocks were folded for it, keep it."""
+        """Cache a state and, if many blocks were folded for it, store it."""
 
 
 class StateCache:
-    """Least recently used states go first."""
+    """A cache that drops the least recently used states first."""
 
     def __init__(self, capacity: int = MAX_STATES, *, keeper: StateKeeper | None = None) -> None:
         self._keeper = keeper
@@ -76,7 +76,7 @@ class StateCache:
 
 
 class StatesOfReads:
-    """States for a transaction that only reads: what is to be kept waits until it has ended."""
+    """States for a transaction that only reads. States to be stored wait until it has ended."""
 
     def __init__(self, states: StateCache, load: Callable[[DatasetId], ChainState | None]) -> None:
         self._states, self._load = states, load
@@ -94,7 +94,7 @@ class StatesOfReads:
             self._waiting.append((dataset, state, folded))
 
     def keep_waiting(self) -> None:
-        """Keep what waits; for after the transaction."""
+        """Store the states that wait. Call this after the transaction."""
         while self._waiting:
             dataset, state, folded = self._waiting.pop()
             self._states.keep(dataset, state, folded=folded)

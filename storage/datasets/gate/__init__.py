@@ -1,1 +1,1 @@
-"""Slices that were received are held to their blocks, in processes that may die of them."""
+"""Checks of received slices against their blocks, in processes that a bad file may crash."""

@@ -1,8 +1,8 @@
-"""What is wrong with a slice, held to what its block declares. For a process of its own.
+"""Find what is wrong with a slice, compared to its block. Runs in a separate process.
 
-The footer is bounded before it is parsed, and what comes out of the file while it comes out, so
-that a small file with much in it ends early. Rows are read once: the watchers of the system
-columns are shown them on their way into the logical hash.
+The footer is limited before it is parsed, and the decoded bytes while they are decoded, so that a
+small file with large contents ends early. Rows are read once: the checks of the system columns see
+them on their way into the logical hash.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable
 from .columns import difference
 
 FREE_BYTES = 64 << 20
-"""So much may come out of any file, however small it is."""
+"""Bytes that may be decoded from any file, however small it is."""
 TOO_MUCH_MEMORY = Finding(
     reason="SliceTooLarge", message="looking at it takes more memory than it may"
 )
@@ -38,7 +38,7 @@ OPERATIONS = range(4)
 
 
 class GateCheck:
-    """The check of one slice: the caller has the `streams` hashed, then asks what was found."""
+    """The check of one slice. The caller hashes the `streams` and passes the digests to `found`."""
 
     def __init__(self, content: pa.Buffer, claim: SliceClaim, limits: CheckLimits) -> None:
         self.streams: Sequence[Stream] = ()
@@ -50,7 +50,8 @@ class GateCheck:
             self._begin()
 
     def found(self, digests: Sequence[bytes]) -> list[Finding]:
-        """What is wrong, by the digests of the streams; nothing: it is what it should be."""
+        """Return what is wrong, given the digests of the streams. An empty list: the slice is
+        right."""
         with self._noting():
             if self._digest is not None and not self._found:
                 self._found = self._rows(self._digest, digests)
@@ -94,7 +95,7 @@ class GateCheck:
         return [Finding(reason="LogicalHashMismatch", message=message)]
 
     def _counted(self, stream: Iterator[Any]) -> Iterator[Any]:
-        """The same until more has come out of the file than may."""
+        """Yield the same contents until more bytes were decoded than is allowed."""
         for content in stream:
             self._left -= memoryview(content).nbytes
             if self._left < 0:
@@ -113,7 +114,7 @@ class GateCheck:
 
 
 def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
-    """What the footer says: number of rows, columns."""
+    """Check the number of rows and the columns by the footer."""
     interval = claim.declared.offset_interval
     rows, expected = file.metadata.num_rows, interval.end - interval.start + 1
     if rows != expected:
@@ -125,7 +126,7 @@ def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
 
 
 class _Watchers:
-    """Look at the columns about which something can be said, and remember what is wrong."""
+    """Checks of single columns, which record what is wrong."""
 
     def __init__(self, schema: pa.Schema, claim: SliceClaim) -> None:
         offset, operation, system_time, _ = claim.columns.vocab.columns
@@ -144,7 +145,7 @@ class _Watchers:
         return [*self._offsets.found(), *self._wrong.values()]
 
     def check_alone(self, file: Any) -> None:
-        """Only at these columns, one after the other."""
+        """Check only these columns, one after the other."""
         interval = self._claim.declared.offset_interval
         for name, check in self.checks.items():
             seen = 0
@@ -194,7 +195,7 @@ def _numbers(values: pa.Array) -> Any:
 
 
 def _required(schema: pa.Schema, claim: SliceClaim) -> list[str]:
-    """Columns that must not hold nulls and, as far as the file says, could."""
+    """Return the columns that must not have nulls but could, according to the file."""
     columns = claim.columns
     if columns.schema is None or not columns.may_judge_nulls:
         return []

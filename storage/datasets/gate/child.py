@@ -1,7 +1,8 @@
-"""The process that opens what strangers made: many slices, side by side; it may die of one.
+"""The process that opens slices received from strangers, many at a time. A bad one may crash it.
 
-It has a socket to the process that asks, the open files it is given, little memory, and none of
-the environment. Requests and answers are a length and JSON; the files come with the length.
+It has a socket to the process that sends requests, the open files it is given, little memory, and
+no environment variables. Requests and answers are a length and JSON; the files are sent with the
+length.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from typing import Any
 
 HEAD = struct.Struct("<I")
 MAX_FILES = 64
-"""Files of one request: fewer than a message may carry."""
+"""Limit of files in one request; below what one message may carry."""
 THREADS = 2
 AT_ONCE = 8
-"""Slices whose columns are hashed side by side."""
+"""Number of slices whose columns are hashed together."""
 SMALL_BYTES = 1 << 20
-"""So much is hashed sooner than threads are started."""
+"""Below this number of bytes, hashing is faster without starting threads."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer until the other side is gone. Arguments: descriptor of the socket, bytes of memory."""
+    """Answer requests until the other side closes. Arguments: socket descriptor, bytes of
+    memory."""
     connection = socket.socket(fileno=int(arguments[0]))
     from . import check, wire  # everything is loaded before memory is limited
 
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
         found: object
         try:
             found = _checked(check, *wire.load(request), files)
-        except Exception as error:  # of ours: what is wrong with a slice is an answer
+        except Exception as error:  # a fault of this program; faults of a slice are answers
             found = f"{type(error).__name__}: {error}"
         finally:
             for file in files:

@@ -1,7 +1,7 @@
-"""Processes that look at slices: started when asked for, kept warm, ended when they hang.
+"""Processes that check slices: started on demand, reused, and killed if they hang.
 
-One set for this process, whatever nodes are open in it. A process that is killed, by its own
-memory limit or because its time is up, says so by its silence.
+There is one set for this process, whichever nodes are open in it. If a process dies, by its memory
+limit or because its time is up, the socket just closes without an answer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from odf_node.protocol.errors import NodeFault
 from .child import HEAD
 
 MOST = 2
-"""At a time: looking takes a processor."""
+"""Limit of processes at a time: each check uses a processor."""
 ENVIRONMENT = {"LANG": "C.UTF-8", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""All that the process gets. What the allocator of the system hands out counts when it is used."""
+"""The whole environment of the process. With the system's allocator, memory counts when it is
+used."""
 ROOT = Path(__file__).parents[4]
 START = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -37,11 +38,11 @@ Answer = list[list[dict[str, str]]]
 
 
 class GateFailed(NodeFault):
-    """Slices could not be looked at, through no fault of theirs."""
+    """Slices could not be checked, and they are not the reason."""
 
 
 class ChildLost(Exception):
-    """The process ended, or had to be ended, before it answered."""
+    """The process ended, or had to be killed, before it answered."""
 
 
 class Child:
@@ -60,10 +61,10 @@ class Child:
             )
 
     def ask(self, request: bytes, files: Sequence[int], seconds: float) -> Answer:
-        """What is wrong with each of the files.
+        """Return what is wrong with each of the files.
 
         Raises:
-            ChildLost: there is no answer, and it is of no use any more.
+            ChildLost: no answer arrived, and the process cannot be used any more.
             GateFailed: the fault is ours.
         """
         try:
@@ -94,7 +95,7 @@ class Child:
 
 
 class Children:
-    """Lends processes; those that were not lost are lent again."""
+    """A pool that lends processes. A process that survived its use is lent again."""
 
     def __init__(self, most: int = MOST) -> None:
         self._room = threading.BoundedSemaphore(most)
@@ -103,7 +104,7 @@ class Children:
 
     @contextmanager
     def lent(self, memory: int) -> Iterator[Child]:
-        """One process, for one thread."""
+        """Lend one process to one thread."""
         with self._room:
             child = self._idle_or_new(memory)
             try:
@@ -115,7 +116,7 @@ class Children:
                 self._idle.append(child)
 
     def end(self) -> None:
-        """Those that are not lent go."""
+        """End the processes that are not lent."""
         with self._lock:
             idle, self._idle = self._idle, []
         for child in idle:

@@ -1,7 +1,7 @@
-"""Are the columns of a Parquet file those of a schema, as any writer of ODF encodes them?
+"""Compare the columns of a Parquet file with a schema, in any encoding that ODF writers use.
 
-Names have to be the same, their order need not. Layouts, units of time, zones and what is
-optional differ from engine to engine; numbers, texts and the shape of nested values do not.
+Names have to be the same, in any order. Layouts, units of time, zones and optionality differ from
+engine to engine; numbers, texts and the shape of nested values do not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from odf_node.protocol.metadata.schema import DataField, DataType
 from ..contents.claims import Columns
 
 SHOWN = 5
-"""Names an error lists."""
+"""Limit of names that an error lists."""
 SAME_WITHIN = (
     odf.DataTypeTimestamp,
     odf.DataTypeTime,
@@ -28,11 +28,11 @@ SAME_WITHIN = (
     odf.DataTypeString,
     odf.DataTypeBinary,
 )
-"""Types of which all forms are taken for each other: readers convert them."""
+"""Types whose forms count as equal, because readers convert between them."""
 
 
 def difference(found: pa.Schema, columns: Columns) -> str | None:
-    """What is wrong with the columns of a file, as a sentence; None if nothing is."""
+    """Return what is wrong with the columns of a file as a sentence; None if nothing is wrong."""
     names = list(found.names)
     if len(set(names)) != len(names):
         return "two columns share one name"
@@ -52,7 +52,8 @@ def difference(found: pa.Schema, columns: Columns) -> str | None:
 
 
 def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    """A dictionary is how a writer kept values in memory."""
+    """Replace dictionary types by their value types: a dictionary is only an encoding of the
+    writer."""
     return pa.schema(
         field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field
         for field in schema

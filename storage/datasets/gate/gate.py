@@ -1,8 +1,8 @@
-"""The gate of a commit: slices that were received are what their blocks declare, or stay out.
+"""The gate of a commit: it refuses received slices that are not what their blocks declare.
 
-Objects are hashed when they come, which proves their bytes; here Parquet is opened, by a process
-that may die of it. Columns, number of rows, offsets, operations and system times are looked at
-always; rows are hashed at once up to a size, and otherwise by a job afterwards.
+Objects are hashed when they arrive, which proves their bytes; here a process that may crash opens
+the Parquet file. Columns, number of rows, offsets, operations and system times are always checked;
+rows are hashed at once up to a size, and otherwise later by a job.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .child import MAX_FILES
 from .children import CHILDREN, Answer, ChildLost, Children
 
 BATCH_BYTES = 1 << 30
-"""Slices that are looked at together, or one that is larger."""
+"""Limit of the bytes of slices that are checked together; a larger one is checked alone."""
 GIB = 1 << 30
 COPY_BYTES = 1 << 20
 
@@ -46,22 +46,22 @@ class DataDoesNotMatchMetadata(BadInput):
 
 
 class SliceGate:
-    """Holds slices to their blocks."""
+    """Checks slices against their blocks."""
 
     def __init__(self, limits: GateLimits, children: Children = CHILDREN) -> None:
         self.limits, self._children = limits, children
 
     def hashes_rows(self, claims: Sequence[SliceClaim]) -> bool:
-        """Whether rows of so much are hashed before the head moves."""
+        """Return whether the rows of these slices are hashed before the head moves."""
         most = self.limits.hashed_at_once
         return most is None or sum(claim.declared.size for claim in claims) <= most
 
     def hold(self, dataset: Dataset, claims: Sequence[SliceClaim]) -> None:
-        """Look at slices that are here, of the declared size.
+        """Check slices that are stored with the declared size.
 
         Raises:
-            DataDoesNotMatchMetadata: for the first that is not what it should be.
-            ObjectDamaged, ObjectHealing: one is not the bytes of its name.
+            DataDoesNotMatchMetadata: for the first slice that does not match its block.
+            ObjectDamaged, ObjectHealing: the bytes of a slice do not match its hash.
         """
         how = CheckLimits(ratio=self.limits.ratio, rows=self.hashes_rows(claims))
         for batch in _batches(claims):
@@ -73,7 +73,7 @@ class SliceGate:
     def _check_singly(
         self, dataset: Dataset, batch: Sequence[SliceClaim], how: CheckLimits
     ) -> None:
-        """Of several that cannot be looked at, find the one."""
+        """Find the slice of a batch that crashes the process."""
         for claim in batch:
             try:
                 self._check(dataset, [claim], how)
@@ -85,7 +85,7 @@ class SliceGate:
                 raise DataDoesNotMatchMetadata(claim, "SliceTooLarge", message) from None
 
     def _check(self, dataset: Dataset, batch: Sequence[SliceClaim], how: CheckLimits) -> None:
-        """Raises `ChildLost` and as `hold`."""
+        """Check one batch. Raises `ChildLost` and the same errors as `hold`."""
         with ExitStack() as opened:
             files = [opened.enter_context(_file(dataset, claim)).fileno() for claim in batch]
             with self._children.lent(self.limits.memory) as child:
@@ -117,7 +117,7 @@ def _batches(claims: Sequence[SliceClaim]) -> Iterator[list[SliceClaim]]:
 
 @contextmanager
 def _file(dataset: Dataset, claim: SliceClaim) -> Iterator[BinaryIO]:
-    """The slice as an open file: as it lies there, or a copy that nobody else sees."""
+    """Open the slice as a file: the stored file, or a private copy."""
     with dataset.open_whole(ObjectKind.DATA, claim.declared.physical_hash) as stream:
         try:
             stream.fileno()

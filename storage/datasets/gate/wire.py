@@ -1,4 +1,4 @@
-"""Claims and limits as JSON, for the process that looks; schemas once, however many slices."""
+"""Claims and limits as JSON for the checking process. Each schema is written only once."""
 
 from __future__ import annotations
 

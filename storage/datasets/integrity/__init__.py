@@ -1,1 +1,1 @@
-"""No byte is trusted that was not just hashed: reading, remembering, and what damage leads to."""
+"""Integrity: only freshly hashed bytes are trusted; caching of hashes, and healing of damage."""

@@ -1,4 +1,4 @@
-"""What a reader is told of an object that is not whole."""
+"""Errors that a reader gets for an object that is damaged or missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...stores.ports.values import ObjectKey
 
 
 class ObjectDamaged(Damaged):
-    """A stored object is not what its name says, and nothing at hand has the right bytes."""
+    """A stored object does not match its hash, and no source at hand has the right bytes."""
 
     def __init__(self, key: ObjectKey, problem: str, why: str | None = None) -> None:
         hope = f"; it cannot be made again: {why}" if why else ""
@@ -24,7 +24,7 @@ class ObjectDamaged(Damaged):
 
 
 class ObjectHealing(Unavailable):
-    """A stored object is not what its name says, and is being made or fetched again."""
+    """A stored object does not match its hash, and a job is making or fetching it again."""
 
     def __init__(self, key: ObjectKey, problem: str) -> None:
         super().__init__(

@@ -12,7 +12,7 @@ READ_BYTES = 1 << 20
 
 
 def hash_of_stream(stream: BinaryIO, keep: Callable[[bytes], object] = lambda _: None) -> Multihash:
-    """Of what is left of it, which `keep` is shown piece by piece."""
+    """Return the hash of the rest of the stream. `keep` is called with each piece."""
     state = hashlib.sha3_256()
     while piece := stream.read(READ_BYTES):
         state.update(piece)

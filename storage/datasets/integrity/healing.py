@@ -1,8 +1,8 @@
-"""An object that is not what its name says: put aside, told, and healed from what has it.
+"""Healing of an object that does not match its hash: quarantine, reporting, and restoring it.
 
-At hand are the index, which has every block, and the copies an administrator names. What takes
-longer is a job: a derivative's slice or checkpoint is made again by a replay, an object of a mirror
-is fetched from its remote. Whatever brings bytes, the object store hashes them before they count.
+Sources at hand are the index, which has every block, and the copies that an administrator names.
+Slower sources need a job: a replay makes a derivative's slice or checkpoint again; an object of a
+mirror is fetched from its remote. The object store hashes all bytes it gets, from any source.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ DAMAGED, MISSING = "damaged", "missing"
 PIECE_BYTES = 1 << 20
 FIRST_PAUSE_S, PAUSE_GROWTH, LONGEST_PAUSE_S = 10, 4, 86_400
 HOPEFUL_TRIES = 4
-"""After so many tries readers are told that the object is damaged, no more that it heals."""
+"""After this number of tries, readers get the error "damaged" instead of "healing"."""
 BY = "node"
 _log = logging.getLogger("odf.integrity")
 
 
 class HealingStores(Protocol):
-    """What healing needs of `storage.datasets.node.stores.Stores`."""
+    """The stores that healing needs: part of `storage.datasets.node.stores.Stores`."""
 
     @property
     def objects(self) -> LocatedObjects: ...
@@ -74,19 +74,19 @@ class HealingStores(Protocol):
 
 
 def heal_or_refuse(stores: HealingStores, key: ObjectKey, problem: str) -> None:
-    """Somebody read an object that is damaged or missing. Ends well once it is whole again.
+    """Heal an object that a reader found damaged or missing. Return once it is whole again.
 
     Raises:
         ObjectHealing: a job is to make or fetch it again.
-        ObjectDamaged: nothing has it, as far as the node knows.
+        ObjectDamaged: no source has it, as far as the node knows.
     """
     if heal_here(stores, key, problem) is not None:
         return
-    if key.kind is ObjectKind.UPLOAD:  # of no chain: nobody waits for it to come back
+    if key.kind is ObjectKind.UPLOAD:  # no chain names it, so no job can make it again
         raise ObjectDamaged(key, problem)
     known = stores.damages.find(key)
     if known is not None:
-        problem = known.reason  # a damaged one that was put aside is not missing
+        problem = known.reason  # a quarantined object is damaged, not missing
     if known is not None and (known.hopeless is not None or known.tries > HOPEFUL_TRIES):
         raise ObjectDamaged(key, problem, known.hopeless)
     if begin_healing(stores, key):
@@ -95,9 +95,9 @@ def heal_or_refuse(stores: HealingStores, key: ObjectKey, problem: str) -> None:
 
 
 def heal_here(stores: HealingStores, key: ObjectKey, problem: str) -> str | None:
-    """Put a damaged object aside, tell, and heal it from what is at hand.
+    """Quarantine a damaged object, report it, and heal it from the sources at hand.
 
-    Where it is whole from now on: `here` if somebody else was first. None: it is not.
+    Return the source, or `here` if another process healed it first; None if it is not whole.
     """
     with stores.locks.hold(key.dataset):
         if is_whole(stores.objects, key):
@@ -113,7 +113,9 @@ def heal_here(stores: HealingStores, key: ObjectKey, problem: str) -> str | None
 
 
 def begin_healing(stores: HealingStores, key: ObjectKey) -> bool:
-    """Have it made or fetched again, if that can be. A job that waits already is joined."""
+    """Submit a job that makes or fetches the object again, unless one waits already. Return whether
+    a
+    job can do so."""
     kind = healing_job(stores, key)
     if kind is None:
         return False
@@ -125,7 +127,7 @@ def begin_healing(stores: HealingStores, key: ObjectKey) -> bool:
 
 
 def healing_job(stores: HealingStores, key: ObjectKey) -> str | None:
-    """The kind of job that may bring it back."""
+    """Return the kind of job that may restore the object; None if there is none."""
     entry = stores.registry.find(DatasetRef(id=key.dataset))
     if entry is None or key.kind is ObjectKind.UPLOAD:
         return None
@@ -136,7 +138,8 @@ def healing_job(stores: HealingStores, key: ObjectKey) -> str | None:
 
 
 def note_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
-    """Tell that it is whole again, by whatever means; what is made of it may be made again now."""
+    """Report that the object is whole again, from any source. Objects computed from it may be tried
+    again at once."""
     now = system_clock()
     if stores.damages.healed(key, at=now, source=source):
         _say(stores, key, "object healed", source)
@@ -144,16 +147,18 @@ def note_healed(stores: HealingStores, key: ObjectKey, source: str) -> None:
 
 
 def postpone_healing(stores: HealingStores, key: ObjectKey, why: str) -> None:
-    """What was tried cannot bring it back; another try is a day away."""
+    """Record that the last try cannot heal the object; the next try is a day away."""
     later = Instant(system_clock().ns + LONGEST_PAUSE_S * NANOS)
     stores.damages.tried(key, next_at=later, hopeless=why)
     _log.error(line("object cannot be healed", object=store_name(key), reason=why))
 
 
 def retry_open_damages(stores: HealingStores, *, limit: int = 100) -> int:
-    """Go through what is not whole, as the service does now and then; returns how many are.
+    """Check the objects that are not whole; the service calls this from time to time. Return how
+    many
+    are whole now.
 
-    Some were put again by their owners; for others it is time for another try.
+    Some were put again by their owners; others are due for another try.
     """
     whole, now = 0, system_clock()
     for damage in stores.damages.open(limit=limit):
@@ -180,7 +185,7 @@ def next_try(now: Instant, tries: int) -> Instant:
 
 
 def is_whole(objects: Objects, key: ObjectKey) -> bool:
-    """By its bytes, whatever is remembered."""
+    """Return whether the bytes of the object match its hash, without any cache."""
     try:
         with objects.open(key) as stream:
             return hash_of_stream(stream) == key.hash
@@ -217,7 +222,8 @@ def _from_copies(stores: HealingStores, key: ObjectKey) -> bool:
                 stores.objects.put(key, _pieces(stream.read))
         except ObjectNotFound:
             continue
-        except (NodeError, OSError) as problem:  # damaged there as well, or away
+        # damaged there as well, or the copy is not reachable
+        except (NodeError, OSError) as problem:
             _log.warning(line("copy of no use", object=store_name(key), reason=problem))
             continue
         return True
@@ -228,7 +234,7 @@ SOURCES: tuple[tuple[str, Callable[[HealingStores, ObjectKey], bool]], ...] = (
     ("index", _from_index),
     ("copy", _from_copies),
 )
-"""What has bytes without a transfer or a computation, in the order in which it is asked."""
+"""Sources that need no transfer or computation, in the order in which they are tried."""
 
 
 def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
@@ -237,7 +243,8 @@ def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def _put_aside(stores: HealingStores, key: ObjectKey) -> None:
-    """Out of sight, bytes kept. Should that fail, nobody trusts it all the same."""
+    """Move the object to quarantine and keep its bytes. If that fails, readers still do not trust
+    it."""
     try:
         stores.objects.quarantine(key)
     except (NodeError, OSError):
@@ -248,7 +255,7 @@ def _put_aside(stores: HealingStores, key: ObjectKey) -> None:
 
 
 def _tell(stores: HealingStores, key: ObjectKey, problem: str, source: str | None) -> None:
-    """The administrator hears of it once: by the log, the audit log and a gauge."""
+    """Report the damage once to the administrator: in the log, the audit log and a gauge."""
     now = system_clock()
     damage = Damage(key=key, found_at=now, reason=problem, next_at=now)
     is_news = key.kind is ObjectKind.UPLOAD or stores.damages.note(damage)
@@ -276,5 +283,5 @@ def _say(stores: HealingStores, key: ObjectKey, what: str, source: str | None) -
     )
     try:
         stores.audit.record([audit_entry])
-    except Exception:  # it is in the log of the process
+    except Exception:  # the log of the process has it
         _log.exception(line("audit entry not recorded", action=what, object=store_name(key)))

@@ -1,4 +1,5 @@
-"""What tells an object that was hashed from one that was touched since, without reading it."""
+"""Identities of objects, which show without a read whether an object changed since it was
+hashed."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ import os
 from typing import Any, BinaryIO
 
 Identity = tuple[object, ...]
-"""Of a file: device, inode, size and time of modification; in a bucket: key and ETag."""
+"""For a file: device, inode, size and time of modification; in a bucket: key and ETag."""
 
 
 def identity_of(stream: BinaryIO) -> Identity | None:
-    """Of what an object store opened; None for what has none, such as bytes in memory."""
+    """Return the identity of an opened object; None if it has none, such as bytes in memory."""
     if is_remote(stream):
         found: Identity | None = stream.raw.identity  # type: ignore[attr-defined]
         return found
@@ -25,5 +26,5 @@ def identity_of_file(found: os.stat_result) -> Identity:
 
 
 def is_remote(stream: Any) -> bool:
-    """Whether every byte that is read again comes over the network again."""
+    """Return whether every repeated read of a byte uses the network again."""
     return hasattr(getattr(stream, "raw", None), "identity")

@@ -1,7 +1,7 @@
-"""Objects whose bytes were hashed a while ago and that nobody has touched since, by all we can see.
+"""A cache of objects that were hashed recently and whose identity has not changed since.
 
-Rot moves neither the time of a file nor an ETag, so that what is remembered is forgotten after
-some time, and the next reader hashes again.
+Bit rot changes neither the time of a file nor an ETag, so entries expire after some time, and the
+next reader hashes again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from odf_node.protocol.multihash import Multihash
 from .identity import Identity
 
 REHASH_S = 3600.0
-"""Seconds, unless a setting says so."""
+"""Default lifetime of an entry in seconds."""
 MOST = 1 << 16
-"""Objects that are remembered, the last ones; a process keeps some 20 MB of them."""
+"""Limit of objects in the cache; newer ones replace the oldest. They take some 20 MB."""
 
 
 class Hashed:
-    """A memory of one process; safe to use from several threads."""
+    """A cache of one process; safe to use from several threads."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class Hashed:
         self._lock = threading.Lock()
 
     def knows(self, name: str | Multihash, identity: Identity | None) -> bool:
-        """Whether bytes of this identity were found to hash to `name`, and not too long ago."""
+        """Return whether bytes of this identity recently hashed to `name`."""
         if identity is None:
             return False
         until = self._known.get((str(name), identity))
         return until is not None and self._clock() < until
 
     def note(self, name: str | Multihash, identity: Identity | None) -> None:
-        """They hash to `name`."""
+        """Record that bytes of this identity hash to `name`."""
         if identity is None or self._seconds <= 0:
             return
         with self._lock:
@@ -52,6 +52,6 @@ class Hashed:
             self._known[key] = self._clock() + self._seconds
 
     def clear(self) -> None:
-        """Nothing is known any more: work begins for which everything is hashed anew."""
+        """Forget everything: work begins that has to hash everything anew."""
         with self._lock:
             self._known.clear()

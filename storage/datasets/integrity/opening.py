@@ -1,8 +1,8 @@
 """The one way to the bytes of an object for code that computes with them or shows them.
 
-What is read was hashed in this process, just now or as long ago as `Hashed` remembers. An object
-that is damaged, or missing though a block names it, is healed on the spot if anything at hand has
-it (`healing.py`); otherwise the read is refused by an error that names it.
+This process hashed the bytes just now, or as recently as `Hashed` remembers. An object that is
+damaged, or missing though a block names it, is healed on the spot if a source at hand has it
+(`healing.py`); otherwise the read is refused by an error that names it.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from .healing import DAMAGED, MISSING, HealingStores, heal_or_refuse
 from .identity import identity_of, identity_of_file, is_remote
 
 SPOOL_BYTES = 16 << 20
-"""Copies up to here stay in memory."""
+"""Copies up to this size in bytes stay in memory."""
 T = TypeVar("T")
 
 
 def open_hashed(stores: HealingStores, key: ObjectKey, *, named: bool | None = None) -> BinaryIO:
-    """The object from its begin, readable from any place, known to be what its name says.
+    """Open the object at its begin, with random access, after its bytes were hashed.
 
-    `named`: a block names it, so that its absence is damage too; by default so for all but
+    `named`: a block names the object, so its absence is damage too; the default is true for all but
     uploads.
 
     Raises:
         ObjectNotFound: it is absent, and not `named`.
-        ObjectDamaged, ObjectHealing: it is not whole, and nothing at hand has it.
+        ObjectDamaged, ObjectHealing: it is not whole, and no source at hand has it.
     """
     return _whole(stores, key, named, lambda stream: _opened(stores, key, stream))
 
 
 def ensure_hashed(stores: HealingStores, key: ObjectKey, *, named: bool | None = None) -> None:
-    """As `open_hashed`, keeping nothing: the next opening meets bytes that are right."""
+    """Check the object as `open_hashed` does, without keeping it open."""
     _whole(stores, key, named, lambda stream: _ensured(stores, key, stream))
 
 
 def copy_hashed(stores: HealingStores, key: ObjectKey, target: Path) -> Path:
-    """The object as a file: where it lies if the store keeps files, else a copy at `target`."""
+    """Return the object as a hashed file: that of a local store, else a copy at `target`."""
     local = stores.objects.local_paths
     if local is None:
         return _whole(stores, key, None, lambda stream: _copied(stores, key, stream, target))
@@ -54,7 +54,7 @@ def copy_hashed(stores: HealingStores, key: ObjectKey, target: Path) -> Path:
 
 
 def is_whole_file(stores: HealingStores, path: Path, name: Multihash) -> bool:
-    """Whether a copy of ours is still what it was made of."""
+    """Return whether a local copy still has the bytes of its hash."""
     try:
         with path.open("rb") as stream:
             identity = identity_of(stream)
@@ -73,10 +73,10 @@ def _whole(
     named: bool | None,
     use: Callable[[BinaryIO], T | None],
 ) -> T:
-    """What `use` makes of the opened object; None says that its bytes are others."""
+    """Return what `use` makes of the opened object. `use` returns None if the bytes are wrong."""
     if named is None:
         named = key.kind is not ObjectKind.UPLOAD
-    for _ in range(2):  # as it is, and as it was healed
+    for _ in range(2):  # first as stored, then as healed
         problem = DAMAGED
         try:
             stream = stores.objects.open(key)

@@ -1,1 +1,1 @@
-"""What a service asks of a worker and what it is answered: one module a kind of job."""
+"""Requests of a service to workers and their results: one module for each kind of job."""

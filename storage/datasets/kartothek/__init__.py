@@ -1,1 +1,1 @@
-"""Kartothek datasets in keyed stores: read as any library wrote them, written for all of them."""
+"""Kartothek datasets in keyed stores: read what any library wrote, write what all can read."""

@@ -1,1 +1,1 @@
-"""What merges need to know of a history, kept beside the chain: a cache, never the truth."""
+"""What merges need to know of a history, kept beside the chain as a cache; the chain decides."""

@@ -1,7 +1,7 @@
-"""Commits to several datasets at once: all their files by few syncs, all heads in one transaction.
+"""Commits to several datasets at once: few syncs for all files, one transaction for all heads.
 
-Each is a commit as `Dataset.commit` makes it, with the same order and its own compare-and-swap;
-what costs by the transaction and by the wait for the disk is shared.
+Each is a commit as `Dataset.commit` makes it, with the same order and a separate compare-and-swap;
+the costs of transactions and of waiting for the disk are shared.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from .stores import Stores
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Blocks that continue `expected`, at least one, and the jobs whose work they are."""
+    """At least one block that continues `expected`, and the jobs that made the blocks."""
 
     dataset: Dataset
     blocks: Sequence[HashedBlock]
     expected: Multihash
     ended: Sequence[JobEnd] = ()
     slices: Sequence[tuple[Multihash, bytes]] = ()
-    """Data the blocks name that is put with them; few and small."""
+    """Hash and bytes of small slices that the blocks name and that are put with them."""
 
     def judged(self) -> ChainState:
-        """The state it leads to. Raises as `Dataset.commit`."""
+        """Check the commit and return the state after it. Raises the same errors as
+        `Dataset.commit`."""
         coming = [NamedObject(ObjectKind.DATA, name, len(data)) for name, data in self.slices]
         return self.dataset.judge(self.blocks, self.expected, coming=coming)
 
@@ -58,7 +59,7 @@ class Commit:
 
 @dataclass(slots=True)
 class _Attempt:
-    """How far a commit is: where it leads to, or why it was refused."""
+    """The progress of a commit: the state it leads to, or the error that refused it."""
 
     commit: Commit
     state: ChainState | None = None
@@ -72,9 +73,10 @@ class _Attempt:
 
 
 def commit_all(stores: Stores, commits: Sequence[Commit]) -> list[NodeError | None]:
-    """Commit to different datasets; what each `Dataset.commit` would have raised.
+    """Commit to different datasets. Return for each the error `Dataset.commit` would raise, or
+    None.
 
-    Raises what is not about one dataset: the database or the object store is away.
+    Raises errors that concern all datasets: the database or the object store is unavailable.
     """
     if not commits:
         return []
@@ -99,7 +101,8 @@ def _good(attempts: Sequence[_Attempt]) -> list[_Attempt]:
 
 
 def _put(objects: Objects, attempts: Sequence[_Attempt]) -> None:
-    """Put what all commits need, slices before blocks; if that fails, of each by itself."""
+    """Put the objects of all commits, slices before blocks. If that fails, put those of each commit
+    alone, to find the one at fault."""
     data = [each for attempt in attempts for each in attempt.commit.data()]
     chain = [each for attempt in attempts for each in attempt.commit.chain()]
     try:

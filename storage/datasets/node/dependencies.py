@@ -1,7 +1,7 @@
-"""What derivatives read, and who reads them: the graph of the datasets of a node.
+"""The graph of the datasets of a node: which datasets a derivative reads, and which read it.
 
-A chain says what its dataset reads; the registry knows the other direction. Datasets that are
-not on this node end the walk.
+A chain contains the inputs of its dataset; the registry knows the other direction. The walk ends
+at datasets that are not on this node.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .stores import Stores
 
 
 class DependencyCycle(Conflict):
-    """A derivative would depend on itself by way of its inputs."""
+    """A derivative would depend on itself through its inputs."""
 
     def __init__(self, dataset: DatasetId) -> None:
         super().__init__(f"{dataset} would depend on itself", dataset_id=str(dataset))
 
 
 class InputsNotHere(BadInput):
-    """Inputs that are not on this node, or hidden from the author of the definition."""
+    """Inputs are not on this node, or are hidden from the author of the definition."""
 
     def __init__(self, missing: Sequence[str]) -> None:
         super().__init__(
@@ -35,40 +35,41 @@ class InputsNotHere(BadInput):
 
 
 def declared(state: ChainState) -> list[DatasetId]:
-    """Ids of the inputs of a derivative, each once; none of a root."""
+    """Return the ids of the inputs of a derivative, each once; none for a root dataset."""
     return list(dict.fromkeys(item for item in state.declared_inputs or () if item is not None))
 
 
 def remember_inputs(stores: Stores, dataset: DatasetId) -> None:
-    """Have the registry say what the chain says. Raises `DatasetNotFound`."""
+    """Copy the inputs from the chain to the registry. Raises `DatasetNotFound`."""
     stores.registry.set_inputs(dataset, inputs_of(stores, dataset))
 
 
 def remember_declared(registry: DatasetInputs, dataset: DatasetId, state: ChainState) -> None:
-    """Have the registry say which inputs the state declares, if any."""
+    """Copy the inputs that the state declares, if any, to the registry."""
     if inputs := declared(state):
         registry.set_inputs(dataset, inputs)
 
 
 def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:
-    """What a dataset reads; nothing if it is not here."""
+    """Return the inputs of a dataset; none if the dataset is not here."""
     if stores.registry.find(DatasetRef(id=dataset)) is None:
         return []
     return declared(stores.dataset(DatasetRef(id=dataset)).state())
 
 
 def upstream(stores: Stores, dataset: DatasetId) -> dict[DatasetId, int]:
-    """Everything a dataset depends on, and by how many steps at most."""
+    """Return all datasets that a dataset depends on, with the longest distance to each."""
     return depths(dataset, lambda one: inputs_of(stores, one))
 
 
 def downstream(stores: Stores, dataset: DatasetId) -> dict[DatasetId, int]:
-    """Everything that depends on a dataset, and by how many steps at most."""
+    """Return all datasets that depend on a dataset, with the longest distance to each."""
     return depths(dataset, stores.registry.dependants)
 
 
 def refuse_cycle(stores: Stores, dataset: DatasetId, inputs: Iterable[DatasetId]) -> None:
-    """Raises `DependencyCycle` if a dataset of these inputs is among them, or among theirs."""
+    """Raise `DependencyCycle` if the dataset is one of these inputs or depends on itself by
+    them."""
     for one in inputs:
         if one == dataset or dataset in upstream(stores, one):
             raise DependencyCycle(dataset)
@@ -77,7 +78,7 @@ def refuse_cycle(stores: Stores, dataset: DatasetId, inputs: Iterable[DatasetId]
 def depths(
     start: DatasetId, next_of: Callable[[DatasetId], Sequence[DatasetId]]
 ) -> dict[DatasetId, int]:
-    """The longest way to each dataset that can be reached; a cycle is walked once."""
+    """Return the length of the longest path to each reachable dataset; a cycle is walked once."""
     depths, order, begun = dict[DatasetId, int](), list[DatasetId](), {start}
     steps = [(start, iter(next_of(start)))]
     edges = dict[DatasetId, list[DatasetId]]()

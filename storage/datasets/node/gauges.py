@@ -1,4 +1,4 @@
-"""How much there is in a node, in a few cheap queries, for monitoring."""
+"""Sizes of a node for monitoring, read by a few cheap queries."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """Datasets; jobs that wait or run, by kind and status; the newest line of the log of moves."""
+    """Number of datasets; jobs that wait or run, by kind and status; number of the newest head
+    move."""
 
     datasets: int = 0
     jobs: Mapping[tuple[str, str], int] = field(default_factory=dict)
     waiting_since: Mapping[str, Instant] = field(default_factory=dict)
-    """When the job was submitted that waits for the longest, by kind."""
+    """For each kind of job, when the longest waiting job was submitted."""
     last_move: int = 0
     damaged: int = 0
-    """Objects that are damaged or missing."""
+    """Number of objects that are damaged or missing."""
     data_size: int = 0
-    """Bytes of the data of all datasets, as their chains tell."""
+    """Bytes of the data of all datasets, according to their chains."""
 
 
 def read_gauges(engine: sa.Engine) -> Gauges:
-    """All of them as they are now."""
+    """Return the current values."""
     amount = sa.func.count()
     open_jobs = (
         sa.select(jobs.c.kind, jobs.c.status, amount, sa.func.min(jobs.c.submitted_at))

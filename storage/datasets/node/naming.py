@@ -1,4 +1,4 @@
-"""What datasets and accounts of this node may be called, and how command lines call them."""
+"""Allowed names of datasets and accounts of this node, and how command lines refer to datasets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetAlias, DatasetRef, Name
 
 SINGLE_OWNER = "kamu"
-"""The predefined account that owns everything of a single-tenant node."""
+"""The predefined account that owns everything on a single-tenant node."""
 
 
 RESERVED = frozenset(
@@ -17,36 +17,37 @@ RESERVED = frozenset(
         "sitemap.xml", "sql", "static", "system", "ui-config", "v", "verify", "webhooks",
     }
 )  # fmt: skip
-"""First words of addresses of the node itself, those to come among them, in lower case."""
+"""First words of the node's own URL paths, present and planned, in lower case."""
 
 
 class ReservedName(BadInput):
-    """A name that addresses of the node begin with."""
+    """The name is the first word of URL paths of the node."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is reserved by the node; choose another name", name=name)
 
 
 def refuse_reserved_account(name: str) -> None:
-    """Raises `ReservedName`."""
+    """Raise `ReservedName` if the account may not have this name."""
     if name.lower() in RESERVED:
         raise ReservedName(name)
 
 
 def refuse_reserved(alias: DatasetAlias) -> None:
-    """Addresses of datasets begin with their account, those of the single tenant's with their own
-    name. Raises `ReservedName`."""
+    """Raise `ReservedName` if the dataset may not have this alias. URL paths of datasets begin with
+    their account; those of the single tenant begin with the dataset's name."""
     refuse_reserved_account(str(first_word(alias)))
 
 
 def first_word(alias: DatasetAlias) -> Name:
-    """What the addresses of a dataset begin with."""
+    """Return the first word of the URL paths of a dataset."""
     single = alias.account is None or alias.account == Name(SINGLE_OWNER)
     return alias.name if single or alias.account is None else alias.account
 
 
 def dataset_ref(text: str) -> DatasetRef:
-    """Without an account it is the single tenant's. Raises `MalformedDid`, `MalformedName`."""
+    """Parse a reference. Without an account it refers to the single tenant. Raises `MalformedDid`,
+    `MalformedName`."""
     ref = DatasetRef.parse(text)
     if ref.alias is None or ref.alias.account is not None:
         return ref

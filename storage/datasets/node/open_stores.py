@@ -1,4 +1,4 @@
-"""Where adapters are chosen: typed settings in, opened stores out."""
+"""Open the stores that typed settings select."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ BELLS = "bells"
 
 
 _Opened = tuple[ObjectStore, KeyedStore]
-"""Objects, and files beside them that are named by keys."""
+"""Store of objects, and store of files that are named by keys."""
 
 
 class UnknownObjectStore(BadInput):
-    """An objects URL of a kind this version does not know."""
+    """The scheme of an objects URL is not known to this version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,25 +60,28 @@ class StoreSettings:
     """Where a node keeps its state."""
 
     data: Path
-    """Local folder: database and objects, as far as no URL says otherwise."""
+    """Local folder of the database and objects, unless URLs name other locations."""
     database_url: str | None = None
     """`sqlite:///path` or `postgresql://…`; absent: `node.db` in `data`."""
     objects_url: str | None = None
-    """`file:///path`, `s3://bucket/prefix`, or `s3+http://host:port/bucket/prefix` for a server
-    of one's own (also `s3+https`); absent: `data`. Credentials, region and further settings of S3
-    come from where boto3 finds them: `AWS_ACCESS_KEY_ID`, profiles, roles."""
+    """`file:///path`, `s3://bucket/prefix`, or `s3+http://host:port/bucket/prefix` for a
+    self-hosted
+    server (also `s3+https`); absent: `data`. boto3 finds credentials, region and further settings
+    of
+    S3 in its usual sources: `AWS_ACCESS_KEY_ID`, profiles, roles."""
     objects_public_url: str | None = None
-    """Where clients reach the server of the bucket, `https://host[:port]`; absent: where we do."""
+    """Where clients reach the server of the bucket, `https://host[:port]`; absent: where the node
+    does."""
     object_copies: tuple[str, ...] = ()
-    """Objects URLs of copies, such as backups, which damaged objects are healed from; read only."""
+    """Objects URLs of copies, such as backups, from which damaged objects are healed; read only."""
     rehash_s: float = REHASH_S
-    """Seconds for which an object that was hashed counts as whole while it looks untouched."""
+    """Seconds for which a hashed object counts as whole while its identity is unchanged."""
     durable: bool = True
-    """Sync to disk before saying it is done. Off only for tests."""
+    """Sync to disk before a write is reported as done. Off only for tests."""
 
     @classmethod
     def of(cls, settings: SharedSettings) -> StoreSettings:
-        """Of a program that hands out no URLs of the bucket."""
+        """Return the settings of a program that hands out no URLs of the bucket."""
         return cls(
             data=settings.data,
             database_url=settings.database_url,
@@ -95,11 +98,11 @@ def open_stores(
     repair: bool = True,
     clock: Clock = system_clock,
 ) -> Stores:
-    """Open database and objects; bring schema and published heads up to date.
+    """Open database and objects; bring the schema and published heads up to date.
 
     Raises:
         UnknownDatabase, UnknownObjectStore, MalformedStoreUrl: a URL that cannot be opened.
-        StoreMisconfigured, StoreUnavailable: the bucket is not there, not ours, or not answering.
+        StoreMisconfigured, StoreUnavailable: the bucket is missing, not ours, or does not answer.
     """
     objects, projections = _open_objects(settings)
     make_private(settings.data)
@@ -144,14 +147,16 @@ def open_stores(
 
 
 def _wake_up(engine: sa.Engine, data: Path) -> WakeUp:
-    """PostgreSQL reaches processes on other machines; on SQLite all are on this one."""
+    """Choose the wake-up: PostgreSQL reaches processes on other machines; with SQLite all are
+    local."""
     if engine.dialect.name == "postgresql":
         return PostgresWakeUp(engine)
     return PipeWakeUp(data / BELLS)
 
 
 def _open_objects(settings: StoreSettings, *, check: bool = True) -> _Opened:
-    """With `check`, a bucket that is away is an error now."""
+    """Open the object store of the settings. With `check`, an unreachable bucket is an error
+    now."""
     if settings.objects_url is None:
         return _in_folder(settings.data, settings)
     scheme = settings.objects_url.partition("://")[0]
@@ -162,7 +167,8 @@ def _open_objects(settings: StoreSettings, *, check: bool = True) -> _Opened:
 
 
 def _open_copy(settings: StoreSettings, url: str) -> ObjectStore:
-    """Whether a bucket answers shows when it is used. Raises as `_open_objects`."""
+    """Open a copy without checking that its bucket answers. Raises the same errors as
+    `_open_objects`."""
     return _open_objects(replace(settings, objects_url=url, objects_public_url=None), check=False)[
         0
     ]
@@ -180,7 +186,9 @@ def _open_folder(settings: StoreSettings, check: bool) -> _Opened:  # noqa: ARG0
 def _open_bucket(settings: StoreSettings, check: bool) -> _Opened:
     try:
         from ...stores.keyed.bucket import BucketKeyedStore
-        from ...stores.objects.s3 import S3ObjectStore  # boto3 is an extra, and slow to import
+
+        # boto3 is an optional extra, and slow to import
+        from ...stores.objects.s3 import S3ObjectStore
         from ...stores.objects.s3_bucket import Bucket, S3Location
     except ModuleNotFoundError as missing:
         raise UnknownObjectStore(
@@ -199,4 +207,4 @@ _OBJECT_STORES: dict[str, Callable[[StoreSettings, bool], _Opened]] = {
     "s3+http": _open_bucket,
     "s3+https": _open_bucket,
 }
-"""Opener by URL scheme."""
+"""Functions that open an object store, by URL scheme."""

@@ -1,4 +1,4 @@
-"""Overviews of datasets are made of their chains, whenever a head has moved on."""
+"""Overviews of datasets, computed from their chains whenever a head has moved."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...stores.ports.overview_values import Listed, Overview
 from .stores import Stores
 
 AT_ONCE = 200
-"""Overviews made for one transaction."""
+"""Limit of overviews computed for one transaction."""
 MAX_DESCRIPTION_CHARS = 2000
 MAX_KEYWORDS, MAX_KEYWORD_CHARS = 50, 100
 MAX_LICENSE_CHARS = 100
 MAX_NUMBER = 2**63 - 1
-"""Of the database; chains of strangers may claim more."""
+"""Limit of the database; chains of strangers may claim larger numbers."""
 _log = logging.getLogger("odf.overviews")
 
 
 def bring_up(stores: Stores, *, limit: int = AT_ONCE) -> int:
-    """Make overviews that are missing or behind their heads; how many."""
+    """Compute overviews that are missing or behind their heads. Return how many were due."""
     due = stores.overviews.due(limit=limit)
     heads = stores.refs.heads(due)
     if heads:
@@ -33,14 +33,14 @@ def bring_up(stores: Stores, *, limit: int = AT_ONCE) -> int:
 
 
 def overview_now(stores: Stores, listed: Listed) -> Overview:
-    """What a list shows of the dataset as of its head."""
+    """Return the overview that a list shows of the dataset, as of its head."""
     if listed.overview is not None and listed.overview.head == listed.head:
         return listed.overview
     return _as_of(stores, listed.entry.id, listed.head)
 
 
 def overview_of(state: ChainState, head: Multihash) -> Overview:
-    """The overview of a chain as of `head`."""
+    """Return the overview of a chain as of `head`."""
     said, license_ = state.info, state.license
     keywords = (said.keywords or ()) if said else ()
     return Overview(
@@ -56,7 +56,9 @@ def overview_of(state: ChainState, head: Multihash) -> Overview:
 
 
 def _as_of(stores: Stores, dataset: DatasetId, head: Multihash) -> Overview:
-    """Empty for a chain that cannot be read: fsck tells of it, and lists show all the others."""
+    """Return the overview as of `head`. It is empty for a chain that cannot be read: fsck reports
+    that
+    chain, and lists still show all others."""
     try:
         state = stores.dataset(DatasetRef(id=dataset)).state(head)
     except NodeError:
@@ -66,7 +68,7 @@ def _as_of(stores: Stores, dataset: DatasetId, head: Multihash) -> Overview:
 
 
 def _text(text: str | None, most: int) -> str | None:
-    """A text as a database takes it: no NUL, no half of a surrogate pair."""
+    """Return the text as a database accepts it: shortened, without NUL and half surrogate pairs."""
     if text is None:
         return None
     return text[:most].replace("\0", "").encode(errors="ignore").decode()

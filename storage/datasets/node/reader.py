@@ -1,7 +1,7 @@
 """Reads of the index that share a transaction: a use case opens a reader and passes it on.
 
-What is read may be as old as the first of the reads. Heads that are committed on are compared
-and swapped, so a stale one is refused there.
+The data may be as old as the first of the reads. Commits compare and swap the head, so they refuse
+a stale one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..dataset.state_cache import StateCache, StatesOfReads
 
 
 class Reader:
-    """The parts of ports that read, bound to one connection. For one thread, while it is open."""
+    """The reading parts of the ports, bound to one connection. For one thread, while it is open."""
 
     def __init__(self, db: sa.Connection, states: StateCache) -> None:
         self._db = db
@@ -68,9 +68,9 @@ class Reader:
         return SqlRoleReads(self._db)
 
     def chain(self, dataset: DatasetId) -> Chain:
-        """The chain of a dataset, which need not be here."""
+        """Return the chain of a dataset, which need not be on this node."""
         return Chain(dataset, self.refs, self.blocks, self.states)
 
 
 Reading = Callable[[], AbstractContextManager[Reader]]
-"""Opens a reader: `Stores.reading`."""
+"""A function that opens a reader: `Stores.reading`."""

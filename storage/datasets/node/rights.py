@@ -1,8 +1,8 @@
-"""What a definition may read when it runs: what its author may, and the account's secrets where
-they are the author's own.
+"""What a definition may read when it runs: the datasets its author may read, and the account's
+secrets if they belong to the author.
 
-Checked by the service before it queues work, and by the worker that does it, since definitions
-and rights change while jobs wait.
+The service checks this before it queues work, and the worker before it does the work, because
+definitions and rights change while jobs wait.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from .stores import Stores
 
 
 def author_of(stores: Stores, entry: DatasetEntry, definition: Definition) -> Author | None:
-    """Who defined it; None for the owner of the dataset, where the chain is from before authors
-    were noted."""
+    """Return the author of a definition. None stands for the owner of the dataset, if the chain is
+    older
+    than the records of authors."""
     known = stores.definitions.of_dataset(entry.id)
     return known.get(definition_hash(definition), NOBODY) if known else None
 
 
 def owner_of(stores: Stores, entry: DatasetEntry) -> Author:
-    """The account that owns the dataset, as an author."""
+    """Return the account that owns the dataset, as an author."""
     name = entry.alias.account
     account = None if name is None else stores.accounts.find_account(str(name))
     return NOBODY if account is None else Author(account.id)
@@ -35,9 +36,10 @@ def owner_of(stores: Stores, entry: DatasetEntry) -> Author:
 def hidden_inputs(
     stores: Stores, entry: DatasetEntry, state: ChainState, *, everything_is_read: bool = False
 ) -> list[str]:
-    """Inputs that are not here, or that the author of the transform may not read (any more).
+    """Return the inputs that are not here, or that the author of the transform may not read (any
+    more).
 
-    `everything_is_read`: so the administrator wants it, by `ODF_NODE_ANONYMOUS_READS`.
+    With `everything_is_read`, from the setting `ODF_NODE_ANONYMOUS_READS`, all datasets are public.
     """
     if state.transform is None:
         return []
@@ -54,14 +56,15 @@ def hidden_inputs(
 
 
 def has_account_secrets(stores: Stores, entry: DatasetEntry, source: Definition) -> bool:
-    """Whether a source may use what belongs to the owner's account: where the owner defined it, or
-    an administrator, with a token that reaches further than the dataset."""
+    """Return whether a source may use the secrets of the owner's account: the owner or an
+    administrator
+    defined it, with a token that reaches further than the dataset."""
     return reader_of(stores, entry, source).acts_for(entry)
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """In whose name a definition reads: that of an account, as far as a token reached."""
+    """The account in whose name a definition reads, limited by the reach of the token."""
 
     name: Name | None
     account: Account | None
@@ -72,13 +75,13 @@ class Reader:
         return self.name is not None and self.name == item.alias.account
 
     def acts_for(self, item: DatasetEntry) -> bool:
-        """Whether the account of the dataset is at this reader's disposal."""
+        """Return whether this reader may act for the account that owns the dataset."""
         if self.reach is Reach.DATASET:
             return False
         return self.owns(item) or (self._is_admin and self.reach is Reach.NODE)
 
     def may_read(self, stores: Stores, item: DatasetEntry) -> bool:
-        """Whether a dataset that is not public is shown to this reader."""
+        """Return whether this reader may read a dataset that is not public."""
         if self.reach is Reach.DATASET and item.id != self.definition_of:
             return False
         if self.owns(item):
@@ -93,7 +96,7 @@ class Reader:
 
 
 def reader_of(stores: Stores, entry: DatasetEntry, definition: Definition) -> Reader:
-    """In whose name the definition reads; the rights are those of now."""
+    """Return the account in whose name the definition reads, with its present rights."""
     author = author_of(stores, entry, definition)
     if author is None:
         name = entry.alias.account

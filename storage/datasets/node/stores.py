@@ -1,7 +1,7 @@
-"""All stores of a node together, and what takes more than one of them.
+"""All stores of a node together, and operations that need more than one of them.
 
-The index is the authority; beside the objects each dataset has its published head and
-alias, so that a folder or bucket is a complete ODF dataset on its own.
+The index is the authority. The published head and alias of each dataset are stored beside its
+objects, so that a folder or bucket is a complete ODF dataset by itself.
 """
 
 from __future__ import annotations
@@ -79,11 +79,12 @@ class SeedMismatch(BadInput):
 
 @dataclass(frozen=True)
 class Stores:
-    """Opened stores; see `storage/datasets/node/open_stores.py` for how they are chosen."""
+    """Opened stores; `storage/datasets/node/open_stores.py` chooses them."""
 
     objects: ObjectStore
     projections: KeyedStore
-    """What was made of datasets for readers; a folder for each, which goes with its dataset."""
+    """Projections of datasets for readers, in one folder for each dataset, removed with the
+    dataset."""
     registry: DatasetRegistry
     refs: RefIndex
     blocks: BlockIndex
@@ -103,30 +104,30 @@ class Stores:
     variables: Variables
     damages: DamageLog
     wake_up: WakeUp
-    """Wakes who waits for jobs, in every process of the node."""
+    """Wakes the waiters for jobs in every process of the node."""
     engine: sa.Engine
     locks: Locks
     states: StateCache = field(default_factory=StateCache)
     hashed: Hashed = field(default_factory=Hashed)
-    """What this process hashed of late."""
+    """Cache of the objects that this process hashed recently."""
     copies: Sequence[ObjectStore] = ()
-    """Other stores with the same objects, which damaged ones are healed from."""
+    """Other stores with the same objects, from which damaged ones are healed."""
 
     def dataset(self, ref: DatasetRef) -> Dataset:
-        """A dataset of this node. Raises `DatasetNotFound`."""
+        """Return a dataset of this node. Raises `DatasetNotFound`."""
         return Dataset(self.registry.get(ref), self)
 
     def create_dataset(
         self, entry: DatasetEntry, blocks: Sequence[HashedBlock], *, pushed: bool = False
     ) -> Dataset:
-        """Register a dataset with its first blocks, the Seed before all.
+        """Register a dataset with its first blocks; the Seed is the first.
 
-        `pushed`: by a push that has more to come; should that never happen, the dataset may
-        be cleared away.
+        `pushed`: a push creates it and will send more; if that never happens, the dataset may be
+        removed.
 
         Raises:
-            AliasTaken, DatasetIdTaken: fact `alias` or `dataset_id`.
-            NameTooLong: dataset or account.
+            AliasTaken, DatasetIdTaken: with the fact `alias` or `dataset_id`.
+            NameTooLong: of the dataset or the account.
             SeedMismatch: no blocks, or a Seed of another dataset or kind.
             ChainRuleBroken, ObjectMissing, SizeMismatch: as in `Dataset.commit`.
         """
@@ -145,26 +146,27 @@ class Stores:
         return Dataset(entry, self)
 
     def rename_dataset(self, dataset: DatasetId, alias: DatasetAlias) -> None:
-        """Raises `DatasetNotFound`, `AliasTaken`, `NameTooLong`."""
+        """Rename a dataset. Raises `DatasetNotFound`, `AliasTaken`, `NameTooLong`."""
         refuse_long(alias)
         with self.locks.hold(dataset):
             self.registry.rename(dataset, alias)
             self.objects.write_alias(dataset, alias)
 
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
-        """Raises `DatasetNotFound`."""
+        """Set the visibility of a dataset. Raises `DatasetNotFound`."""
         with self.locks.hold(dataset):
             self.registry.set_visibility(dataset, visibility)
             self._publish_info(self.registry.get(DatasetRef(id=dataset)))
 
     def forget_dataset(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
-        """The dataset and all its objects go; its lines in the log of moves stay.
+        """Remove the dataset and all its objects; its lines in the log of moves stay.
 
-        The published head goes first: should this break off, what the index has forgotten is
-        garbage, and no dataset that an index made again would bring back.
+        The published head is removed first. If a crash follows, the files of a dataset that the
+        index has
+        forgotten are garbage, and a rebuild of the index does not bring the dataset back.
 
         Raises:
-            DatasetNotFound: but objects left over by an earlier try are removed.
+            DatasetNotFound: it is unknown; objects left over by an earlier try are removed.
             RefConflict: its head is not `expected`, if that is given.
         """
         with self.locks.hold(dataset):
@@ -198,7 +200,8 @@ class Stores:
             written = head
 
     def publish_heads(self, datasets: Collection[DatasetId]) -> None:
-        """As `publish_head` of each, but those that are gone meanwhile."""
+        """Publish the head of each dataset as `publish_head` does, and skip datasets that were
+        forgotten."""
         written: dict[DatasetId, Multihash] = {}
         while datasets:
             heads = self.refs.heads(datasets)
@@ -209,10 +212,11 @@ class Stores:
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
-        """A transaction for the reads that go by the reader, and for no others.
+        """Open a transaction for the reads of the yielded reader, and for no others.
 
-        Inside, nobody writes, waits for slow I/O or survives an error of SQL. States that took
-        long to fold are kept once it has ended.
+        Inside, the caller must not write or wait for slow I/O, and must stop after an SQL error.
+        States
+        that took long to fold are stored after the transaction has ended.
         """
         with reading(self.engine) as db:
             reader = Reader(db, self.states)
@@ -220,9 +224,9 @@ class Stores:
         reader.states.keep_waiting()
 
     def republish_all(self, *, moved_since: Instant | None = None) -> int:
-        """Publish again what crashes and outages left behind; returns how many were wrong.
+        """Publish again what crashes and outages left stale; return how many datasets were wrong.
 
-        With `moved_since`, only those of datasets whose head moved since then.
+        With `moved_since`, check only datasets whose head moved since then.
         """
         entries = self._entries() if moved_since is None else self._moved(moved_since)
         with ThreadPoolExecutor(REPAIRS_AT_ONCE) as pool:
@@ -244,16 +248,17 @@ class Stores:
             after = page[-1].number
 
     def write_trouble(self) -> str | None:
-        """Why nothing can be stored in the folders of this node; None when it can."""
+        """Return why nothing can be stored in the folders of this node; None if writes work."""
         found = (folder_trouble(folder) for folder in self.folders())
         return next((trouble for trouble in found if trouble is not None), None)
 
     def free_bytes(self) -> int | None:
-        """What is free in the fullest of the folders of this node; None if it has none."""
+        """Return the free bytes of the fullest folder of this node; None if it has no folders."""
         return min((shutil.disk_usage(folder).free for folder in self.folders()), default=None)
 
     def folders(self) -> list[Path]:
-        """Folders of this machine in which the node keeps its objects and its database."""
+        """Return the folders of this machine in which the node keeps its objects and its
+        database."""
         local = self.objects.local_paths
         folders = [] if local is None else [local.root]
         if self.engine.dialect.name == "sqlite":
@@ -261,13 +266,13 @@ class Stores:
         return list(dict.fromkeys(folders))
 
     def close(self) -> None:
-        """Give back all connections and threads."""
+        """Close all connections and threads."""
         for objects in (self.objects, *self.copies):
             objects.close()
         self.engine.dispose()
 
     def republish(self, entry: DatasetEntry) -> bool:
-        """As `republish_all` for one dataset; whether anything was wrong."""
+        """Publish one dataset as `republish_all` does; return whether anything was wrong."""
         try:
             if self._is_published(entry):
                 return False
@@ -287,7 +292,7 @@ class Stores:
         )
 
     def publish(self, entry: DatasetEntry) -> None:
-        """Write everything again that lies beside the objects. Raises `DatasetNotFound`."""
+        """Write everything again that is stored beside the objects. Raises `DatasetNotFound`."""
         self.objects.write_alias(entry.id, entry.alias)
         self._publish_info(entry)
         self.publish_head(entry.id)
@@ -301,7 +306,8 @@ class Stores:
         write_info(self.objects, entry, pushed=pushed)
 
     def _refuse_taken(self, entry: DatasetEntry) -> None:
-        """Say no before anything is written; `registry.create` decides."""
+        """Refuse taken names before anything is written; `registry.create` makes the final
+        decision."""
         if self.registry.find(DatasetRef(id=entry.id)) is not None:
             raise DatasetIdTaken(entry.id)
         if self.registry.find(DatasetRef(alias=entry.alias)) is not None:
@@ -309,7 +315,7 @@ class Stores:
 
 
 def refuse_long(alias: DatasetAlias) -> None:
-    """Raises `NameTooLong`."""
+    """Raise `NameTooLong` if the name of the dataset or account is too long."""
     for name in (alias.name, alias.account):
         if name is not None and len(name.text) > MAX_NAME_CHARS:
             raise NameTooLong(name)

@@ -1,1 +1,1 @@
-"""Which slices a filter has to open: what is known of slices, and plans made of it."""
+"""Which slices a filter has to open: bounds of slices, and plans that use them."""

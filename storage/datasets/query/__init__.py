@@ -1,1 +1,1 @@
-"""What the service and the processes of queries agree on."""
+"""The messages and values that the service and its query processes share."""

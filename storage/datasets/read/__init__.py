@@ -1,1 +1,1 @@
-"""A changelog read as a table: as of a block, a system time or an event time."""
+"""Read a changelog as a table: as of a block, a system time or an event time."""

@@ -1,6 +1,6 @@
-"""Giving a dataset another history: compaction, reset; and a watermark by hand.
+"""Give a dataset another history (compaction, reset), or set its watermark by hand.
 
-Plans are pure and need no data; rows are merged by a worker. The head moves by compare-and-swap
-from the one that was planned from, so nothing that was added meanwhile is lost. Old blocks and
-files stay until garbage collection finds them older than its grace time.
+Plans are pure functions and need no data; a worker merges the rows. The head moves by
+compare-and-swap from the head the plan was made for, so blocks added meanwhile are not lost. Old
+blocks and files stay until they are older than the grace time of garbage collection.
 """

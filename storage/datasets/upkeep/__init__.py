@@ -1,1 +1,1 @@
-"""Looking after what is kept: rebuild the index, check the store, clear away garbage."""
+"""Maintain the stores: rebuild the index, check the objects, collect garbage."""

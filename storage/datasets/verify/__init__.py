@@ -1,1 +1,1 @@
-"""Is a dataset what it claims to be: the walk over its blocks and files, and what it reports."""
+"""Verify that a dataset is what it claims to be: walk its blocks and files, and report."""

@@ -1,1 +1,1 @@
-"""A dataset as table formats see it: numbered versions, their files, rows that are not there."""
+"""A dataset as table formats see it: numbered versions, their files and their deleted rows."""
