@@ -14,8 +14,8 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base, job_progress
 from .output import json_option, print_json
+from .progress_bars import stepwise
 from .tokens import token_option
-from .watch import stepwise
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")

@@ -19,8 +19,8 @@ from ..client.text import one_line
 from ..client.urls import Location, UnsupportedUrl
 from .blocks import STDIN, opened_file
 from .output import json_option, print_json
+from .progress_bars import stepwise
 from .tokens import token_option
-from .watch import stepwise
 
 Step = Callable[[str, int, int], None]
 PACKED = (".gz", ".zip", ".bz2", ".zst")

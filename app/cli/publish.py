@@ -19,9 +19,9 @@ from ..proposal.proposal import Proposal
 from ..proposal.sample import MEDIA_TYPES
 from .ingest import post_file, receipt_text
 from .output import json_option, print_json
+from .progress_bars import stepwise
 from .proposals import choice_options, looked_at, proposal_data, proposal_text
 from .tokens import token_option
-from .watch import stepwise
 
 _FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 

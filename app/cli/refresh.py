@@ -10,8 +10,8 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base, job_progress, receipt_text
 from .output import json_option, print_json
+from .progress_bars import stepwise
 from .tokens import token_option
-from .watch import stepwise
 
 
 @click.command()

@@ -23,9 +23,9 @@ from ..client.node_api import NodeApi
 from ..client.urls import node_base
 from .ingest import job_progress
 from .output import print_json
+from .progress_bars import stepwise
 from .read import whole_file
 from .sql_sources import PIECE_BYTES, OneDatasetWanted, lines_as_list
-from .watch import stepwise
 
 TABLE_ROWS = 100
 

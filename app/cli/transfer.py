@@ -26,8 +26,8 @@ from ..client.text import one_line
 from ..client.urls import Location, Transfer
 from ..client.walk import ChainReader
 from .output import json_option, print_json
+from .progress_bars import progress_bars
 from .tokens import any_token, token_at, tokens_of
-from .watch import progress_bars
 
 
 class NothingToFollow(BadInput):

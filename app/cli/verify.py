@@ -20,8 +20,8 @@ from ..client.urls import Location
 from .heal import NODES_HEAL, healed_at, healed_text
 from .ingest import dataset_base, job_progress
 from .output import DAMAGED, json_option, print_json
+from .progress_bars import stepwise
 from .tokens import any_token, token_at
-from .watch import stepwise
 
 
 @click.command()

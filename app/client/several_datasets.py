@@ -15,7 +15,7 @@ from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.block import DatasetSnapshot
 
 from .http import TransferFailed
-from .inputs_first import in_order
+from .manifest_order import in_order
 
 Create = Callable[[bytes], dict[str, Any]]
 Delete = Callable[[dict[str, Any]], None]

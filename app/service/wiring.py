@@ -13,13 +13,13 @@ from odf_node.storage.stores.publishing.sealing import open_keys
 from .accounts.accounts import ensure_account
 from .auth.sessions import session_secrets
 from .datasets.rename_and_remove import warn_of_reserved_names
+from .parts.news import NewsParts
 from .parts.opened import is_shared
-from .parts.telling import TellingParts
 from .setting_groups.words import Tenancy
 from .settings import Settings
 
 
-class Node(TellingParts):
+class Node(NewsParts):
     """An opened node: its settings and stores, and the parts that are built from them.
 
     A part is made once, on first access. Use cases get parts and ports, never the node.

@@ -14,7 +14,7 @@ from service import Service, seeded
 
 from odf_node.app.service.ingest.asked import IngestRequest
 from odf_node.app.service.ingest.content import Whole
-from odf_node.app.service.ingest.look import Places
+from odf_node.app.service.ingest.destinations import Destinations
 from odf_node.app.service.ingest.post import Post, Posted
 from odf_node.app.service.ingest.posts import Posts
 from odf_node.app.service.ingest.sources import SourceNotUsable
@@ -216,4 +216,4 @@ def test_a_source_added_after_a_refusal_is_found_at_once(service) -> None:
 
 
 def posts_at(node: Node, now: Callable[[], float]) -> Posts:
-    return replace(node.posts, places=Places(node.access.reads, now=now))
+    return replace(node.posts, destinations=Destinations(node.access.reads, now=now))

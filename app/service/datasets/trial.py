@@ -22,7 +22,7 @@ from odf_node.storage.datasets.job_payloads.trial_job import TrialDataset, Trial
 from odf_node.storage.stores.ports import JobSubmissions
 from odf_node.storage.stores.ports.values import AccountId, Failed, JobSpec, Succeeded, Visibility
 
-from ...client.inputs_first import in_order
+from ...client.manifest_order import in_order
 from ..auth.access import Unauthenticated
 from ..auth.actors import Actor
 from ..http.media_types import media_type_of

@@ -33,7 +33,7 @@ from ..http.spool import Spooled
 from ..limits.pressure import Pressure
 from .asked import IngestRequest
 from .auto_source import add_auto_source, takes_first_source
-from .look import Place, Places, tried
+from .destinations import Destination, Destinations, result_or_error
 from .post import Post, Posted
 from .uploads import Uploads
 
@@ -55,7 +55,7 @@ class Posts:
     """Takes posts. Long bodies are kept in the folder `data` while they arrive."""
 
     stores: Stores
-    places: Places
+    destinations: Destinations
     pressure: Pressure
     uploads: Uploads
     data: Path
@@ -80,16 +80,18 @@ class Posts:
     def take(self, posts: Sequence[Post]) -> list[Posted | Exception]:
         """Do the same as `take_one` for each post. Return its result or its exception."""
         with self.stores.reading() as reader:
-            places = self.places.find(reader, posts)
+            destinations = self.destinations.find(reader, posts)
         drafts = [
-            place if isinstance(place, Exception) else tried(self._drafted, post, place)
-            for post, place in zip(posts, places, strict=True)
+            destination
+            if isinstance(destination, Exception)
+            else result_or_error(self._drafted, post, destination)
+            for post, destination in zip(posts, destinations, strict=True)
         ]
         submitted = iter(self._submit([each for each in drafts if isinstance(each, _Draft)]))
         return [next(submitted) if isinstance(each, _Draft) else each for each in drafts]
 
-    def _drafted(self, post: Post, place: Place) -> _Draft | Posted:
-        return post.work.run(self._draft, post, *place)
+    def _drafted(self, post: Post, destination: Destination) -> _Draft | Posted:
+        return post.work.run(self._draft, post, *destination)
 
     def _draft(self, post: Post, entry: DatasetEntry, trouble: NodeError | None) -> _Draft | Posted:
         content = post.open()

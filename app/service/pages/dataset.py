@@ -23,7 +23,7 @@ from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..settings import Settings
 from . import block_view, dataset_view, rows_view
-from .asking import taken_along
+from .query_form import taken_along
 from .render import page
 from .showing import shown
 from .views import Views

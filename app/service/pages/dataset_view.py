@@ -18,12 +18,12 @@ from ..derivatives.derivatives import derivation
 from ..files.parquet_files import list_files
 from ..http.media_types import extension_of
 from ..lineage import lineage
-from .asking import answered
 from .block_view import newest
 from .cells import cell_text, fields_of
 from .drawings import lineage_drawing
 from .loading import ways
 from .markdown import markdown
+from .query_form import answered
 from .rows_view import column_table
 from .sample import ROWS, sample, sample_size
 from .visit import Visit

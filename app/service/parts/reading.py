@@ -23,7 +23,7 @@ from ..versions.versions import VersionReads
 from .callers import CallerParts
 
 
-class ReadingParts(CallerParts):
+class ReadParts(CallerParts):
     """Parts that read datasets: rows, versions, shared tables, lookups."""
 
     @cached_property

@@ -34,7 +34,7 @@ from odf_node.storage.datasets.query.messages import (
     encoded,
     frame,
 )
-from odf_node.storage.runtime.births import BIRTH, end_forked, ending_signal
+from odf_node.storage.runtime.forked_processes import PID, end_forked, ending_signal
 
 from .spawner import Spawner
 
@@ -243,7 +243,7 @@ def born(spawner: Spawner) -> tuple[socket.socket, int, int]:
             with theirs:
                 spawner.ask(theirs.fileno(), tells)
             ours.settimeout(START_S)
-            _, handles, _, _ = socket.recv_fds(ours, BIRTH.size, 1)
+            _, handles, _, _ = socket.recv_fds(ours, PID.size, 1)
         except OSError:
             handles = []
         finally:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from odf_node.storage.runtime.births import BIRTH, end_forked, ending_signal
+from odf_node.storage.runtime.forked_processes import PID, end_forked, ending_signal
 
 from ...confine import environment, program
 from ..port.port import Listener
@@ -225,13 +225,13 @@ class Child:
     def _born(self) -> None:
         while True:
             try:
-                word, handles, _, _ = socket.recv_fds(self._connection, BIRTH.size, 1)
+                word, handles, _, _ = socket.recv_fds(self._connection, PID.size, 1)
                 break
             except BlockingIOError:
                 self._look([self._connection], [])
         if not handles:
             raise ChildGone(None)
-        self._handle, self._pid = handles[0], BIRTH.unpack(word)[0]
+        self._handle, self._pid = handles[0], PID.unpack(word)[0]
 
     def _look(self, reads: list[socket.socket], writes: list[socket.socket]) -> None:
         select.select(reads, writes, [], LOOK_S)

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from odf_node.storage.runtime.births import BIRTH, ENDING
+from odf_node.storage.runtime.forked_processes import EXIT_STATUS, PID
 
 from ...confine import close_own_memory
 from ...confine.system import SET_PARENT_DEATH_SIGNAL, prctl
@@ -83,7 +83,7 @@ def _beget(connection: socket.socket, end: int, ends: dict[int, int], answer: An
         ends[pid] = end
         handle = os.pidfd_open(pid)
         try:
-            socket.send_fds(connection, [BIRTH.pack(pid)], [handle])
+            socket.send_fds(connection, [PID.pack(pid)], [handle])
         except OSError:  # nobody waits for it any more
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         finally:
@@ -120,7 +120,7 @@ def _reap(ends: dict[int, int]) -> None:
             return
         end = ends.pop(pid)
         with suppress(OSError):
-            os.write(end, ENDING.pack(status))
+            os.write(end, EXIT_STATUS.pack(status))
         os.close(end)
 
 

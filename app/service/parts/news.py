@@ -1,0 +1,96 @@
+"""Parts that report news of datasets: streams, feeds, webhooks."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ..limits.shares import Slots
+from ..news.atom_feeds import AtomFeeds
+from ..news.feeds import ChainFeed, LogFeed
+from ..news.head_polls import HeadPolls
+from ..news.head_watch import HeadWatch
+from ..news.rights import Rights
+from ..news.row_texts import RowTexts
+from ..news.streams import Streams
+from ..webhooks.delivering import Delivering
+from ..webhooks.sending import Sender
+from ..webhooks.webhooks import Webhooks
+from .writing import WriteParts
+
+
+class NewsParts(WriteParts):
+    """Parts that report news of datasets: streams, feeds, webhooks."""
+
+    @cached_property
+    def head_watch(self) -> HeadWatch:
+        pause_s = self.settings.events_poll_s
+        return HeadWatch(self.stores.refs, self.stores.wake_up, pause_s=pause_s)
+
+    @cached_property
+    def listeners(self) -> Slots:
+        return Slots(
+            "listeners",
+            most=self.settings.events_listeners,
+            each=self.settings.events_listeners_caller,
+            settings=("ODF_NODE_EVENTS_LISTENERS", "ODF_NODE_EVENTS_LISTENERS_CALLER"),
+        )
+
+    @cached_property
+    def atom_feeds(self) -> AtomFeeds:
+        stores = self.stores
+        return AtomFeeds(
+            heads=stores.refs,
+            moves=stores.refs,
+            blocks=stores.blocks,
+            reading=stores.reading,
+            access=self.access,
+            clock=self.clock,
+        )
+
+    @cached_property
+    def head_polls(self) -> HeadPolls:
+        return HeadPolls(self.head_watch, self.listeners, self.settings.events_max_wait_s)
+
+    @cached_property
+    def streams(self) -> Streams:
+        settings, shown = self.settings, self.access.shown_alias
+        return Streams(
+            watch=self.head_watch,
+            chain_feed=ChainFeed(self.stores.reading, shown),
+            log_feed=LogFeed(self.stores.refs, self.stores.reading, shown),
+            rights=Rights(self.callers, self.access, settings.allow_anonymous),
+            row_texts=RowTexts(
+                self.stores,
+                self.readers,
+                max_rows=settings.events_max_rows,
+                max_bytes=settings.events_max_row_bytes,
+            ),
+            slots=self.listeners,
+            keep_alive_s=settings.events_keep_alive_s,
+            idle_s=settings.events_idle_s,
+        )
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        settings = self.settings
+        networks = tuple(str(network) for network in settings.webhook_networks)
+        return Webhooks(
+            store=self.stores.webhooks,
+            reading=self.stores.reading,
+            keys=self.secret_keys,
+            sender=Sender(networks, settings.webhook_timeout_s),
+            most=settings.webhooks_account,
+            old_secret_s=settings.webhook_old_secret_s,
+            public_url=settings.public_url,
+            clock=self.clock,
+            random=self.random,
+        )
+
+    @cached_property
+    def delivering(self) -> Delivering:
+        return Delivering(
+            hooks=self.webhooks,
+            feed=ChainFeed(self.stores.reading, self.access.shown_alias),
+            access=self.access,
+            retry_s=self.settings.webhook_retry_s,
+        )
