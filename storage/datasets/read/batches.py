@@ -1,9 +1,9 @@
-"""A Parquet file in batches of rows that take some megabytes once they are unpacked.
+"""Read a Parquet file in batches of rows that take a few megabytes after decoding.
 
-A footer says how long a column is before it is compressed. Of texts that are written once and
-numbered (a dictionary) that is next to nothing, whatever they unpack to: where their dictionary
-is long, a few rows are unpacked first and measured. This is about usual files and memory; what a
-file that means ill takes is bounded by the process that reads it.
+A footer says how long a column is before it is compressed. For a dictionary column this says
+little about the decoded size: if the dictionary is long, a few rows are decoded first and
+measured. This limits the memory for usual files; for malicious files, the memory limit of the
+reading process counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH_ROWS = 16_384
 BATCH_BYTES = 8 * 1024 * 1024
 PROBE_ROWS = 16
 SHORT_BYTES = 64 * 1024
-"""A dictionary up to here is no reason to look."""
+"""Size in bytes of a column chunk up to which its dictionary is not measured."""
 _NUMBERED = frozenset({PLAIN_DICTIONARY, RLE_DICTIONARY})
 
 
@@ -32,8 +32,8 @@ def batches_of(
     columns: Sequence[str] | None = None,
     groups: Sequence[int] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of these row groups (none: of all), in their order, decoded by this thread. `stream` is
-    what the file was opened on."""
+    """Yield the rows of these row groups (none: of all) in order, decoded by this thread. `stream`
+    is the stream that the file was opened on."""
     asked: dict[str, Any] = {
         "columns": columns,
         "row_groups": list(groups or range(file.metadata.num_row_groups)),
@@ -49,7 +49,7 @@ def batches_of(
 
 
 def _widest(groups: Sequence[RowGroup]) -> tuple[int, bool]:
-    """Bytes of a row as the footer tells, and whether some cells may be longer than it tells."""
+    """Return the bytes of a row according to the footer, and whether cells may be longer."""
     widest, is_doubtful = 1, not groups
     for group in groups:
         sizes = [chunk.total_uncompressed_size for chunk in group.chunks]

@@ -1,9 +1,9 @@
-"""Columns of rows as cells of CSV, a column at a time.
+"""Write columns of rows as cells of CSV, a column at a time.
 
-Texts, whole numbers and booleans are written by Arrow. Of all other types each distinct value is
-written once, as everywhere on this node (`records.py`); lists and members are JSON inside of a
-cell. A null is an empty cell, an empty text is `""`; floats that are no numbers are `NaN`, `inf`
-and `-inf`, as the Csv reader takes them.
+Arrow writes texts, whole numbers and booleans. For other types, each distinct value is formatted
+once, with the format that the whole node uses (`records.py`); lists and structs are JSON inside a
+cell. A null is an empty cell, an empty text is `""`; special floats are `NaN`, `inf` and `-inf`,
+which the CSV reader accepts.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 END = "\r\n"
 NEEDS_QUOTES = '[",\r\n]'
 FIRST_S, END_S = -62_135_596_800, 253_402_300_800
-"""Seconds from 1970 at which the years 1 and 10000 begin."""
+"""Seconds since 1970 at which the years 1 and 10000 begin."""
 _JSON = msgspec.json.Encoder(enc_hook=str)
 
 
 def lines(batch: pa.RecordBatch) -> bytes:
-    """The rows of a batch, each with its line end."""
+    """Return the rows of a batch as lines, each with its line end."""
     if not batch.num_columns:
         return b"\r\n" * int(batch.num_rows)
     cells = [_cells(column) for column in batch.columns]
@@ -43,7 +43,7 @@ def _joined(*parts: Any, by: str) -> pa.LargeStringArray:
 
 
 def header(names: list[str]) -> bytes:
-    """The line of the names."""
+    """Return the header line with the names of the columns."""
     import pyarrow as pa
 
     cells: list[str] = _quoted(pa.array(names, pa.large_string())).to_pylist()
@@ -51,7 +51,7 @@ def header(names: list[str]) -> bytes:
 
 
 def _bytes_of(rows: pa.LargeStringArray) -> bytes:
-    """The text of all rows, which lies in one piece."""
+    """Return the text of all rows, which the data buffer has in one piece."""
     import struct
 
     if len(rows) == 0:
@@ -86,7 +86,7 @@ def _cells(column: pa.Array) -> pa.LargeStringArray:
 
 
 def _quoted(column: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Texts in quotes where they need them."""
+    """Put the texts that need it in quotes."""
     import pyarrow.compute as pc
 
     needs = pc.or_(pc.match_substring_regex(column, NEEDS_QUOTES), pc.equal(column, ""))
@@ -97,7 +97,7 @@ def _quoted(column: pa.LargeStringArray) -> pa.LargeStringArray:
 
 
 def _has_years(column: pa.TimestampArray) -> bool:
-    """Whether all instants lie in years of four digits; the others are written as numbers."""
+    """Return whether all instants are in the years 1 to 9999; others are written as numbers."""
     import pyarrow.compute as pc
 
     ends = pc.min_max(column.cast("int64"))
@@ -107,7 +107,7 @@ def _has_years(column: pa.TimestampArray) -> bool:
 
 
 def _instants(column: pa.TimestampArray) -> pa.LargeStringArray:
-    """RFC 3339 in UTC, with as many groups of three digits of a fraction as there are."""
+    """Format as RFC 3339 in UTC; the fraction has as many groups of three digits as it needs."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -119,7 +119,8 @@ def _instants(column: pa.TimestampArray) -> pa.LargeStringArray:
 
 
 def _said(distinct: pa.Array) -> list[Any]:
-    """The values as everywhere, and `NaN`, `inf` and `-inf`, which only JSON cannot say."""
+    """Return the values as `records.values` does, but with `NaN`, `inf` and `-inf`, which are
+    null there because JSON cannot express them."""
     from pyarrow import types
 
     shown = values(distinct)
@@ -130,5 +131,5 @@ def _said(distinct: pa.Array) -> list[Any]:
 
 
 def _cell(value: Any) -> str:
-    """A text without separators and quotes: numbers, times and the like."""
+    """Return the text of a number, time or the like, which needs no quotes."""
     return "" if value is None else str(value)

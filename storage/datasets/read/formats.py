@@ -1,7 +1,7 @@
-"""Rows as bytes, batch by batch: CSV, NDJSON, JSON, Parquet, Arrow. Nothing is gathered.
+"""Encode rows batch by batch, without collecting them: CSV, NDJSON, JSON, Parquet, Arrow.
 
-Values in text formats are written as everywhere on this node (`records.py`); cells of CSV are
-told in `csv_cells.py`.
+Values in text formats are written as on the whole node (`records.py`); `csv_cells.py` writes the
+cells of CSV.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _JSON = msgspec.json.Encoder(enc_hook=str)
 
 
 class UnwritableColumn(BadInput):
-    """A column of a type that the format cannot hold."""
+    """A column has a type that the format cannot represent."""
 
 
 class Format(StrEnum):
-    """How rows are written; values are what clients ask for."""
+    """Output formats of rows; the values are the names that clients request."""
 
     CSV = "csv"
     NDJSON = "ndjson"
@@ -49,7 +49,7 @@ MEDIA_TYPES = {
 
 
 def encoded(schema: pa.Schema, batches: Batches, form: Format) -> Iterator[bytes]:
-    """The rows in that format. Raises `UnwritableColumn`."""
+    """Yield the rows in that format. Raise `UnwritableColumn`."""
     return _WRITERS[form](schema, batches)
 
 
@@ -81,7 +81,7 @@ def _json(_schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
 
 
 class _Written(io.RawIOBase):
-    """Bytes on their way from a writer to a reader."""
+    """Buffer between a writer of files and the consumer of its bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class _Written(io.RawIOBase):
         return self._size
 
     def taken(self) -> bytes:
-        """Everything written since the last time."""
+        """Return and remove everything that was written since the last call."""
         chunks, self._chunks = self._chunks, []
         return b"".join(chunks)
 

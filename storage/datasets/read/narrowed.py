@@ -1,10 +1,10 @@
-"""A view without the slices that hold no row of an answer, and what a scan of the rest asks.
+"""A view without the slices that have no row of the result, and the filter for scans of the rest.
 
-A filter is about rows of the answer. Of a changelog it may be asked at once. Below the present
-state only the part on the primary key may, since a row of another value may be the last one of
-its key; below facts everything a row says may, since a row is taken back by one that says the
-same. Operation, offset and system time are none of it. Source: Kartothek facts, "When pruning is
-sound".
+A filter is about rows of the result. Rows of a changelog may be filtered at once. Before a
+projection to the present state, only the part on the primary key may be applied, since a row that
+the filter drops may be the last one of its key. Before a projection to facts, filters on all
+columns may be applied, since a retraction has the same values as the row it retracts; except for
+operation, offset and system time. Source: Kartothek facts, "When pruning is sound".
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class UnknownColumn(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of slices beforehand."""
+    """Bounds and indices of slices that are known before they are read."""
 
     bounds: Mapping[str, Sequence[Bounds | None]] = field(default_factory=dict)
-    """By column, in the order of the view's slices."""
+    """Bounds by column, in the order of the view's slices."""
     indices: Sequence[SliceIndex] = ()
-    """Others, of the view's slices."""
+    """Further indices of the view's slices."""
 
 
 NOTHING_KNOWN = Known()
@@ -46,20 +46,20 @@ NOTHING_KNOWN = Known()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowed:
-    """A view as it is read for one answer."""
+    """A view as it is read for one result."""
 
     view: View
-    """With the slices that have to be opened only."""
+    """The view with only the slices that have to be opened."""
     schema: pa.Schema
-    """Of the rows, no column required."""
+    """Schema of the rows; all columns are nullable."""
     total: int
-    """Slices there were."""
+    """Number of slices before narrowing."""
     wanted: Predicate | None = None
-    """What is true of rows of the answer; None: nothing is asked."""
+    """The filter that rows of the result satisfy; None: no filter."""
     early: Predicate | None = None
-    """The part of it that is asked of rows of the changelog."""
+    """The part of the filter that may be applied to rows of the changelog."""
     rows_before: int = 0
-    """In slices that were left out because all their rows are skipped."""
+    """Number of rows in slices that were left out because all their rows are skipped."""
     learned: dict[tuple[str, str], Bounds] = field(default_factory=dict)
     """Bounds by hash of slice and column; filled while slices are read to their end."""
 
@@ -75,7 +75,11 @@ def narrowed(
     below: Projection = Projection.CHANGELOG,
     known: Known = NOTHING_KNOWN,
 ) -> Narrowed:
-    """The slices that may hold rows of the answer. Raises `UnknownColumn`, `MalformedFilter`."""
+    """Return the view narrowed to the slices that may have rows of the result.
+
+    Raises:
+        UnknownColumn, MalformedFilter.
+    """
     schema = loosened(view.schema if view.schema is not None else pa.schema([]))
     total = len(view.slices)
     if not filters:
@@ -97,7 +101,7 @@ def narrowed(
 
 
 def without_skipped(narrow: Narrowed, skip: int) -> Narrowed:
-    """Without the first slices, as far as they hold only rows that are skipped anyway."""
+    """Leave out the first slices as long as all their rows are skipped."""
     before = 0
     for number, (data, _) in enumerate(narrow.view.slices):
         rows = data.offset_interval.end - data.offset_interval.start + 1
@@ -109,7 +113,7 @@ def without_skipped(narrow: Narrowed, skip: int) -> Narrowed:
 
 
 def early_columns(view: View, schema: pa.Schema, below: Projection) -> Collection[str]:
-    """Columns by which a changelog may be filtered below a projection."""
+    """Return the columns by which a changelog may be filtered before a projection."""
     if below is Projection.CHANGELOG:
         return list(schema.names)
     if below is Projection.STATE:
@@ -118,17 +122,17 @@ def early_columns(view: View, schema: pa.Schema, below: Projection) -> Collectio
 
 
 def check_columns(names: Collection[str], schema: pa.Schema) -> None:
-    """Raises `UnknownColumn`."""
+    """Check that the columns exist. Raise `UnknownColumn`."""
     for name in names:
         if name not in schema.names:
             raise UnknownColumn(f"the dataset has no column {name[:100]!r}", column=name[:100])
 
 
 def loosened(schema: pa.Schema) -> pa.Schema:
-    """No column is required: rows of older slices may lack one."""
+    """Return the schema with all columns nullable, since rows of older slices may lack one."""
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def _added(vocab: Vocab) -> tuple[str, str, str]:
-    """Columns in which a row differs from the one it takes back."""
+    """Return the columns in which a retraction differs from the row it retracts."""
     return vocab.offset_column, vocab.operation_type_column, vocab.system_time_column

@@ -1,8 +1,8 @@
-"""Reading a dataset as a table, wherever it lies: its slices in the schema of one block.
+"""Read a dataset as a table, from any source: its slices in the schema of one block.
 
-Slices of older schemas get what they lack as nulls, and their columns in the order of the
-schema. Files that cannot be read from any place are copied to a temporary folder, which goes
-with the read.
+Columns that a slice of an older schema lacks are filled with nulls, and columns get the order of
+the schema. Files without random access are copied to a temporary folder, which is removed at the
+end of the read.
 """
 
 from __future__ import annotations
@@ -37,25 +37,26 @@ from .view import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be read. `limit` None: to the end."""
+    """A request to read rows. `limit` None: read to the end."""
 
     projection: Projection = Projection.CHANGELOG
     cut: Cut = WHOLE
     columns: tuple[str, ...] | None = None
     filters: tuple[Filter, ...] = ()
-    """All true of each row of the answer."""
+    """Each row of the result satisfies all of them."""
     skip: int = 0
     limit: int | None = None
 
     @property
     def is_page(self) -> bool:
-        """Whether the answer is rows of the changelog one after the other: slices tell where."""
+        """Whether the result is consecutive rows of the changelog, so that offset intervals show
+        which slices have them."""
         is_plain = self.projection is Projection.CHANGELOG and self.cut == WHOLE
         return is_plain and not self.filters
 
 
 def narrowed_for(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> Narrowed:
-    """The slices that have to be opened. Raises `UnknownColumn`, `MalformedFilter`."""
+    """Return the slices that have to be opened. Raise `UnknownColumn`, `MalformedFilter`."""
     narrow = narrowed(view, asked.filters, below=asked.projection, known=known)
     keyed = asked.projection is Projection.STATE and view.schema is not None
     check_columns([*(asked.columns or ()), *(view.key if keyed else ())], narrow.schema)
@@ -65,20 +66,21 @@ def narrowed_for(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> Narr
 def reading(
     view: View, asked: Asked
 ) -> AbstractContextManager[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """As `rows_of`, where nothing is known of slices. Raises what `narrowed_for` does, too."""
+    """As `rows_of`, without known bounds or indices. Raises the errors of `narrowed_for`, too."""
     return rows_of(narrowed_for(view, asked), asked)
 
 
 @contextmanager
 def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Schema and rows, in offset order; temporary files go when the context ends. `narrow` is
-    `narrowed_for` what is asked.
+    """Yield schema and rows, in offset order; remove temporary files at the end of the context.
+    `narrow` is the result of `narrowed_for` with the same `asked`.
 
     Raises:
         DatasetHasNoPrimaryKeys, UnusableKey.
         ObjectDamaged, ObjectHealing: a slice of a dataset of this node is missing; while rows
             are read, one is damaged.
-        UnreadableSlice: while rows are read. NotFound: a slice elsewhere.
+        UnreadableSlice: while rows are read.
+        NotFound: a slice of a dataset elsewhere is missing.
     """
     view, schema, columns = narrow.view, narrow.schema, asked.columns
     shown = schema if columns is None else pa.schema([schema.field(n) for n in columns])
@@ -108,20 +110,22 @@ def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterato
 
 @contextmanager
 def scanning(view: View) -> Iterator[Scan]:
-    """All rows, as often as they are asked for; temporary files go when the context ends."""
+    """Yield a scan of all rows, which may run several times; remove temporary files at the end of
+    the context."""
     with tempfile.TemporaryDirectory(prefix="read-") as folder:
         yield SliceScan(narrowed(view), Path(folder))
 
 
 def _require_slices(view: View, asked: Asked, skip: int) -> None:
-    """What is to be read is here, as far as a look tells: said before the first row is shown."""
+    """Check that the slices to be read exist, without reading them, so that a missing slice is an
+    error before the first row is sent."""
     if isinstance(view.source, HashingSource):
         some = _asked_slices([data for data, _ in view.slices], asked, skip)
         view.source.require(ObjectKind.DATA, ((data.physical_hash, data.size) for data in some))
 
 
 def _asked_slices(slices: Sequence[DataSlice], asked: Asked, skip: int) -> Iterator[DataSlice]:
-    """A page of a changelog needs the slices before its end only."""
+    """Yield the slices that may be read: of a page of a changelog, only those before its end."""
     left = None if asked.limit is None or not asked.is_page else skip + asked.limit
     for data in slices:
         if left is not None and left <= 0:

@@ -1,7 +1,8 @@
-"""Records as JSON values: three shapes, one way to write each type.
+"""Records as JSON values: three shapes, one format for each type.
 
-Integers of any width and floats are numbers, decimals text, bytes lower-case hex, instants
-RFC 3339 with `Z`, dates, times and durations text; what JSON cannot say (NaN) is null.
+Integers of any width and floats are numbers, decimals are text, bytes are lower-case hex, instants
+are RFC 3339 with `Z`; dates, times and durations are text; NaN and infinities, which JSON cannot
+express, are null.
 Source: reference node, "dataFormat" parameter.
 """
 
@@ -23,7 +24,7 @@ UNIT_NANOS = {"s": NANOS, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 class DataFormat(StrEnum):
-    """Shapes of a set of records; values are the canonical names, echoed in answers."""
+    """Shapes of a set of records; the values are the canonical names, which responses repeat."""
 
     AOS = "JsonAoS"
     SOA = "JsonSoA"
@@ -31,7 +32,7 @@ class DataFormat(StrEnum):
 
 
 def shaped(table: pa.Table | None, form: DataFormat) -> Any:
-    """The records in that shape; no records are an empty array."""
+    """Return the records in that shape; an empty array if `table` is None."""
     if table is None:
         return []
     columns = {name: values(table.column(i)) for i, name in enumerate(table.column_names)}
@@ -44,7 +45,7 @@ def shaped(table: pa.Table | None, form: DataFormat) -> Any:
 
 
 def values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """A column's values as JSON values."""
+    """Return the values of a column as JSON values."""
     from pyarrow import types
 
     kind = column.type
@@ -84,7 +85,7 @@ def _is_nested(kind: Any) -> bool:
 
 
 def _integers(column: Any) -> list[int | None]:
-    """The numbers a temporal column stores."""
+    """Return the integers that a temporal column stores."""
     import pyarrow as pa
 
     wide = column.type.bit_width == 64
@@ -98,7 +99,7 @@ def _timestamps(column: Any) -> list[str | None]:
 
 
 def _instant_text(ns: int) -> str:
-    """RFC 3339, or the nanoseconds themselves for instants that have no such text."""
+    """Format as RFC 3339; instants that it cannot express become their nanoseconds."""
     try:
         return str(Instant(ns))
     except MalformedInstant:
@@ -111,7 +112,7 @@ def _dates(column: Any) -> list[str | None]:
 
 
 def _date_text(day: int) -> str:
-    """ISO 8601, or the days since 1970 themselves for dates that have no such text."""
+    """Format as ISO 8601; dates that it cannot express become their days since 1970."""
     try:
         return str(date.fromordinal(_FIRST_DAY + day))
     except (ValueError, OverflowError):
@@ -124,7 +125,7 @@ def _durations(column: Any) -> list[str | None]:
 
 
 def _duration_text(ns: int) -> str:
-    """ISO 8601, in seconds."""
+    """Format as an ISO 8601 duration in seconds."""
     seconds, rest = divmod(abs(ns), NANOS)
     fraction = f".{rest:09}".rstrip("0") if rest else ""
     return f"{'-' if ns < 0 else ''}PT{seconds}{fraction}S"
@@ -154,7 +155,7 @@ def _hex(column: Any) -> list[str | None]:
 
 
 def _nested(column: Any) -> list[Any]:
-    """Lists as arrays, structs as objects, maps as arrays of key and value."""
+    """Return lists as arrays, structs as objects, maps as arrays of key and value."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
@@ -168,7 +169,7 @@ def _nested(column: Any) -> list[Any]:
 
 
 def _items(column: Any) -> list[Any]:
-    """The inner array of each list, None for null."""
+    """Return the inner array of each list; None for null."""
     return [scalar.values if scalar.is_valid else None for scalar in column]
 
 

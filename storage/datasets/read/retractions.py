@@ -1,8 +1,8 @@
-"""Rows of a changelog that take back a row that does not stand: another one, or none at all.
+"""Find retractions of a changelog that retract no valid row.
 
-A row is what it says, event time included; its key plays no part, so that this holds for
-derivatives too. Rows are read in the order of their offsets, twice, and not at all where nothing
-is taken back: memory grows with the rows that are.
+Rows are compared by all their values, event time included; keys play no part, so that this works
+for derivatives too. Rows are read twice in the order of their offsets, or not at all if the
+changelog has no retractions; memory grows with the number of retracted rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .view import view_of
 
 UNFOUNDED = "RetractionUnfounded"
 SHOWN_OFFSETS = 10
-"""So many rows of a slice are named."""
+"""Limit of offsets of one slice that a note lists."""
 
 
 def changelog_notes(source: ChainSource) -> Iterator[Problem]:
-    """A note for each slice with rows that take back what does not stand.
+    """Yield a note for each slice with unfounded retractions.
 
-    Raises what reading a dataset raises: it was found to be whole before.
+    Raises the errors of reading a dataset; the caller has verified before that it is whole.
     """
     view = view_of(source)
     found: dict[str, list[int]] = {}
@@ -54,7 +54,7 @@ def changelog_notes(source: ChainSource) -> Iterator[Problem]:
 
 
 def unfounded(scan: Scan, vocab: Vocab) -> Iterator[int]:
-    """Offsets of rows that take back what does not stand."""
+    """Yield the offsets of retractions that retract no valid row."""
     if not any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
         return
     wanted = {

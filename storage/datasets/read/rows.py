@@ -1,16 +1,16 @@
-"""What a changelog says: as it is, as its present state, or with corrections folded away.
+"""Projections of a changelog: all rows, the present state, or the facts without corrections.
 
-A dataset as a table is its changelog. Two cuts can be made before anything else: at a system
-time, which is when this was known, and at an event time, which is when it happened. Then
+A dataset as a table is its changelog. Two cuts can be applied first: at a system time (when the
+row was recorded) and at an event time (when the event happened). Then
 
 - `changelog`: every row that is left;
-- `state`: of each primary key the row with the last offset, if that row adds: a retraction, or
-  the old row of a correction whose new one has another key, leaves the key absent;
-- `facts`: rows that were added and still stand; what was retracted or corrected is gone.
-  Corrections are folded before the cut at an event time, since they may change that time.
+- `state`: for each primary key the row with the last offset, if that row adds: a retraction, or
+  the old row of a correction whose new row has another key, leaves the key absent;
+- `facts`: rows that were added and are still valid, without retracted or corrected rows.
+  Corrections are applied before the cut at an event time, since they may change that time.
 
 Rows stream in offset order and are read twice, except for the changelog: memory grows with
-the number of keys, or of rows taken back, and not with the rows.
+the number of keys or of retracted rows, not with the number of rows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from odf_node.protocol.instant import Instant
 
 APPEND, RETRACT, CORRECT_FROM, CORRECT_TO = range(4)
 SETTLE_ROWS = 1 << 17
-"""Rows of keys that are gathered before they are made one per key again."""
+"""Number of rows that are collected before they are reduced to one per key."""
 
 Scan = Callable[[Sequence[str] | None, "np.ndarray[Any, Any] | None"], Iterator[pa.RecordBatch]]
-"""Rows in offset order: only these columns (None: all), only these sorted offsets (None: all)."""
+"""Returns rows in offset order, by columns (None: all) and sorted offsets (None: all)."""
 
 
 class Projection(StrEnum):
-    """Ways to see a changelog."""
+    """Projections of a changelog to a table."""
 
     CHANGELOG = "changelog"
     STATE = "state"
@@ -46,7 +46,7 @@ class Projection(StrEnum):
 
 
 class DatasetHasNoPrimaryKeys(BadInput):
-    """A state is asked for, and nothing says which rows are about the same thing."""
+    """The state of a dataset without a primary key was requested."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -56,12 +56,12 @@ class DatasetHasNoPrimaryKeys(BadInput):
 
 
 class UnusableKey(BadInput):
-    """A primary key of a type by which rows cannot be told apart, or that no column has."""
+    """Rows cannot be grouped by the type of the primary key, or the key is not a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Rows known, and events that happened, up to and including a time."""
+    """Latest system time and latest event time of rows, both inclusive; None: no cut."""
 
     system_time: Instant | None = None
     event_time: Instant | None = None
@@ -79,10 +79,10 @@ def project(
     cut: Cut = WHOLE,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the projection in offset order; `columns` None gives all.
+    """Return the rows of the projection in offset order; `columns` None: all columns.
 
     Raises:
-        DatasetHasNoPrimaryKeys: a state without a key. UnusableKey.
+        DatasetHasNoPrimaryKeys: the state was requested without a key. UnusableKey.
     """
     if projection is Projection.STATE:
         if not key:
@@ -103,7 +103,7 @@ def _changelog(
 
 
 def _with(columns: Sequence[str] | None, cut: Cut, vocab: Vocab) -> Sequence[str] | None:
-    """The columns and those that a cut looks at."""
+    """Return the columns and those that the cut needs."""
     if columns is None:
         return None
     needed = list(columns)
@@ -125,7 +125,7 @@ def _selected(
 
 
 def within(batch: pa.RecordBatch, vocab: Vocab, cut: Cut) -> pa.RecordBatch:
-    """The rows a cut leaves."""
+    """Return the rows that the cut keeps."""
     for at, name in (
         (cut.system_time, vocab.system_time_column),
         (cut.event_time, vocab.event_time_column),
@@ -136,11 +136,11 @@ def within(batch: pa.RecordBatch, vocab: Vocab, cut: Cut) -> pa.RecordBatch:
 
 
 def _upto(column: pa.Array, at: Instant) -> pa.Array:
-    """Which values are not later; a date is the start of its day."""
+    """Return a mask of the values that are not later; a date counts as the start of its day."""
     if not pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False)
     unit = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[column.type.unit]
-    # Nanoseconds of 64 bits end in 2262: later moments come after all of them.
+    # Nanoseconds of 64 bits end in 2262: an instant later than that is later than all of them.
     last = max(min(at.ns // unit, 2**63 - 1), -(2**63))
     return pc.less_equal(column.cast(pa.int64()), pa.scalar(last, pa.int64()))
 
@@ -151,9 +151,9 @@ def _upto(column: pa.Array, at: Instant) -> pa.Array:
 def live_by_key(
     scan: Scan, vocab: Vocab, key: Sequence[str], cut: Cut = WHOLE
 ) -> np.ndarray[Any, Any]:
-    """Offsets of the rows that are the present state, sorted: of each key the last row, if it adds.
+    """Return the sorted offsets of the present state: for each key the last row, if it adds.
 
-    Null is null, NaN is NaN, -0.0 is 0.0. Raises `UnusableKey`.
+    As keys, null equals null, NaN equals NaN, and -0.0 equals 0.0. Raise `UnusableKey`.
     """
     needed = [*key, vocab.offset_column, vocab.operation_type_column]
     columns = _with(list(dict.fromkeys(needed)), cut, vocab)
@@ -180,7 +180,7 @@ def _keyed(batch: pa.RecordBatch, vocab: Vocab, key: Sequence[str]) -> pa.Table:
 
 
 def _same(column: pa.Array) -> pa.Array:
-    """Equal floats have equal bits."""
+    """Return the column with equal bits for equal floats."""
     if not pa.types.is_floating(column.type):
         return column
     nan = pa.scalar(float("nan"), column.type)
@@ -188,7 +188,7 @@ def _same(column: pa.Array) -> pa.Array:
 
 
 def _last_of_each(settled: pa.Table | None, pending: list[pa.Table], keys: int) -> pa.Table | None:
-    """One row a key: the one with the last offset."""
+    """Return one row for each key: the row with the last offset."""
     parts = [*([] if settled is None else [settled]), *pending]
     if not parts:
         return None
@@ -207,7 +207,7 @@ def _last_of_each(settled: pa.Table | None, pending: list[pa.Table], keys: int) 
 
 
 def live_facts(scan: Scan, vocab: Vocab, cut: Cut = WHOLE) -> np.ndarray[Any, Any]:
-    """Offsets of rows that were added and not taken back, sorted."""
+    """Return the sorted offsets of rows that were added and not retracted."""
     known = Cut(system_time=cut.system_time)
     retracted = _retracted(scan, vocab, known)
     found: list[np.ndarray[Any, Any]] = []
@@ -225,7 +225,7 @@ def live_facts(scan: Scan, vocab: Vocab, cut: Cut = WHOLE) -> np.ndarray[Any, An
 
 
 def is_one_of(rows: pa.RecordBatch, vocab: Vocab, *operations: int) -> pa.Array:
-    """Which rows have one of the operation codes."""
+    """Return a mask of the rows that have one of the operation codes."""
     column = rows.column(vocab.operation_type_column)
     return pc.is_in(column, value_set=pa.array(operations, column.type))
 
@@ -234,7 +234,7 @@ _Retracted = dict[tuple[Any, ...], list[int]]
 
 
 def _retracted(scan: Scan, vocab: Vocab, cut: Cut) -> _Retracted:
-    """Contents of rows that a later one takes back, with the offsets of those, newest first."""
+    """Return the contents of retractions with their offsets, newest first."""
     retracted: _Retracted = defaultdict(list)
     if not any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
         return retracted
@@ -249,17 +249,17 @@ def _retracted(scan: Scan, vocab: Vocab, cut: Cut) -> _Retracted:
 
 
 def is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
-    """Whether a row takes another one back."""
+    """Return whether a row retracts another row."""
     return bool(pc.any(is_one_of(rows, vocab, RETRACT, CORRECT_FROM)).as_py())
 
 
 def _left_of(added: pa.RecordBatch, retracted: _Retracted, vocab: Vocab) -> pa.RecordBatch:
-    """Rows that no later one takes back; every retraction takes back one row before it."""
+    """Return the rows that no later row retracts; each retraction retracts one earlier row."""
     keep = []
     for offset, content in contents(added, vocab):
         later = retracted.get(content)
         while later and later[-1] < offset:
-            later.pop()  # it took back nothing that is here
+            later.pop()  # it retracted no row that is left
         keep.append(not later)
         if later:
             later.pop()
@@ -267,7 +267,7 @@ def _left_of(added: pa.RecordBatch, retracted: _Retracted, vocab: Vocab) -> pa.R
 
 
 def contents(rows: pa.RecordBatch, vocab: Vocab) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Offset and everything a row says, event time included."""
+    """Yield the offset and all values of each row, without operation and system time."""
     ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
     said = [rows.column(name).to_pylist() for name in rows.schema.names if name not in ours]
     offsets = rows.column(vocab.offset_column).to_pylist()

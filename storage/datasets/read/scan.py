@@ -1,6 +1,6 @@
-"""All rows of a view, slice by slice: in the columns of one schema, cut and filtered.
+"""Scan all rows of a view, slice by slice: in the columns of one schema, cut and filtered.
 
-Files that cannot be read from any place are copied to a folder of the caller.
+Files without random access are copied to a folder of the caller.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .narrowed import Narrowed
 
 
 class UnreadableSlice(Damaged):
-    """A data slice is no Parquet file, or not one of the dataset's schema."""
+    """A data slice is not a Parquet file, or does not fit the schema of the dataset."""
 
 
 class SliceScan:
-    """Rows of the slices of a narrowed view, oldest first; may be run several times.
+    """Rows of the slices of a narrowed view, oldest first; may be called several times.
 
-    Rows of a first run (no offsets are given) are those that the early part of the filter is true
-    of. `known_until` leaves out rows of a later system time. With `once`, copies go when read.
+    A call without offsets applies the early part of the filter. `known_until` leaves out rows of
+    a later system time. With `once`, copies of files are removed when they have been read.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SliceScan:
     def _learning(
         self, data: DataSlice, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """The same rows; when the last one has passed, the bounds of asked columns are known."""
+        """Yield the same rows; after the last one, record the bounds of the filtered columns."""
         name = str(data.physical_hash)
         unknown = [each for each in self._asked if (name, each) not in self._narrow.learned]
         seen = {each: BoundsOfSlice(self._schema.field(each).type) for each in unknown}
@@ -114,7 +114,7 @@ class SliceScan:
                         limit = pa.scalar(self._known_until.millis, pa.int64())
                         rows = rows.filter(pc.less_equal(known.cast(pa.int64()), limit))
                     yield fitted(rows, wanted)
-            except MemoryError:  # Arrow's is one of its other errors as well
+            except MemoryError:  # Arrow's memory error is an `ArrowException` too
                 raise
             except (pa.ArrowException, OSError, ValueError) as broken:
                 raise UnreadableSlice(
@@ -124,7 +124,7 @@ class SliceScan:
 
     @contextmanager
     def _opened(self, data: DataSlice) -> Iterator[BinaryIO]:
-        """The bytes of a slice, hashed."""
+        """Open a slice whose hash was verified."""
         if isinstance(self._view.source, HashingSource):
             with self._view.source.open_whole(ObjectKind.DATA, data.physical_hash) as stream:
                 yield stream
@@ -161,7 +161,7 @@ def _between(offsets: np.ndarray[Any, Any], data: DataSlice) -> np.ndarray[Any, 
 
 
 def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """The same rows in these columns: what is missing is null, what differs is cast."""
+    """Return the rows in these columns: fill missing columns with nulls, cast other types."""
     names = set(batch.schema.names)
     columns = [
         _fit(batch.column(field.name), field.type)

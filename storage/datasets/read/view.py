@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class NotInHistory(BlockNotFound):
-    """A block that the dataset has not, or no longer."""
+    """The block is not, or no longer, in the history of the dataset."""
 
     def __init__(self, block: Multihash) -> None:
         NotFound.__init__(
@@ -48,7 +48,7 @@ class NotInHistory(BlockNotFound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A dataset as of one block: where its bytes are, what its rows are."""
+    """A dataset as of one block: the source of its bytes, and its slices, schema and key."""
 
     source: ChainSource
     head: Multihash
@@ -63,27 +63,27 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What a view is made of, but for its source: all that the chain says."""
+    """A view without its source: everything that the chain says."""
 
     dataset: DatasetId | None
-    """None: the chain has no seed."""
+    """None if the chain has no Seed."""
     head: Multihash
     vocab: Vocab
     schema: DataSchema | None
     slices: tuple[tuple[DataSlice, Instant], ...]
     key: tuple[str, ...]
     sequences: tuple[int, ...]
-    """Numbers of the blocks of the slices."""
+    """Sequence numbers of the blocks of the slices."""
     blocks: tuple[Multihash, ...]
-    """Their hashes."""
+    """Hashes of the blocks of the slices."""
     schemas: tuple[tuple[int, SetDataSchema], ...]
-    """All there were, oldest first, each with the number of slices before it."""
+    """All schemas of the history, oldest first, each with the number of slices before it."""
     is_marked: bool
-    """Whether the block that was looked for is one of these."""
+    """Whether the block `mark` is part of the chain."""
 
     def on(self, source: ChainSource) -> View:
-        """The view, with its schema as Arrow has it."""
-        from odf_node.protocol.arrow_schema import to_arrow  # who only plans needs no Arrow
+        """Return the view on that source, with the schema converted to Arrow."""
+        from odf_node.protocol.arrow_schema import to_arrow  # callers that only plan need no Arrow
 
         return View(
             source=source,
@@ -98,8 +98,8 @@ class Outline:
 def outline_of(
     dataset: Dataset, at: Multihash | None = None, *, mark: Multihash | None = None
 ) -> Outline:
-    """A dataset of this node as of a block, by default the head; it tells whether the block `mark`
-    is part of it. Raises `BlockNotFound`."""
+    """Return the outline of a dataset of this node as of a block, by default the head. It says
+    whether the block `mark` is part of the chain. Raise `BlockNotFound`."""
     head = at or dataset.head()
     state = dataset.state(head)
     found = _Found(mark)
@@ -110,8 +110,8 @@ def outline_of(
 
 
 def require_in_history(dataset: Dataset, block: Multihash) -> None:
-    """Blocks of a history that was replaced stay for a while; rows as of one are no answer, since
-    what follows them is not what the dataset says. Raises `BlockNotFound`."""
+    """Check that the block is part of the present history. Raise `NotInHistory`. Blocks of a
+    replaced history stay stored for a while, but the dataset does not continue from them."""
     try:
         dataset.path(after=block)
     except (InvalidInterval, BlockNotFound) as elsewhere:
@@ -119,7 +119,7 @@ def require_in_history(dataset: Dataset, block: Multihash) -> None:
 
 
 def active_merge(dataset: Dataset) -> Any:
-    """The merge strategy of the active source at the head; None without one."""
+    """Return the merge strategy of the active source at the head; None without a source."""
     found = _Found()
     for page in dataset.pages(upto=dataset.head()):
         for block in page:
@@ -128,20 +128,20 @@ def active_merge(dataset: Dataset) -> Any:
 
 
 def view_of_dataset(dataset: Dataset, at: Multihash | None = None) -> View:
-    """As `outline_of`, ready to be read in this process."""
+    """Return the view of `outline_of`, to be read in this process."""
     return outline_of(dataset, at).on(DatasetSource(dataset))
 
 
 def view_of(source: ChainSource, at: Multihash | None = None) -> View:
-    """As `outline_of_source`, ready to be read in this process."""
+    """Return the view of `outline_of_source`, to be read in this process."""
     return outline_of_source(source, at).on(source)
 
 
 def outline_of_source(source: ChainSource, at: Multihash | None = None) -> Outline:
-    """Any dataset as of a block. Blocks are hashed on the way; rules are not looked at.
+    """Return the outline of any dataset as of a block. Blocks are hashed; rules are not checked.
 
     Raises:
-        HashMismatch: a block is not what its name says. NotFound: a block is missing.
+        HashMismatch: a block does not match its hash. NotFound: a block is missing.
         BlockNotFound: `at` is not in the chain.
     """
     tip = source.head()
@@ -166,7 +166,7 @@ def outline_of_source(source: ChainSource, at: Multihash | None = None) -> Outli
 
 
 class _Found:
-    """What a view needs of the blocks."""
+    """Collects from the blocks what an outline needs."""
 
     def __init__(self, mark: Multihash | None = None) -> None:
         self._mark, self._is_marked = mark, False
@@ -199,7 +199,7 @@ class _Found:
 
     @property
     def merge(self) -> Any:
-        """Of the source that was defined last and is active; None without one."""
+        """The merge strategy of the active source that was defined last; None without one."""
         return next(reversed(self._sources.values()), None)
 
     def outline(self, head: Multihash, state: ChainState) -> Outline:

@@ -1,4 +1,4 @@
-"""Compaction of a dataset of this node: plan, receipt, and the kind that needs no data."""
+"""Compact a dataset of this node: plan, commit, receipt, and compaction to metadata only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The chain as it is, and the steps to what it shall be; both oldest first."""
+    """The present chain, and the steps of the planned chain; both oldest first."""
 
     old: Sequence[HashedBlock]
     steps: Sequence[Step]
@@ -42,12 +42,13 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Every block stays."""
+        """Whether every block stays."""
         return len(self.old) == len(self.steps) and not self.merges
 
 
 def plan_hard(dataset: Dataset, limits: SliceLimits) -> Plan:
-    """Raises `InvalidDatasetKind` for a derivative: its rows could not be computed again."""
+    """Plan a hard compaction. Raise `InvalidDatasetKind` for a derivative: its rows could not be
+    computed again."""
     if dataset.entry.kind is not DatasetKind.Root:
         raise InvalidDatasetKind(DatasetKind.Root, "hard compaction")
     blocks = dataset.blocks()
@@ -72,7 +73,7 @@ def keep_metadata_only(
     """Drop all data, watermark and source state of a dataset of any kind.
 
     Raises:
-        RefConflict: others kept moving the head.
+        RefConflict: other writers moved the head at every attempt.
     """
     dataset = Dataset(entry, stores)
     for attempt in range(1, ATTEMPTS + 1):
@@ -91,7 +92,7 @@ def keep_metadata_only(
 def described(
     dataset: Dataset, plan: Plan, *, head: Multihash | None, dry_run: bool = False
 ) -> HistoryReceipt:
-    """What the plan does; `head` is the new one if it was made."""
+    """Return the receipt of the plan; `head` is the new head, None if it was not made."""
     old_head = plan.old[-1].hash
     before = dataset.state(old_head)
     if plan.is_empty:

@@ -1,4 +1,4 @@
-"""What became of a change of history, as a job or an endpoint reports it."""
+"""The result of a change of history, as a job or an endpoint reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from odf_node.protocol.typed import convert
 
 
 class MergedBlocks(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Blocks that became, or would become, one. Numbers are those before; offsets are closed."""
+    """Blocks that became, or would become, one block. Block numbers are those before the change;
+    the offsets include both ends."""
 
     from_block: int
     to_block: int
@@ -19,16 +20,16 @@ class MergedBlocks(Struct, frozen=True, kw_only=True, rename="camel"):
     offset_start: int
     offset_end: int
     size: int
-    """Bytes of the slices it is made of."""
+    """Bytes of the slices that are merged."""
 
 
 class HistoryReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Heads before and after; what was there and what is."""
+    """Heads, and numbers of blocks and records, before and after the change."""
 
     outcome: Literal["updated", "up-to-date", "nothing-to-do"]
     prev_head: str
     head: str | None
-    """None for a dry run whose new blocks were not made."""
+    """New head; None for a dry run, which makes no blocks."""
     blocks_before: int
     blocks_after: int
     records_before: int

@@ -1,4 +1,4 @@
-"""Reset: the head moves back to an earlier block; what came behind it is history no more."""
+"""Reset: move the head back to an earlier block; later blocks leave the history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .rewrite import move_head
 
 
 class OldHeadMismatch(Conflict):
-    """The head is not the one the caller saw."""
+    """The head is not the one the caller expects."""
 
     def __init__(self, expected: Multihash, actual: Multihash) -> None:
         super().__init__(
@@ -24,7 +24,7 @@ class OldHeadMismatch(Conflict):
 
 
 class NotAnAncestor(BadInput):
-    """The head does not lead back to the block, so it is no earlier state of the dataset."""
+    """The block is not an ancestor of the head, so it is not an earlier state of the dataset."""
 
     def __init__(self, block: Multihash, head: Multihash) -> None:
         super().__init__(
@@ -46,8 +46,9 @@ def reset(
 
     Raises:
         OldHeadMismatch: the head is not `old_head`.
-        BlockNotFound: no such block. NotAnAncestor.
-        RefConflict: somebody moved the head meanwhile.
+        BlockNotFound: there is no block `target`.
+        NotAnAncestor: `target` is not in the history.
+        RefConflict: another writer moved the head meanwhile.
     """
     dataset = Dataset(entry, stores)
     head = dataset.head()
@@ -73,7 +74,7 @@ def reset(
 def _ancestor(
     stores: Stores, dataset: Dataset, head: Multihash, target: Multihash | None
 ) -> Multihash:
-    """The block to go back to, once it is known to be one of this history."""
+    """Return the target block after checking that it is in the history. Raise `NotAnAncestor`."""
     down_to = 0 if target is None else dataset.block(target).sequence_number
     last = None
     for last in stores.blocks.lineage(dataset.id, head, down_to=down_to):  # noqa: B007
@@ -84,6 +85,6 @@ def _ancestor(
 
 
 def remember_inputs(stores: Stores, dataset: Dataset) -> None:
-    """The graph of datasets says what the chain says now."""
+    """Record the inputs that the chain declares now in the registry."""
     declared = dataset.state().declared_inputs or ()
     stores.registry.set_inputs(dataset.id, [item for item in declared if item is not None])

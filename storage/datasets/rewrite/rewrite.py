@@ -1,7 +1,7 @@
-"""A planned history becomes blocks, and the head moves onto them, or nothing happens.
+"""Make the blocks of a planned history and move the head onto them, or change nothing.
 
-Blocks before the first change keep their hashes; those behind it get new numbers and links and
-keep their system times.
+Blocks before the first change keep their hashes; later blocks get new numbers and links and keep
+their system times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .compaction import Merge, Step, event_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """A new end for a chain: `blocks` behind `base`, instead of what leads to `old_head`."""
+    """A new end of a chain: `blocks` after `base` replace the blocks that lead to `old_head`."""
 
     old_head: Multihash
     base: Multihash
@@ -44,11 +44,11 @@ def rewritten(
     steps: Sequence[Step],
     slices: dict[tuple[Multihash, ...], DataSlice],
 ) -> Rewrite:
-    """Blocks for the steps, in place of the whole chain `old`; rules are kept.
+    """Return the blocks for the steps, which replace the whole chain `old` and keep the rules.
 
     Raises:
-        ChainRuleBroken: the old chain did not keep them either.
-        NotUnderstood: it holds events of a newer writer, whose blocks cannot be written anew.
+        ChainRuleBroken: the old chain broke a rule already.
+        NotUnderstood: the chain has events of a newer writer; their blocks cannot be rewritten.
     """
     dataset.state(old[-1].hash).require_understood()
     same = _common(old, steps)
@@ -67,7 +67,7 @@ def rewritten(
 
 
 def _linked(state: ChainState, event: MetadataEvent, system_time: Instant) -> HashedBlock:
-    """A block of that event behind the state; what others declared is not judged anew."""
+    """Encode a block with the event after the state; declarations are not checked again."""
     number = 0 if state.sequence_number is None else state.sequence_number + 1
     return encode_block(
         MetadataBlock(
@@ -80,7 +80,7 @@ def _linked(state: ChainState, event: MetadataEvent, system_time: Instant) -> Ha
 
 
 def _common(old: Sequence[HashedBlock], steps: Sequence[Step]) -> int:
-    """How many blocks at the start stay what they are."""
+    """Return the number of blocks at the start that do not change."""
     for at, (block, step) in enumerate(zip(old, steps, strict=False)):
         if isinstance(step, Merge) or step.block.hash != block.hash:
             return at
@@ -88,10 +88,11 @@ def _common(old: Sequence[HashedBlock], steps: Sequence[Step]) -> int:
 
 
 def swap(stores: Stores, dataset: Dataset, rewrite: Rewrite) -> None:
-    """Objects are there, then blocks, then the head, if it is still the one planned from.
+    """Check the objects, write the blocks, then move the head if it is still the old one.
 
     Raises:
-        RefConflict: somebody else moved it. ObjectMissing, SizeMismatch.
+        RefConflict: another writer moved the head.
+        ObjectMissing, SizeMismatch: an object is absent or of another size.
     """
     check_objects(stores.objects, dataset.id, rewrite.blocks)
     put_blocks(stores.objects, dataset.id, rewrite.blocks)
@@ -106,7 +107,7 @@ def move_head(
     new: Multihash,
     blocks: Sequence[HashedBlock] = (),
 ) -> None:
-    """Compare-and-swap, and what hangs on it. Raises `RefConflict`, `DatasetNotFound`."""
+    """Compare and swap the head, and publish it. Raise `RefConflict`, `DatasetNotFound`."""
     if dataset.head() != old:
         raise RefConflict(old, dataset.head())
     stores.refs.move(dataset.id, expected=old, new=new, blocks=blocks, of=dataset.entry)

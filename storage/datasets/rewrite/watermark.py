@@ -1,4 +1,4 @@
-"""A watermark set by hand: a root says that nothing older is to come."""
+"""Set a watermark by hand: a root dataset declares that no older events will follow."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ATTEMPTS = 5
 
 
 class IsDerivative(BadInput):
-    """The watermark of a derivative is computed from those of its inputs."""
+    """The watermark of a derivative is computed from the watermarks of its inputs."""
 
 
 class IsRemote(BadInput):
-    """The dataset follows one on another node, where its watermark is set."""
+    """The dataset mirrors one on another node, where its watermark has to be set."""
 
 
 def set_watermark(
@@ -30,11 +30,12 @@ def set_watermark(
 ) -> HistoryReceipt:
     """Add a block with this watermark, unless it is not later than the present one.
 
-    Where the source left off, and a checkpoint, are carried over: the newest block decides what
-    they are, and a poll must not begin anew because of a watermark.
+    The block repeats the source state and checkpoint of the last data block: the newest block
+    decides, and a poll must not start from the beginning because of a watermark.
 
     Raises:
-        IsDerivative, IsRemote. RefConflict: others kept winning.
+        IsDerivative, IsRemote.
+        RefConflict: other writers moved the head at every attempt.
     """
     if entry.kind is DatasetKind.Derivative:
         raise IsDerivative("the watermark of a derivative follows from its inputs")
