@@ -1,20 +1,20 @@
-"""Files between a worker and executors on other machines, which see none of its disk.
+"""Exchange files between a worker and executors on other machines, which cannot see its disk.
 
-They go through the node's bucket, in `.exchange/<random>/…`. There is one way for each direction,
-for stages (`workers/partitions`) and for Spark's frames (`workers/engines/spark/far_frames.py`):
+Files pass through the node's bucket, under `.exchange/<random>/…`. Stages (`workers/partitions`)
+and Spark's frames (`workers/engines/spark/far_frames.py`) use the same method in each direction:
 
-* To executors: the worker *lends* a file (`worker_side.lend`). The loan is a link to read it,
-  signed for a while, and the hash of what is there. A file that is a copy of an object of the
-  bucket is lent where it lies. An executor has it *at hand* (`executor_side.at_hand`): fetched
-  once, hashed, and kept for the tasks that follow.
+* To executors: the worker *lends* a file (`worker_side.lend`). The loan is a signed link to read
+  the file, valid for a limited time, and the hash of its bytes. If the file is a copy of an object
+  of the bucket, the link leads to that object. An executor fetches the file once, checks its hash,
+  and keeps it for later tasks (`executor_side.at_hand`).
 * From executors: the worker makes an *outbox* of links, one for each attempt at each partition
-  (`worker_side.outbox`). A task *delivers* a file into it (`executor_side.deliver`) and tells its
-  hash; the worker *collects* the file (`worker_side.collect`) and hashes what it finds.
+  (`worker_side.outbox`). A task *delivers* a file into it (`executor_side.deliver`) and returns its
+  hash; the worker *collects* the file (`worker_side.collect`) and compares the hash.
 
-Executors run queries of strangers, so they have no key of the bucket, only those links. They need
-the same Python packages as a worker. The bucket is trusted to keep bytes, not to keep them right:
-who reads hashes before it looks at a row. What is left of a worker that died is collected with
-other abandoned writes.
+Executors run queries of strangers, so they have no credentials for the bucket, only those links.
+They need the same Python packages as a worker. The bucket may return wrong bytes, so each reader
+checks the hash before it uses a row. The cleanup of abandoned writes also removes the files of a
+worker that died.
 
-`files.py` holds what both sides name; `links.py` is the HTTP of executors.
+`files.py` defines the types of both sides; `links.py` is the HTTP client of executors.
 """

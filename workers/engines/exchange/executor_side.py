@@ -1,4 +1,4 @@
-"""What executors do: they have lent files at hand, and deliver files that they write."""
+"""The executors' side: fetch files that the worker lends, and deliver files that tasks write."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from .files import Delivered, Enclosed, ExchangeFault, File, Loan, Outbox, name_
 from .links import download, upload
 
 LOANS = "odf-loans"
-"""Folder of an executor for files that were lent to it."""
+"""Prefix of the name of an executor's folder for lent files."""
 LOAN_S = 3600.0
 """Seconds for which an executor keeps a loan."""
 _LOCK = ".lock"
 _hashed: dict[str, Identity] = {}
-"""Loans that this process has hashed, as they were then."""
+"""Identity of each loan, by hash, when this process last checked its bytes."""
 
 
 def at_hand(file: File) -> Path:
-    """The file on this machine, fetched if it is not there yet.
+    """Return the path of the file on this machine, after fetching it if necessary.
 
     Raises:
-        ExchangeFault: the bucket does not answer, or has other bytes.
+        ExchangeFault: the bucket does not respond, or has other bytes.
     """
     if isinstance(file, Path):
         return file
     folder = _own_folder()
     path = folder / file.hash
-    with _locked(folder / f"{file.hash}{_LOCK}"):  # tasks beside each other fetch it once
+    with _locked(folder / f"{file.hash}{_LOCK}"):  # so that concurrent tasks fetch it only once
         if path.exists() and _is_whole(path, file):
             return path
         _forget(folder)
@@ -49,7 +49,7 @@ def at_hand(file: File) -> Path:
 
 @contextmanager
 def present(file: File | Enclosed) -> Iterator[Path]:
-    """As `at_hand`. What was enclosed is a file in memory until the end of the block."""
+    """Yield a path as `at_hand` returns it. An `Enclosed` is a file until the end of the block."""
     if not isinstance(file, Enclosed):
         yield at_hand(file)
         return
@@ -61,8 +61,8 @@ def present(file: File | Enclosed) -> Iterator[Path]:
 
 @contextmanager
 def _new_file() -> Iterator[tuple[IO[bytes], Path]]:
-    """In memory on Linux. Elsewhere a descriptor that is opened again goes on where the first one
-    stands, so the file needs a name."""
+    """Yield a new file, on Linux in memory. Elsewhere a descriptor that is opened again shares its
+    position with the first one, so a temporary file with a name is used."""
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("enclosed"), "wb") as stream:
             yield stream, Path(f"/dev/fd/{stream.fileno()}")
@@ -72,12 +72,13 @@ def _new_file() -> Iterator[tuple[IO[bytes], Path]]:
 
 
 def workplace(outbox: Outbox) -> Path:
-    """A folder in which a file may be written before it is delivered."""
+    """Return a folder in which a task may write a file before it delivers the file."""
     return outbox.folder if outbox.links is None else Path(tempfile.gettempdir())
 
 
 def deliver(path: Path, outbox: Outbox) -> Delivered:
-    """A file that is whole; elsewhere it goes from this disk. Raises `ExchangeFault`."""
+    """Hand a finished file to the worker. On another machine, upload it and delete it from this
+    disk. Raise `ExchangeFault`."""
     if outbox.links is None:
         return Delivered(path=path)
     task = TaskContext.get()
@@ -103,7 +104,8 @@ def _fetch(file: Loan, folder: Path, path: Path) -> None:
 
 
 def _own_folder() -> Path:
-    """Of this account alone: others of the machine could put files under the names of loans."""
+    """Return a folder that only this account may use. In a shared one, other accounts could put
+    files under the names of loans."""
     folder = Path(tempfile.gettempdir()) / f"{LOANS}-{os.getuid()}"
     folder.mkdir(exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.getuid():
@@ -113,14 +115,15 @@ def _own_folder() -> Path:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Held by one task of this machine at a time, and let go with its process."""
+    """Hold a lock of this machine's tasks during the block; it is released if the process ends."""
     with path.open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _is_whole(path: Path, file: Loan) -> bool:
-    """Whether the file is what was lent, by its hash or by that it was hashed and not touched."""
+    """Return whether the file has the loan's hash. Skip the hashing if this process checked the
+    file before and it has not changed since."""
     identity = identity_of_file(path.stat())
     if _hashed.get(file.hash) == identity:
         return True
@@ -132,8 +135,8 @@ def _is_whole(path: Path, file: Loan) -> bool:
 
 
 def _forget(folder: Path) -> None:
-    """Remove what was fetched a while ago. A lock that goes while another task waits for it costs
-    that task a second fetch."""
+    """Remove files fetched more than `LOAN_S` ago. If this removes a lock for which another task
+    waits, that task fetches the file again."""
     for each in folder.iterdir():
         with suppress(FileNotFoundError):
             if time.time() - each.stat().st_mtime > LOAN_S:

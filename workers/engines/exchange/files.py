@@ -1,4 +1,4 @@
-"""What a worker and its executors pass each other: files, by path or by link, and their errors."""
+"""The types that a worker and its executors share: files by path or by link, and errors."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from odf_node.protocol.errors import Unavailable
 
 ATTEMPTS = 4
-"""How many names a partition has for what its attempts write. Spark gives up after four that fail
-for themselves; later ones, of executors that were lost, take a name again."""
+"""Number of names that a partition has for the files of its attempts. Spark gives up after four
+failures of a task; further attempts, after executors were lost, reuse a name."""
 
 
 class ExchangeFault(OSError):
-    """In an executor: the bucket does not answer, or has other bytes than it should."""
+    """Error in an executor: the bucket does not respond, or has other bytes than expected."""
 
 
 class ExchangeFailed(Unavailable):
-    """Executors could not read or write the bucket; the job may be begun again."""
+    """Executors could not read or write the bucket. The job may be retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class Loan:
 
 
 File = Path | Loan
-"""A file as work is given it: where it sees the worker's disk, and elsewhere."""
+"""A file for a task: a path if the task sees the worker's disk, else a loan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """A small file that goes along with the work: no disk has it."""
+    """A small file whose bytes are sent with the task, without a file on disk."""
 
     content: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbox:
-    """Where work puts the files that it writes: a folder of the worker, or a folder of the bucket
-    and links by partition and attempt (see `name_of`)."""
+    """Where tasks put the files that they write: a folder of the worker, or a folder of the bucket
+    with a link for each partition and attempt (see `name_of`)."""
 
     folder: Path
     links: Mapping[str, str] | None = None
@@ -52,8 +52,8 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """A file that work wrote: where it lies, or is to lie once the worker has collected what is
-    under `name` in the bucket and has that `hash`."""
+    """A file that a task wrote, and its path on the worker. If `name` is set, the worker has yet to
+    collect the file from the bucket; it is stored under that name, with that `hash`."""
 
     path: Path
     name: str | None = None
@@ -61,5 +61,5 @@ class Delivered:
 
 
 def name_of(partition: int, attempt: int) -> str:
-    """Of what an attempt at a partition writes; both count from 0."""
+    """Return the name of the file of an attempt at a partition; both count from 0."""
     return f"{partition}-{attempt % ATTEMPTS}"

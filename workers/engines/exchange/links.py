@@ -1,4 +1,4 @@
-"""HTTP of executors: files by links of the bucket, in bounded memory, tried again for a while."""
+"""HTTP client of executors: files by signed links, with retries, and in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 COPY_BYTES = 1 << 20
 AGENT = "odf-node-executor"
 TRIES = 6
-"""Of one request, and of a file whose bytes break off: half a minute if it is refused each time."""
+"""Attempts of one request, and of a download that breaks off. They take half a minute if each one
+is refused at once."""
 PAUSE_S, MOST_PAUSE_S = 0.5, 30.0
-"""Before the next try, longer each time; and the longest, also if the bucket asks for more."""
+"""Seconds before the first retry, doubled for each further one; and the limit of such a pause, even
+if the bucket requests a longer one."""
 TIMEOUT_S = 60.0
-"""Without a byte."""
+"""Seconds without a byte after which an attempt fails."""
 BUSY = (429, 500, 502, 503, 504)
 
 
 def download(link: str, path: Path) -> Multihash:
-    """Write what is behind a link to `path`; its hash. Raises `ExchangeFault`."""
-    from urllib3.exceptions import HTTPError  # comes with boto3, which is an extra
+    """Download the file of a link to `path`, and return its hash. Raise `ExchangeFault`."""
+    from urllib3.exceptions import HTTPError  # a dependency of boto3, which is an extra
 
     broke: Exception = HTTPError()
     for tried in range(TRIES):
@@ -39,15 +41,15 @@ def download(link: str, path: Path) -> Multihash:
         try:
             with _asked("GET", link, preload_content=False) as answer, path.open("wb") as target:
                 return hash_of_stream(answer, target.write)  # type: ignore[arg-type]
-        except HTTPError as failed:  # in the middle of the bytes
+        except HTTPError as failed:  # the connection broke in the middle of the file
             broke = failed
     raise _silent(broke)
 
 
 def opened(link: str) -> BinaryIO | None:
-    """The bytes behind a link as they come, not hashed. None: there is nothing.
+    """Return the file of a link as a stream, without a check of its hash; None if there is none.
 
-    What is read raises `ExchangeFault` if the bucket stops to answer.
+    A read of the stream raises `ExchangeFault` if the connection breaks.
     """
     answer = _answer("GET", link, preload_content=False)
     if answer.status == HTTPStatus.NOT_FOUND:
@@ -57,7 +59,7 @@ def opened(link: str) -> BinaryIO | None:
 
 
 class _Body(io.RawIOBase):
-    """An answer of the bucket, read once from its begin."""
+    """The body of a response as a stream that can be read once."""
 
     def __init__(self, answer: BaseHTTPResponse) -> None:
         super().__init__()
@@ -83,7 +85,7 @@ class _Body(io.RawIOBase):
 
 
 def upload(path: Path, link: str) -> Multihash:
-    """Put the file where a link leads; its hash. Raises `ExchangeFault`."""
+    """Upload the file to a link, and return its hash. Raise `ExchangeFault`."""
     with path.open("rb") as content:
         found = hash_of_stream(content)
         content.seek(0)
@@ -93,12 +95,13 @@ def upload(path: Path, link: str) -> Multihash:
 
 
 def _asked(method: str, link: str, **more: Any) -> BaseHTTPResponse:
-    """The answer, if it is the one wanted."""
+    """Send a request and return the response. Raise `ExchangeFault` unless its status is OK."""
     return _checked(method, _answer(method, link, **more))
 
 
 def _answer(method: str, link: str, **more: Any) -> BaseHTTPResponse:
-    """Links stay out of messages: anybody who has one may use it."""
+    """Send a request and return the response with any status. Raise `ExchangeFault`, without the
+    link in the message, because anybody who has the link may use it."""
     from urllib3.exceptions import HTTPError
 
     try:
@@ -115,7 +118,7 @@ def _checked(method: str, answer: BaseHTTPResponse) -> BaseHTTPResponse:
 
 
 def _pause(tried: int) -> float:
-    """Seconds before the next try."""
+    """Return the seconds to wait before the next attempt."""
     return min(PAUSE_S * 2**tried, MOST_PAUSE_S) if tried else 0.0
 
 
@@ -125,7 +128,7 @@ def _silent(failed: Exception) -> ExchangeFault:
 
 @lru_cache(maxsize=1)
 def _pool(_process: int) -> PoolManager:
-    """One a process: Spark forks its Python workers."""
+    """Return the connection pool of this process; a fork, as Spark makes them, needs a new one."""
     from urllib3 import PoolManager, Retry
 
     again = Retry(

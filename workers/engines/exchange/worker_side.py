@@ -1,6 +1,6 @@
-"""What the worker does: it lends files to executors and collects what they deliver.
+"""The worker's side: lend files to executors, and collect the files that they deliver.
 
-Everything is in one bucket at a time, that of the node, and goes when the job has ended (`clear`).
+All files are in one bucket, that of the node. `clear` removes them when the job has ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from odf_node.storage.stores.objects.s3_bucket import Bucket
 
 LINK_TTL = timedelta(days=1)
-"""How long a link is good for: longer than any query may take, unless a setting says otherwise."""
+"""How long a link is valid: longer than the default limit of a query's time."""
 REMEMBERED = 10_000
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
@@ -42,25 +42,26 @@ class Place(NamedTuple):
 
 _url: str | None = None
 _sent: list[tuple[str, str]] = []
-"""Bucket and folder of what was made for a job and may still be read."""
+"""URL of the bucket and folder of each set of files that `clear` has to remove."""
 _copies: OrderedDict[str, Place] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
 _lock = threading.Lock()
 
 
 def use(url: str | None) -> None:
-    """The bucket files go through from now on; None: executors see the worker's disk."""
+    """Set the bucket for the exchange of files. None means that executors see the worker's disk."""
     global _url
     _url = url
 
 
 def exchange_of() -> str | None:
-    """URL of the bucket that files go through; None when none has to."""
+    """Return the URL of the bucket for the exchange of files; None if no bucket is needed."""
     return _url
 
 
 def remember(path: Path, name: str, content: Multihash) -> None:
-    """A file of this disk is a copy of that object of the bucket, whose hash is `content`."""
+    """Record that a file of this disk is a copy of the object `name` of the bucket, whose hash is
+    `content`."""
     with _lock:
         _copies[str(path)] = Place(name, content)
         while len(_copies) > REMEMBERED:
@@ -68,21 +69,23 @@ def remember(path: Path, name: str, content: Multihash) -> None:
 
 
 def lend(url: str, path: Path) -> Loan:
-    """The file for executors elsewhere: the object that it is a copy of, or one that is sent.
+    """Lend a file to executors on other machines. If the file is not a copy of an object of the
+    bucket, upload it.
 
     Raises:
-        StoreUnavailable, StoreMisconfigured: of the bucket.
+        StoreUnavailable, StoreMisconfigured: the bucket failed.
     """
     return lend_object(url, _copies.get(str(path)) or _send(url, path))
 
 
 def lend_object(url: str, place: Place) -> Loan:
-    """An object of a dataset for executors elsewhere, where it lies, if it is there at all."""
+    """Lend an object of the bucket to executors on other machines; it need not exist."""
     return Loan(_bucket(url).presign("get_object", place.name, LINK_TTL), str(place.hash))
 
 
 def outbox(url: str, folder: Path, partitions: int) -> Outbox:
-    """Links for what each attempt at each partition writes; the files are to be in `folder`."""
+    """Return links for the files of each attempt at each partition. The worker will collect the
+    files into `folder`."""
     place, bucket = _new_folder(url), _bucket(url)
     names = [name_of(part, attempt) for part in range(partitions) for attempt in range(ATTEMPTS)]
     links = {name: bucket.presign("put_object", f"{place}/{name}", LINK_TTL) for name in names}
@@ -90,11 +93,11 @@ def outbox(url: str, folder: Path, partitions: int) -> Outbox:
 
 
 def collect(url: str, box: Outbox, delivered: Delivered) -> Path:
-    """The file that an executor delivered, fetched.
+    """Fetch a file that an executor delivered, and return its path.
 
     Raises:
-        ExchangeFailed: it is not what the executor wrote, or not there.
-        StoreUnavailable, StoreMisconfigured: of the bucket.
+        ExchangeFailed: the file is missing, or differs from what the executor wrote.
+        StoreUnavailable, StoreMisconfigured: the bucket failed.
     """
     from odf_node.storage.stores.objects.s3_bucket import KeyMissing
     from odf_node.storage.stores.objects.s3_stream import open_stream
@@ -114,24 +117,24 @@ def collect(url: str, box: Outbox, delivered: Delivered) -> Path:
 
 
 def empty(url: str, box: Outbox) -> None:
-    """Remove what was collected, before the job ends."""
+    """Remove the files of an outbox from the bucket, before the job ends."""
     _bucket(url).delete_below(f"{box.bucket_folder}/")
 
 
 def clear() -> None:
-    """Remove what was made for jobs, which have ended."""
+    """Remove all files that this worker put in the bucket for jobs. The jobs must have ended."""
     while _sent:
         url, folder = _sent.pop()
         _bucket(url).delete_below(f"{folder}/")
 
 
 def failed(error: Exception) -> ExchangeFailed | None:
-    """What went wrong between executors and the bucket, if that is what an error of Spark says."""
+    """Return the failure between executors and the bucket, if it is the cause of a Spark error."""
     if _url is None or not isinstance(error, PySparkException | Py4JError):
         return None
     try:
-        found = _FAULT.search(str(error))  # which asks the Java runtime
-    except (Py4JError, OSError):  # it is gone: that is another trouble
+        found = _FAULT.search(str(error))  # `str` calls the Java runtime
+    except (Py4JError, OSError):  # the runtime has ended, which is another failure
         return None
     return None if found is None else ExchangeFailed(found[1])
 
@@ -159,5 +162,5 @@ def _bucket_in(url: str, _process: int) -> Bucket:
 
 
 def _bucket(url: str) -> Bucket:
-    """One client a process."""
+    """Return the client of this process."""
     return _bucket_in(url, os.getpid())

@@ -1,1 +1,1 @@
-"""Engines elsewhere: in a container, at an address; and ours served to others."""
+"""Engines outside this process: in a container or at an address; and a server for our engines."""

@@ -1,8 +1,8 @@
-"""An engine in a container image, run for one query and gone after it.
+"""Run an engine from a container image, in one container per query.
 
-It sees the files of the query and nothing else of the machine, and answers at the port that
-images of ODF engines use. What an image is called may change what it means, so that the first
-query pins it: later ones run the same, and it is what executions are noted with.
+The container sees only the files of the query, and serves at the port that images of ODF engines
+use. A tag may move to another image, so the first query pins the image by its digest: later
+queries run the same image, and executions record it as their engine version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_PIDS = 512
 KILLED = 137
 _LOOK_SECONDS = 0.5
 _CONNECTING = [
-    # By default a second try waits for a second, the fifth for ten.
+    # By default the second attempt waits for one second, and the fifth for ten.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -55,8 +55,8 @@ class EngineNotStarted(RemoteFailed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRules:
-    """How images of engines are run. `network`: of the runtime's, where they are; its own if
-    none is named."""
+    """How to run images of engines. `network` names the runtime's network for the containers; None
+    means the default of the runtime."""
 
     containers: ContainerRules
     network: str | None = None
@@ -65,7 +65,7 @@ class EngineRules:
 
 
 class ContainerEngine:
-    """`Engine` in an image."""
+    """`Engine` that runs a container image."""
 
     def __init__(
         self, name: str, image: str, rules: EngineRules, *, seconds: float = QUERY_SECONDS
@@ -76,7 +76,8 @@ class ContainerEngine:
 
     @property
     def version(self) -> str:
-        """The image with its digest: what runs it again. Where images cannot be run, its name."""
+        """The image with its digest, by which it can be run again. If images cannot be run here,
+        the name of the image."""
         try:
             return self._pin(self._runtime(QUIET), QUIET)
         except EngineNotStarted:
@@ -140,7 +141,7 @@ class ContainerEngine:
             ) from None
 
     def _runtime(self, listener: Listener, folder: Path | None = None) -> Runtime:
-        """Raises `EngineNotStarted`."""
+        """Return the container runtime. Raise `EngineNotStarted` if there is none."""
         rules = self._rules.containers
         if rules.runtime is None:
             raise EngineNotStarted(
@@ -155,7 +156,8 @@ class ContainerEngine:
         return Runtime(rules, command, listener.progress, folder)
 
     def _pin(self, runtime: Runtime, listener: Listener) -> str:
-        """The image as it is run from now on, here on this machine. Raises `EngineNotStarted`."""
+        """Pull the image unless it is on this machine, and return its pinned name, which later
+        queries use. Raise `EngineNotStarted`."""
         wanted = self._pinned or self._image
         listener.progress()
         found = runtime.ask("image", "inspect", wanted)
@@ -172,7 +174,7 @@ class ContainerEngine:
     def _running(
         self, runtime: Runtime, image: str, mounts: Mounts, listener: Listener
     ) -> Iterator[tuple[str, str]]:
-        """The container, and the address of the engine in it. Raises `EngineNotStarted`."""
+        """Yield the name of a container and the address of its engine. Raise `EngineNotStarted`."""
         label = re.sub(r"[^A-Za-z0-9_.-]", "-", self.name)
         name = f"odf-engine-{label}-{secrets.token_hex(8)}"
         try:
@@ -183,7 +185,7 @@ class ContainerEngine:
                 raise self._failed(started.text)
             yield name, self._answering(runtime, name, listener)
         finally:
-            # Not by what may raise once more that the job is lost.
+            # The other runtime's `alive` callback could raise again that the job is lost.
             Runtime(self._rules.containers, runtime.command).remove(name)
 
     def _options(self, mounts: Mounts) -> list[str]:
@@ -196,7 +198,7 @@ class ContainerEngine:
         ]
 
     def _answering(self, runtime: Runtime, name: str, listener: Listener) -> str:
-        """The address of the engine, once it answers. Raises `EngineNotStarted`."""
+        """Return the address of the engine once it accepts calls. Raise `EngineNotStarted`."""
         deadline = time.monotonic() + self._rules.start_seconds
         address = None
         while time.monotonic() < deadline:
@@ -215,7 +217,7 @@ class ContainerEngine:
         )
 
     def _end(self, runtime: Runtime, name: str) -> str | None:
-        """How a container came to its end, if it did."""
+        """Return how the container ended, or None if it is running."""
         state = runtime.state(name)
         if state is not None and state.running:
             return None
@@ -224,7 +226,7 @@ class ContainerEngine:
         memory = f"memory than the {self._rules.containers.memory} a container has here"
         if state.out_of_memory:
             return f"the engine {self.name} needed more {memory}"
-        if state.exit_code == KILLED:  # not every runtime tells by whom
+        if state.exit_code == KILLED:  # not every runtime reports the cause
             return (
                 f"the container of the engine {self.name} was killed: by somebody, or for "
                 f"needing more {memory}"
@@ -239,7 +241,7 @@ class ContainerEngine:
 
 
 def pinned(image: str, inspected: dict[str, Any]) -> str:
-    """The name of an image that stays the same: with a digest, or its id if it was made here."""
+    """Return an immutable name of an image: with a digest, or its id if it was built here."""
     if "@" in image or image.startswith("sha256:"):
         return image
     digests: list[str] = inspected.get("RepoDigests") or []
@@ -252,7 +254,8 @@ def pinned(image: str, inspected: dict[str, Any]) -> str:
 
 
 def _address(runtime: Runtime, name: str) -> str | None:
-    """Where the port of the container is: on this machine, or in a network that publishes none."""
+    """Return the engine's address: a published port of this machine, else the container's own
+    address in a network that publishes no ports."""
     port = runtime.ask("port", name, f"{IMAGE_PORT}/tcp")
     if port.ok and port.text:
         return f"127.0.0.1:{port.text.split()[0].rpartition(':')[2]}"

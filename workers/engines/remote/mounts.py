@@ -1,7 +1,7 @@
-"""What the container of an engine sees of the machine: the files of one query.
+"""The folders that the container of an engine sees: they hold the files of one query.
 
-Inputs are links or copies that every user of the image can read; what it writes is copied
-out and so belongs to us.
+Inputs are links or copies that every user of the image can read. The node copies the outputs, so
+its own user owns them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OUTPUTS = f"{INSIDE}/out"
 
 
 class Mounts:
-    """Two folders, `in` and `out`, of a query."""
+    """The folders `in` and `out` of one query."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -45,7 +45,7 @@ class Mounts:
         ]
 
     def shown(self, path: str) -> str:
-        """The name inside of a file that the engine may read."""
+        """Make a file readable for the engine, and return its path in the container."""
         name = f"{self._count}{Path(path).suffix}"
         self._count += 1
         _provide(Path(path), self._inputs / name)
@@ -59,10 +59,10 @@ class Mounts:
         )
 
     def give(self, name: str, target: str) -> None:
-        """Put a file the engine wrote where it was asked for; links it made are not followed.
+        """Copy a file that the engine wrote to the target path. Symbolic links are ignored.
 
         Raises:
-            PermissionError: only who wrote it can read it.
+            PermissionError: only the user of the image can read it.
         """
         made = self._outputs / name
         if made.is_file() and not made.is_symlink():
@@ -71,7 +71,7 @@ class Mounts:
 
 @contextmanager
 def mounts_beside(target: str) -> Iterator[Mounts]:
-    """The folders of a query, beside where its outputs go."""
+    """Yield the folders of a query, in a temporary folder beside the file `target`."""
     parent = Path(target).absolute().parent
     with tempfile.TemporaryDirectory(dir=parent, ignore_cleanup_errors=True) as name:
         yield Mounts(Path(name))
@@ -87,6 +87,6 @@ def _provide(path: Path, at: Path) -> None:
             shutil.copyfile(path, at)
     else:
         shutil.copyfile(path, at)
-    # Of a link this is the file itself, which says so already.
+    # A hard link shares the mode of the original, which is readable already.
     if not at.stat().st_mode & stat.S_IROTH:
         at.chmod(0o644)

@@ -1,6 +1,6 @@
-"""An engine somewhere else, by its address: the engine protocol from the coordinator's side.
+"""Client of the engine protocol: `Engine` for an engine at an address.
 
-Files are handed over by path, so both sides see the same folders.
+Requests name files by path, so both sides must see the same folders.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from .rpc import (
 ABOUT_SECONDS = 10.0
 WARNINGS_SECONDS = 1.0
 QUIET_SECONDS = 2.0
-"""How long nothing may be heard of an engine before its caller looks whether to wait on."""
+"""Seconds without a message from an engine after which the listener is asked whether to wait."""
 UNKNOWN_VERSION = "unknown"
 _FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformResponseInternalError}
 _PROGRESS = (RawQueryResponseProgress, TransformResponseProgress)
 
 
 class RemoteEngine:
-    """`Engine` at an address. The version is what the engine says, if it can say that."""
+    """`Engine` at an address. The engine reports its version, if it supports that call."""
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class RemoteEngine:
 
     @property
     def version(self) -> str:
-        """Asked for each time, since another version may have taken the place of the last.
+        """Request the version each time, since the engine may have been replaced by another one.
 
-        Of one that does not answer now, what it said before. Engines of others have no such call,
-        and are pinned by their name.
+        If the engine does not respond, return its last known version. Engines of other projects
+        lack this call, and are pinned by their name.
         """
         with self._channel() as channel:
             ask = channel.unary_unary(f"/{ABOUT_SERVICE}/{ABOUT_METHOD}")
@@ -119,7 +119,7 @@ class RemoteEngine:
 
 
 def _final(call: Call, answers: Any, to: Listener) -> Any:
-    """The first answer that is not progress; what comes after it is not waited for."""
+    """Return the first response that is not progress, without waiting for later ones."""
     for message in _heard(answers, to):
         answer = decode_message(call.response, unwrapped(message))
         if not isinstance(answer, _PROGRESS):
@@ -131,7 +131,7 @@ def _final(call: Call, answers: Any, to: Listener) -> Any:
 
 
 def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
-    """What an engine says. Where it says nothing the listener is asked whether to go on."""
+    """Yield the messages of an engine. During a pause call the listener, which may raise."""
     said: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -157,7 +157,8 @@ def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
 
 
 def _warnings(answers: Any) -> list[str]:
-    """What an engine of ours adds as it ends the call, which it does at once."""
+    """Return the warnings that an engine of this project adds when it ends the call, which it does
+    directly after the response."""
     ended = threading.Event()
     answers.add_done_callback(lambda _: ended.set())
     if not ended.wait(WARNINGS_SECONDS):

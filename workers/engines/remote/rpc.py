@@ -1,7 +1,7 @@
-"""The engine protocol on the wire: names of its calls, and the one-field message around buffers.
+"""The gRPC layer of the engine protocol: the names of its calls, and its one-field messages.
 
-Every message of the protocol is a protobuf message with a single field, `bytes flatbuffer = 1`,
-which is little enough to be written and read by hand.
+Every message of the protocol is a protobuf message with a single field, `bytes flatbuffer = 1`.
+That is simple enough to encode and decode without generated code.
 Source: ODF engine protocol, proto3 package `engine`.
 """
 
@@ -14,20 +14,21 @@ from odf_node.protocol.protobuf import MalformedProtobuf, bytes_field, fields
 
 SERVICE = "engine.Engine"
 MESSAGE_BYTES = 64 << 20
-"""Longest message that is sent or taken; a request names every slice it reads."""
+"""Bytes of the longest message to send or accept; a request names every slice that it reads."""
 WARNING_KEY = "odf-warning-bin"
-"""Metadata after the last answer: what the author of a query should know, as UTF-8."""
+"""Key of trailing metadata with a warning for the author of the query, as UTF-8."""
 ABOUT_SERVICE = "odf.node.EngineInfo"
 ABOUT_METHOD = "Describe"
-"""A call of ours, beside the protocol: name and version of the engine, as two lines of text."""
+"""A call that this project adds to the protocol. It returns the name and version of the engine, as
+two lines of text."""
 
 _BUFFER = 1
-"""Number of the one field."""
+"""Number of the only field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: its name and the messages that go there and come back."""
+    """One call: its name and its request and response messages."""
 
     method: str
     request: MessageName
@@ -43,15 +44,15 @@ TRANSFORM = Call("ExecuteTransform", "TransformRequest", "TransformResponse")
 
 
 def wrapped(buffer: bytes) -> bytes:
-    """The message that holds a buffer."""
+    """Wrap a buffer in a message."""
     return bytes_field(_BUFFER, buffer)
 
 
 def unwrapped(message: bytes) -> bytes:
-    """The buffer a message holds; fields that we do not know are passed over.
+    """Return the buffer in a message; unknown fields are ignored.
 
     Raises:
-        MalformedMessage: no such message, or one without a buffer.
+        MalformedMessage: the bytes are no protobuf message, or it has no buffer.
     """
     buffer = None
     try:

@@ -1,7 +1,7 @@
-"""A container runtime of the machine, podman or docker, asked by its commands.
+"""Call a container runtime of the machine, podman or docker, by its commands.
 
-Engines and sources in images are run with it. What runs is labelled with the folder it works
-in, so that a container whose worker was killed is found and removed.
+The node runs engines and sources in images with it. Each container has a label with the folder in
+which it works, so that the node can find and remove the containers of a killed worker.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ...runtime.log import LOGGER, line
 LABEL = "odf.node.folder"
 COMMAND_SECONDS = 60.0
 ALIVE_SECONDS = 1.0
-"""Between two calls of who waits for a command."""
+"""Seconds between two calls of the `alive` callback while a command runs."""
 SAID_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRules:
-    """The runtime (`podman`, `docker`, a path; None: no images are run), and what an
-    administrator gives every container: memory, more options of `run`."""
+    """The runtime (`podman`, `docker` or a path; None runs no images), and the settings of every
+    container: its memory, and more options of `run`."""
 
     runtime: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -37,11 +37,12 @@ class ContainerRules:
     options: Sequence[str] = ()
 
     def command(self) -> str | None:
-        """Where the runtime is; None if it is not installed."""
+        """Return the path of the runtime; None if it is not installed."""
         return shutil.which(self.runtime or "", path=self.environment.get("PATH"))
 
     def confined(self, folder: Path, *, pids: int) -> list[str]:
-        """Options of `run`: no privileges, bounded; the administrator's come last, so prevail."""
+        """Return options of `run` that remove privileges and limit resources. The administrator's
+        options are last, so they override these."""
         return [
             "--cap-drop=all",
             "--security-opt=no-new-privileges",
@@ -53,14 +54,15 @@ class ContainerRules:
 
 
 def mounted(outside: Path, inside: str, *, writable: bool = False) -> str:
-    """An option of `run`. Unlike a volume, it fails if the runtime does not see the folder."""
+    """Return the option of `run` that mounts a folder. Unlike `--volume`, it fails if the runtime
+    does not see the folder."""
     access = "" if writable else ",readonly"
     return f"--mount=type=bind,source={outside.absolute()},target={inside}{access}"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a command printed, or what it complained of."""
+    """The standard output of a command, or its error output if it failed."""
 
     ok: bool
     text: str
@@ -68,7 +70,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Of a container."""
+    """State of a container."""
 
     running: bool
     exit_code: int
@@ -76,7 +78,7 @@ class State:
 
 
 class Runtime:
-    """The commands both runtimes take, in the spelling both understand."""
+    """Runs commands of the runtime, in the syntax that podman and docker share."""
 
     def __init__(
         self,
@@ -85,9 +87,9 @@ class Runtime:
         alive: Callable[[], None] = lambda: None,
         folder: Path | None = None,
     ) -> None:
-        """`alive` is called while a command takes its time; what it raises ends the command.
+        """`alive` is called while a command runs; an error that it raises ends the command.
 
-        Podman's monitor leaves notes in the folder it is called in: a file `oom`, for one.
+        Commands run in `folder`, because Podman's monitor writes files such as `oom` there.
         """
         self.command, self._environment, self._alive = command, dict(rules.environment), alive
         self._folder = folder
@@ -129,7 +131,7 @@ class Runtime:
             return Said(ok, out.strip() if ok else complaint.strip()[:SAID_CHARS])
 
     def state(self, name: str) -> State | None:
-        """None if there is no such container."""
+        """Return the state of a container; None if there is no such container."""
         said = self.ask("container", "inspect", "--format", "{{json .State}}", name)
         if not said.ok:
             return None
@@ -141,7 +143,7 @@ class Runtime:
         )
 
     def last_words(self, name: str) -> str:
-        """The end of what a container wrote to its outputs."""
+        """Return the last lines of a container's standard and error output."""
         with suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run(
                 [self.command, "logs", "--tail=20", name],
@@ -156,14 +158,14 @@ class Runtime:
         return ""
 
     def remove(self, name: str) -> None:
-        """End a container at once. What it had to say it has said."""
-        self.ask("kill", name)  # some runtimes would ask it politely, and wait, before `rm`
+        """Kill and remove a container, without time to shut down."""
+        self.ask("kill", name)  # `rm` alone would wait for a graceful end with some runtimes
         said = self.ask("rm", "--force", name)
         if not said.ok and self.state(name) is not None:
             LOGGER.warning(line("container stays behind", container=name, message=said.text))
 
     def folders(self) -> dict[str, Path]:
-        """Containers that workers started, and the folder each works in."""
+        """Return the containers that workers started, with the folder of each."""
         listed = self.ask("ps", "--all", "--quiet", f"--filter=label={LABEL}")
         if not listed.ok:
             LOGGER.warning(line("containers cannot be listed", message=listed.text))
@@ -177,7 +179,7 @@ class Runtime:
 
 
 def remove_left_behind(rules: ContainerRules, is_left: Callable[[Path], bool]) -> None:
-    """Remove containers whose folder nobody works in any more."""
+    """Remove the containers whose folder no worker uses any more, according to `is_left`."""
     if (command := rules.command()) is None:
         return
     runtime = Runtime(rules, command)

@@ -1,7 +1,7 @@
-"""Serves an engine to any coordinator that speaks the engine protocol.
+"""Serve an engine to any coordinator that uses the engine protocol.
 
-While a query runs the caller hears that it is alive. Files are those the request names, on the
-machine of the engine; folders may be given outside of which nothing is read or written.
+While a query runs, the server sends progress messages to the caller. A request names files on the
+machine of the engine. If root folders are given, paths outside of them are refused.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FAILURE = {RAW_QUERY: RawQueryResponseInternalError, TRANSFORM: TransformRespon
 
 
 class Served(Listener):
-    """What a served query says before its answer: signs of life, and warnings for the end."""
+    """Listener of a served query: queues progress and the final response, and keeps warnings."""
 
     def __init__(self) -> None:
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -72,7 +72,7 @@ class Served(Listener):
         self.said.put(answer)
 
     def left(self) -> None:
-        """The call has ended: a query that still runs does so for nobody."""
+        """Handle the end of the call: stop the query if it still runs."""
         with self._lock:
             self._left, stops = True, list(self._stops)
         for stop in stops:
@@ -94,10 +94,11 @@ def serve(
     roots: Sequence[Path] = (),
     message_bytes: int = MESSAGE_BYTES,
 ) -> tuple[grpc.Server, int]:
-    """Start serving; the server and its port. `at_once` queries run, others wait.
+    """Start serving, and return the server and its port. Up to `at_once` queries run at a time,
+    others wait.
 
     Raises:
-        OSError: the address is taken.
+        OSError: the address is in use.
     """
     options = [
         ("grpc.max_receive_message_length", message_bytes),
@@ -143,7 +144,7 @@ def _answers(
         context.abort(grpc.StatusCode.PERMISSION_DENIED, f"{outside!r} is outside of my folders")
     heard = Served()
     if not context.add_callback(heard.left):
-        return  # the caller has left already
+        return  # the call has ended already
     threading.Thread(
         target=_run, args=(engine, call, request, heard), name=f"{engine.name} query", daemon=True
     ).start()
@@ -160,7 +161,7 @@ def _answers(
 
 
 def _run(engine: Engine, call: Call, request: Any, heard: Served) -> None:
-    """Put the answer of the engine, whatever happens, as the last of what was said."""
+    """Run the query and queue its response; any exception becomes an internal error."""
     try:
         if isinstance(request, RawQueryRequest):
             answer: Any = engine.execute_raw_query(request, heard)
@@ -173,19 +174,19 @@ def _run(engine: Engine, call: Call, request: Any, heard: Served) -> None:
 
 
 def _outside(request: RawQueryRequest | TransformRequest, roots: Sequence[Path]) -> str | None:
-    """A path of the request that is not below any of the folders."""
+    """Return a path of the request that is not below any of the folders, if there is one."""
     if not roots:
         return None
     allowed = [root.resolve() for root in roots]
     for path in paths_of(request):
-        # A path with a zero byte is none at all, and `resolve` raises.
+        # A path with a zero byte is invalid, and `resolve` would raise.
         if "\0" in path or not any(Path(path).resolve().is_relative_to(r) for r in allowed):
             return path
     return None
 
 
 def paths_of(request: RawQueryRequest | TransformRequest) -> Iterator[str]:
-    """Every path a request names."""
+    """Yield every path that a request names."""
     if isinstance(request, RawQueryRequest):
         yield from (*request.input_data_paths, request.output_data_path)
         return

@@ -1,4 +1,4 @@
-"""`Engine` on a Spark session; every request gets a session of its own."""
+"""`Engine` on Spark; every request gets a separate session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .transform import compute
 
 
 class SparkEngine:
-    """Spark in this process. `seconds` is how long one query may take; `settings` are Spark's."""
+    """`Engine` on the Spark of this process. `seconds` limits one query; `settings` are Spark's."""
 
     name = "spark"
 
@@ -92,13 +92,13 @@ class SparkEngine:
             return TransformResponseInvalidQuery(message=reason(bad))
 
     def _check(self, transform: Transform) -> None:
-        """Raises `InvalidQuery`: the queries are too long to be planned."""
+        """Raise `InvalidQuery` if the queries are too long to plan."""
         steps = steps_of(transform)
         with blamed_on(steps):
             check_size(steps, self._size)
 
 
 def version_of(spark: Spark) -> str:
-    """Of Spark and of the Java it runs on, which decides how some numbers look as text."""
+    """Return the versions of Spark and its Java. Java decides how some numbers look as text."""
     java = spark.sparkContext._jvm.System.getProperty("java.specification.version")
     return f"{spark_version}+java{java}"

@@ -1,7 +1,7 @@
 """Raw queries on Spark: SQL steps over one input, for preprocessing.
 
-Queries come from strangers, so they are held to reading their input: what they may be made of is
-in `spark_allowed.py`.
+Strangers write the queries, so a query may only read its input; `spark/allowed.py` lists the parts
+that it may use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..spark.query import judged
 
 
 def run_raw_query(request: RawQueryRequest, session: SparkSession) -> RawQueryResponse:
-    """Answer a raw query. `session` is one for `PREPROCESS`, of this request alone."""
+    """Run a raw query. `session` is for `PREPROCESS`, and no other request uses it."""
     output = Path(request.output_data_path)
     try:
         result = _query(request, session)
@@ -57,9 +57,10 @@ def _query(request: RawQueryRequest, session: SparkSession) -> DataFrame:
 
 
 def in_stable_order(result: DataFrame) -> DataFrame:
-    """Rows as they come if every row comes from one input row; else in an order of their own.
+    """Return the frame with rows in a repeatable order: sorted by all sortable columns if the plan
+    has a shuffle and no final sort, else unchanged.
 
-    After a shuffle rows of one partition come as they arrive, so nothing but their values
+    After a shuffle, the rows of a partition are in the order of their arrival, so only their values
     can order them.
     """
     execution = result._jdf.queryExecution()

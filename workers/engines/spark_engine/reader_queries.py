@@ -1,7 +1,7 @@
-"""Queries of readers on Spark: datasets as views, one SELECT that was judged, rows as files.
+"""Queries of readers on Spark: datasets are views, a query is one checked SELECT, rows are files.
 
-A query is analysed twice: over views without rows, which tells the datasets it is made of; then
-over their files. So no slice is opened of a dataset that the text only mentions.
+Spark analyses a query twice: first over views without rows, to find the datasets that it reads;
+then over their files. So no slice is opened of a dataset that the query does not read.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from ..spark.session import Spark
 from .engine import version_of
 
 SETTINGS: Mapping[str, str] = {
-    # Names of datasets are quoted as everywhere; else the quotes would make texts of columns.
+    # Without this, Spark would take a name in double quotes for a string literal.
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
 }
 Files = Callable[[int], Sequence[Path]]
-"""The files of the slices of a table, by its number; called for those that the query is made of."""
+"""Returns the files of the slices of a table, by its number. It is called only for tables that the
+query reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRows:
-    """What a query gave: files in the order of its rows, and the numbers of its tables."""
+    """The result of a query: files in the order of its rows, and the numbers of its tables."""
 
     schema: pa.Schema
     files: Sequence[Path]
@@ -56,7 +57,7 @@ class SparkRows:
 
 
 class ReaderQueries:
-    """Queries of readers on a Spark; each may take so many seconds, and so long a text."""
+    """Runs queries of readers on Spark; `seconds` and `size` limit each query."""
 
     def __init__(
         self, spark: Spark, *, seconds: float = QUERY_SECONDS, size: QuerySize = QuerySize()
@@ -79,10 +80,10 @@ class ReaderQueries:
         skip: int,
         limit: int | None,
     ) -> SparkRows:
-        """Compute; the files lie in `scratch`.
+        """Compute the query, and write its rows to files in `scratch`.
 
         Raises:
-            InvalidQuery, QueryTooSlow. NoPrimaryKey. What `files` raises.
+            InvalidQuery, QueryTooSlow, NoPrimaryKey, and any error of `files`.
         """
         check_size([SqlQueryStep(query=query)], self._size)
         try:
@@ -107,8 +108,8 @@ class ReaderQueries:
 
     @contextmanager
     def _active(self) -> Iterator[SparkSession]:
-        """A session of one query. Texts are parsed by the settings of the session that is active in
-        the thread, which is none afterwards."""
+        """Yield a session for one query. It is the active session of the thread until the block
+        ends, because Spark parses texts by the settings of the active session."""
         session = self._sessions.of(PREPROCESS)
         known: Any = session._jvm.SparkSession
         known.setActiveSession(session._jsparkSession)
@@ -121,7 +122,7 @@ class ReaderQueries:
 def _planned(
     session: SparkSession, query: str, tables: Sequence[Table], files: Mapping[int, Sequence[Path]]
 ) -> DataFrame:
-    """The query over its tables, which have rows if files are given. Raises `InvalidQuery`."""
+    """Return the query over its tables. A table without files has no rows. Raise `InvalidQuery`."""
     catalyst = Catalyst(session)
     for number, table in enumerate(tables):
         schema, base = columns_of(table), base_name(table, number)
@@ -141,7 +142,7 @@ def _planned(
 
 
 def _used(frame: DataFrame, tables: Sequence[Table]) -> Iterator[int]:
-    """Numbers of the tables that a plan reads."""
+    """Yield the numbers of the tables that a plan reads."""
     found = set(_views(json.loads(frame._jdf.queryExecution().analyzed().toJSON())))
     for number, table in enumerate(tables):
         if found & {base_name(table, number), *table.names}:
@@ -160,7 +161,7 @@ def _views(value: Any) -> Iterator[str]:
 
 
 def _check_names(names: Sequence[str]) -> None:
-    """Raises `InvalidQuery`: two columns would be one member of a row."""
+    """Raise `InvalidQuery` if two columns share a name; a row could have only one of them."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidQuery(f"two columns are called {twice!r}: give one of them a name by AS")

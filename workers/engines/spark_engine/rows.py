@@ -1,6 +1,7 @@
-"""Plans that make each row of one input row, taught to say which one; and a final order made total.
+"""Extend Spark plans: pass the number of the input row along, and make a final order total.
 
-A hidden column goes along from the inputs to the result. Who wrote the query does not see it.
+A hidden column passes from the inputs to the result, for plans that compute each row from one
+input row. The author of the query does not see it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ ORDER_INSIDE = "ORDER BY is possible at the end of the last query only"
 
 
 def analysed(catalyst: Catalyst, frame: DataFrame, parts: frozenset[str]) -> Node:
-    """The frame's plan, common table expressions put where they are used."""
+    """Return the frame's plan, with common table expressions inlined."""
     plan = catalyst.plan(frame)
     if "WithCTE" not in parts:
         return plan
@@ -22,15 +23,16 @@ def analysed(catalyst: Catalyst, frame: DataFrame, parts: frozenset[str]) -> Nod
 
 
 def with_rows(catalyst: Catalyst, plan: Node) -> DataFrame:
-    """The columns of the plan and `ROW`, which the views of its inputs hide.
+    """Return a frame with the columns of the plan and `ROW`, which the views of its inputs hide.
 
-    Every call into the JVM costs as much as the work of many rows, so lists stay there.
+    A call into the JVM costs as much as the work on many rows, so lists stay in the JVM.
     """
     return catalyst.frame(_carried(catalyst, plan)[0])
 
 
 def in_total_order(catalyst: Catalyst, plan: Node) -> DataFrame:
-    """The plan, whose ORDER BY goes on with all columns. Raises `InvalidQuery`."""
+    """Return a frame of the plan with all sortable columns added to its ORDER BY. Raise
+    `InvalidQuery` if the plan is not sorted at its end."""
     top = plan if kind(plan) == "Project" else None
     sort = children(plan)[0] if top is not None else plan
     if kind(sort) != "Sort" or not getattr(sort, "global")():
@@ -44,7 +46,7 @@ def in_total_order(catalyst: Catalyst, plan: Node) -> DataFrame:
 
 
 def _carried(catalyst: Catalyst, node: Node) -> tuple[Node, Node]:
-    """The node with `ROW` among its columns, and that column."""
+    """Return the node with `ROW` among its columns, and that column."""
     name = kind(node)
     if name == "Project":
         last = node.output().last()

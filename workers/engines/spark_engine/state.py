@@ -1,4 +1,4 @@
-"""Transforms on Spark that depend on rows of earlier iterations: handed to what keeps state."""
+"""Run transforms that depend on rows of earlier iterations, by the package `stateful`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..iteration.transform import Computed, Work
 from ..stateful import Dropped, NewRows, Plan, StatefulInput, run, stateful_plan
 
 KEPT_PLANS = 16
-"""As many queries with state as are likely to take turns on a worker."""
+"""Limit of cached plans: as many stateful queries as are likely to take turns on a worker."""
 _DROPPED = {
     "late": "{} rows were older than the allowed lateness and came to nothing",
     "late_changes": "{} changes of rows older than the allowed lateness came to nothing",
@@ -23,14 +23,15 @@ _DROPPED = {
 
 
 class Plans:
-    """Plans of queries that ran here, for their next run. A plan is lent to one run at a time."""
+    """Cache of the plans of queries that ran here. One run at a time may use a plan."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[Hashable, Plan] = OrderedDict()
 
     def taken(self, work: Work, session: SparkSession) -> Plan | None:
-        """The plan of a query, if it ran before, on this Spark, and nobody else runs it."""
+        """Remove the plan of a query from the cache and return it. Return None if it is missing or
+        belongs to another Spark."""
         with self._lock:
             plan = self._kept.pop(_key(work), None)
         if plan is None or plan.catalyst.session.sparkContext is not session.sparkContext:
@@ -38,7 +39,7 @@ class Plans:
         return plan
 
     def put_back(self, work: Work, plan: Plan) -> None:
-        """After a run in which nothing went wrong."""
+        """Return a plan to the cache, after a run without errors."""
         with self._lock:
             self._kept[_key(work)] = plan
             while len(self._kept) > KEPT_PLANS:
@@ -46,16 +47,16 @@ class Plans:
 
 
 def plan_with_state(work: Work, session: SparkSession) -> Plan | None:
-    """The plan of a query, which was checked; None if it needs no state.
+    """Plan a query that was checked; return None if it needs no state.
 
     Raises:
-        InvalidQuery: the query is wrong, or cannot be kept up to date.
+        InvalidQuery: the query is wrong, or its result cannot be kept up to date.
     """
     return stateful_plan(session, work.transform, _inputs(work), work.vocab)
 
 
 def compute_with_state(work: Work, plan: Plan) -> Computed:
-    """Rows of the query and its state.
+    """Compute the rows of the query and its new state.
 
     Raises:
         InvalidQuery: the query cannot be computed over these rows.
@@ -81,7 +82,7 @@ def compute_with_state(work: Work, plan: Plan) -> Computed:
 
 
 def _key(work: Work) -> Hashable:
-    """All that decides what a plan is."""
+    """Return everything on which a plan depends."""
     return work.transform, _inputs(work), work.vocab
 
 

@@ -1,4 +1,4 @@
-"""Transforms on Spark: views of the inputs, SQL steps, rows in the order of the inputs."""
+"""Run a transform on Spark: SQL steps over views of the inputs, rows in the order of the inputs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .rows import analysed, in_total_order, with_rows
 from .state import Plans, compute_with_state, plan_with_state
 
 SMALL_ROWS = 200_000
-"""Up to so many input rows the result is collected; more pass through files."""
+"""Limit of input rows for which the result is collected in memory; more rows pass through files."""
 
 
 def compute(work: Work, session: SparkSession, plans: Plans) -> Computed:
-    """Rows of the query. `session` is one for `TRANSFORM`, of this request alone; `plans` are of
-    the engine.
+    """Compute the rows of the query. `session` is for `TRANSFORM`, and no other request uses it;
+    `plans` is the engine's cache.
 
     Raises:
         InvalidQuery: the query is wrong, or may not run.
@@ -77,9 +77,10 @@ def _with_state(work: Work, plan: Plan, plans: Plans) -> Computed:
 
 
 def register(session: SparkSession, item: EngineInput, number: int | None = None) -> None:
-    """The input as a view under its alias, whatever characters that has.
+    """Create a view of the input under its alias, which may contain any characters.
 
-    With a number, its rows can be followed through a plan: they have one hidden from queries.
+    With a number, the rows also have the column `ROW`, which the view hides from queries; a plan
+    can pass it along.
     """
     frame = read_parquet(session, [item.path], item.schema)
     if number is not None:
@@ -92,7 +93,8 @@ def register(session: SparkSession, item: EngineInput, number: int | None = None
 def _last(
     session: SparkSession, work: Work, steps: Sequence[SqlQueryStep]
 ) -> tuple[DataFrame, frozenset[str]]:
-    """The last step's frame and parts, the steps before it being views. Raises `InvalidQuery`."""
+    """Return the frame and parts of the last step; earlier steps become views. Raise
+    `InvalidQuery`."""
     event_times = {item.alias: item.vocab.event_time_column for item in work.inputs}
     for number, step in enumerate(steps):
         with blamed_on(steps, number):
@@ -111,7 +113,7 @@ def _checked(session: SparkSession, query: str) -> tuple[DataFrame, frozenset[st
 def _prepared(
     catalyst: Catalyst, result: DataFrame, parts: frozenset[str], *, follows: bool
 ) -> DataFrame:
-    """The query with its order made total, or with the input rows its rows come from."""
+    """Return the query with a total order if it sorts, or with `ROW` if it `follows` changes."""
     if "Sort" not in parts and not follows:
         return result
     plan = analysed(catalyst, result, parts)
