@@ -1,7 +1,7 @@
-"""The least and the greatest value of a column in a slice, learned when all its rows were read.
+"""The least and the greatest value of a column in a slice, learned while all its rows are read.
 
-Footers of slices say the same, but whoever wrote the slice wrote the footer: what decides about
-rows is taken from rows. A slice never changes, so what was learned of it stays true.
+Footers of slices have bounds too, but the writer of a slice may have written wrong ones, so only
+the rows count. A slice never changes, so its bounds stay true.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .learned import Bounds
 from .plan import Mask
 
 LONGEST = 256
-"""Characters of a text that is kept; bounds that are longer are not known."""
+"""Largest length, in characters, of a text as a bound; a slice with a longer one has no bounds."""
 
 
 class BoundsOfSlice:
-    """Takes the values of a column, batch by batch."""
+    """Computes the bounds of a column from its values, batch by batch."""
 
     def __init__(self, column_type: pa.DataType) -> None:
         self._type, self._form = column_type, _form_of(column_type)
@@ -42,7 +42,7 @@ class BoundsOfSlice:
         self._ends = [both["min"], both["max"]]
 
     def bounds(self) -> Bounds | None:
-        """Of all that was added; None where they are not kept."""
+        """Return the bounds of all added values; None if bounds are not kept for them."""
         if self._form is None:
             return None
         try:
@@ -55,7 +55,7 @@ class BoundsOfSlice:
 
 
 class BoundsIndex:
-    """Bounds of one column as an index; a slice without bounds may hold anything."""
+    """Bounds of one column as an index; a slice without bounds may have any value."""
 
     def __init__(
         self, column: str, column_type: pa.DataType, known: Sequence[Bounds | None]
@@ -83,7 +83,8 @@ class BoundsIndex:
 
 
 def fits_between(term: Term, least: pa.Array, greatest: pa.Array) -> Mask:
-    """Where a term may be true of a value that is none less than `least`, none above `greatest`."""
+    """Return a mask of the intervals `least` to `greatest` that may have a value for which the
+    term is true."""
     found = np.zeros(len(least), bool)
     if term.op is Op.IN:
         for value in term.value:
@@ -104,7 +105,7 @@ _FITS: dict[Op, tuple[tuple[Op, str], ...]] = {
     Op.GREATER: ((Op.GREATER, "greatest"),),
     Op.GREATER_EQUAL: ((Op.GREATER_EQUAL, "greatest"),),
 }
-"""What has to be true of the ends if the term is true of a value between them."""
+"""Conditions on the ends of an interval that hold if the term is true for a value inside."""
 
 
 def bounds_indices(
@@ -114,9 +115,9 @@ def bounds_indices(
     offset: str,
     intervals: Sequence[tuple[int, int]],
 ) -> list[BoundsIndex]:
-    """Indices on these columns of what is known of slices, by column and in their order.
+    """Return indices on these columns; `known` has the bounds by column, in the order of slices.
 
-    Of the column `offset` the chain tells: `intervals` are its first and last values.
+    The bounds of the column `offset` are from the chain: `intervals` are its first and last values.
     """
     found = []
     for name in columns:
@@ -129,7 +130,7 @@ def bounds_indices(
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """How values of a kind are kept as JSON, and read again."""
+    """Functions that write values of a kind as JSON and read them again."""
 
     written: Callable[[pa.Scalar], Any]
     read: Callable[[list[Any]], pa.Array]
@@ -164,7 +165,7 @@ _FORMS: dict[str, _Form] = {
     "timestamp": _Form(_whole, lambda values: pa.array(values, pa.int64())),
     "timestamp with zone": _Form(_whole, lambda values: pa.array(values, pa.int64())),
 }
-"""By kind; columns of other kinds have no bounds."""
+"""Forms by kind of column; columns of other kinds have no bounds."""
 
 
 def _form_of(column_type: pa.DataType) -> _Form | None:
@@ -176,7 +177,7 @@ def _form_of(column_type: pa.DataType) -> _Form | None:
 
 
 def _ordered(values: pa.Array) -> pa.Array:
-    """Without NaN, which is in no order."""
+    """Return the values without NaN, which has no order."""
     if not pa.types.is_floating(values.type):
         return values
     return values.filter(pc.invert(pc.fill_null(pc.is_nan(values), True)))

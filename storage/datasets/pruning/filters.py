@@ -1,4 +1,4 @@
-"""Filters as requests write them: a column, an operator, values as text. Pure; brings no Arrow.
+"""Filters as requests write them: a column, an operator, values as text. Pure; without Arrow.
 
 city:eq:Berlin    population:ge:1000    city:in:a,"b, c"    city:null
 """
@@ -23,18 +23,18 @@ OPERATORS = {
     "null": "is null",
     "notnull": "is not null",
 }
-"""Words of requests, and operators of predicates."""
+"""Operators of predicates by the words that requests use."""
 _FORM = re.compile(rf"(.+?):({'|'.join(OPERATORS)})(?::(.*))?", re.DOTALL)
 _BARE = frozenset({"null", "notnull"})
 
 
 class MalformedFilter(BadInput):
-    """A filter that is not written as one, or whose value is none of the column's type."""
+    """A filter has a wrong form, or its value does not fit the type of the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Rows whose column compares so with a value; with several, for `in`."""
+    """A comparison of a column with a value, or with several for `in`."""
 
     column: str
     operator: str
@@ -43,7 +43,11 @@ class Filter:
 
 
 def parsed_filter(text: str) -> Filter:
-    """`column:operator:value`. The column ends at the first operator. Raises `MalformedFilter`."""
+    """Parse `column:operator:value`; the column ends at the first operator.
+
+    Raises:
+        MalformedFilter.
+    """
     match = _FORM.fullmatch(text)
     if match is None or (match[3] is None) != (match[2] in _BARE):
         known = ", ".join(OPERATORS)
@@ -58,7 +62,8 @@ def parsed_filter(text: str) -> Filter:
 
 
 def equal(columns: Iterable[str], values: Iterable[str]) -> tuple[Filter, ...]:
-    """Each column has its value. Raises `MalformedFilter`: their numbers differ, or are none."""
+    """Return filters that each column equals its value. Raise `MalformedFilter` if there are no
+    columns or not as many values."""
     columns, values = tuple(columns), tuple(values)
     if not columns or len(columns) != len(values):
         raise MalformedFilter(
@@ -71,7 +76,7 @@ def equal(columns: Iterable[str], values: Iterable[str]) -> tuple[Filter, ...]:
 
 
 def _several(text: str) -> tuple[str, ...]:
-    """Values with commas between, quoted as in CSV where they hold one."""
+    """Parse values separated by commas, quoted as in CSV if they have a comma."""
     try:
         rows = list(csv.reader([text], strict=True))
     except csv.Error as error:

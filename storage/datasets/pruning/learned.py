@@ -1,7 +1,7 @@
-"""Bounds of columns in slices, as a service remembers them: learned by reads, given to later ones.
+"""A cache of bounds of columns in slices: reads of a service learn them, later reads use them.
 
-Brings no Arrow. A slice never changes, so nothing here grows old; the memory is bounded, and what
-was asked for least recently goes first.
+It needs no Arrow. A slice never changes, so entries never become stale; the cache is bounded and
+drops the least recently used column first.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ Learned = tuple[str, str, "Bounds"]
 
 
 class Bounds(msgspec.Struct, frozen=True, array_like=True):
-    """Of a column in a slice. Both None: it has no value but null and NaN."""
+    """Bounds of a column in a slice. Both None: all its values are null or NaN."""
 
     type: str
-    """Of the column when its values were read, as Arrow names it."""
+    """Arrow type of the column when its values were read."""
     least: int | float | str | bool | None
     greatest: int | float | str | bool | None
 
 
 class LearnedBounds:
-    """A memory of one process; safe to use from several threads."""
+    """A cache of one process; safe to use from several threads."""
 
     def __init__(self, most: int) -> None:
-        """`most`: bounds that are remembered, some 300 bytes each; 0: none."""
+        """`most` is the limit of bounds in the cache, some 300 bytes each; 0: no cache."""
         self._most, self._count = most, 0
         self._known: dict[tuple[str, str], dict[str, Bounds]] = {}
-        """By dataset and column, the last ones asked for at the end; in them by slice."""
+        """Bounds by slice, by dataset and column; the most recently used are at the end."""
         self._lock = threading.Lock()
 
     def of(
         self, dataset: str, columns: Iterable[str], slices: Sequence[str]
     ) -> dict[str, list[Bounds | None]]:
-        """Bounds of the slices in their order, by column; without columns nothing is known of."""
+        """Return the bounds of the slices in their order, by column; omit unknown columns."""
         found = {}
         with self._lock:
             for column in dict.fromkeys(columns):
@@ -48,7 +48,7 @@ class LearnedBounds:
         return found
 
     def learn(self, dataset: str, learned: Iterable[Learned]) -> None:
-        """What a read found out."""
+        """Add the bounds that a read has learned."""
         with self._lock:
             for name, column, bounds in learned:
                 known = self._known.setdefault((dataset, column), {})

@@ -1,7 +1,7 @@
-"""Which slices may hold a row that a predicate is true of.
+"""Decide which slices may have a row for which a predicate is true.
 
-A slice is left out only where something that is known says so: the answer is the same as if all
-were read. Source: Kartothek facts, "When pruning is sound".
+A slice is left out only if an index proves that it has no such row, so the result is the same as
+if all slices were read. Source: Kartothek facts, "When pruning is sound".
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import pyarrow as pa
 from odf_node.protocol.kartothek.predicates import Predicate, Term, is_prunable
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-"""One truth for each slice, in their order."""
+"""One boolean for each slice, in their order."""
 
 
 class SliceIndex(Protocol):
-    """What is known of the values in the slices of a plan."""
+    """An index of the values in the slices of a plan."""
 
     def may_hold(self, term: Term, /) -> Mask | None:
-        """Which slices may hold a value that the term is true of, by all this index knows; True
-        for those it does not cover. None where it knows nothing of the column."""
+        """Return which slices may have a value for which the term is true; True for slices that
+        the index does not cover. None if it does not cover the column."""
 
 
 def slices_to_open(
     count: int, predicate: Predicate | None, schema: pa.Schema, indices: Sequence[SliceIndex]
 ) -> Mask:
-    """Which of so many slices have to be read; all without a predicate.
+    """Return which of `count` slices have to be read; all if there is no predicate.
 
     `schema` is that of the rows as they are compared. A part of the predicate that an index cannot
-    answer (null tests, `!=`, the upper end of floats, which may be NaN) restricts nothing.
+    answer (null tests, `!=`, the upper end of floats, which may be NaN) leaves out no slice.
     """
     if predicate is None:
         return np.ones(count, bool)

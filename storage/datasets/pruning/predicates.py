@@ -1,4 +1,4 @@
-"""Filters as a predicate on columns of a dataset; the part of a predicate on some columns."""
+"""Convert filters to a predicate on columns of a dataset; restrict a predicate to some columns."""
 
 from __future__ import annotations
 
@@ -29,23 +29,22 @@ _COMPARED = frozenset(
 
 
 def predicate_of(filters: Sequence[Filter], schema: pa.Schema) -> Predicate:
-    """All of the filters, with values of the types of their columns, which the schema has.
+    """Return the conjunction of the filters; values get the types of their columns in the schema.
 
-    Values are written as records in JSON are: instants with `Z`, bytes in hex, decimals as they
-    are. Raises `MalformedFilter`.
+    Values have the same form as in JSON records: instants with `Z`, bytes in hex, decimals
+    unchanged. Raise `MalformedFilter`.
     """
     return [[_term(each, schema.field(each.column).type) for each in filters]]
 
 
 def columns_of(predicate: Predicate) -> list[str]:
-    """Columns that a predicate looks at, each once."""
+    """Return the columns that a predicate uses, each once."""
     return list(dict.fromkeys(term.column for terms in predicate for term in terms))
 
 
 def weakened(predicate: Predicate, columns: Collection[str]) -> Predicate | None:
-    """The part of a predicate that looks at these columns only: true wherever all of it is.
-
-    None where that is every row.
+    """Return the part of a predicate that uses only these columns. It is true for every row for
+    which the whole predicate is true. None if it is true for all rows.
     """
     parts = [[term for term in terms if term.column in columns] for terms in predicate]
     return parts if all(parts) else None

@@ -1,4 +1,4 @@
-"""What the service and the process of a query say to each other: frames of a kind and a length.
+"""Messages between the service and the process of a query: frames with a kind and a length.
 
 service                          process
 Question  ────────────────────►  confines itself, plans, judges
@@ -22,15 +22,15 @@ from ..kartothek.index_place import IndexRef
 from ..pruning.learned import Bounds
 
 FRAME = struct.Struct("=cQ")
-"""Before each frame: its kind, its length. Both ends are on one machine."""
+"""Header of a frame: its kind and length, in native byte order; both ends are on one machine."""
 QUESTION, INDEX, PLANNED, LINKED, PIECE, END = b"Q", b"I", b"P", b"L", b"D", b"E"
 PIECE_BYTES = 256 * 1024
 MAX_PLANNED_BYTES = 64 << 20
-"""Longest of the frames that a process sends."""
+"""Limit of the length in bytes of a frame that a query process sends."""
 
 
 class View(StrEnum):
-    """What of a dataset is a table; values follow the name, behind `@`."""
+    """Views of a dataset as tables; the value follows the name of the dataset, after `@`."""
 
     CHANGELOG = ""
     STATE = "state"
@@ -38,7 +38,7 @@ class View(StrEnum):
 
 
 class Form(StrEnum):
-    """How rows are written: shapes of JSON values, and files."""
+    """Output formats of rows: shapes of JSON values, and files."""
 
     AOS = "JsonAoS"
     SOA = "JsonSoA"
@@ -50,18 +50,18 @@ class Form(StrEnum):
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
-    """A data slice, as far as a plan looks at it: its first and last offset."""
+    """The first and last offset of a data slice, which is all a plan needs of it."""
 
     start: int
     end: int
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """A dataset as of a block. Its views are tables by the names given here."""
+    """A dataset as of a block. `names` has the table name of each of its views."""
 
     names: dict[str, View]
     schema: Any
-    """The data of a `DataSchema`."""
+    """A `DataSchema` as plain data."""
     offset: str
     operation: str
     system_time: str
@@ -70,24 +70,24 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     slices: list[Slice]
     """Oldest first."""
     folder: str
-    """Where the files of its slices are."""
+    """Path of the folder with the files of its slices."""
     bounds: dict[str, list[Bounds | None]] = {}
-    """What is known of columns, in the order of the slices."""
+    """Known bounds by column, in the order of the slices."""
     index: IndexRef | None = None
-    """The node's own index of the dataset."""
+    """The index that the node keeps of the dataset; None if it has none."""
 
 
 class QueryLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query may take."""
+    """Resource limits of a query."""
 
     pool_bytes: int
-    """Rows held before they are spilled."""
+    """Bytes of rows in memory before they are spilled."""
     process_bytes: int
-    """All memory of its process, beyond what it starts with."""
+    """Bytes of memory of its process, beyond what it starts with."""
     spill_bytes: int
     cpu_s: int
     max_bytes: int
-    """Longest answer."""
+    """Limit of the length of the result in bytes."""
     threads: int
     query_bytes: int
     query_terms: int
@@ -95,7 +95,7 @@ class QueryLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What to compute, of which datasets, within which limits, and where to spill to."""
+    """A query with its datasets, limits and scratch folder."""
 
     query: str
     tables: list[Table]
@@ -103,34 +103,35 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     form: Form
     repeatable: bool
-    """Whether the answer is to be the same whenever it is computed: keys of JSON are sorted, and
-    what depends on the moment is unknown."""
+    """Whether the result has to be the same at any time: keys of JSON are sorted, and functions
+    that depend on the time are unknown."""
     scratch: str
-    """An empty folder of this query alone."""
+    """An empty folder for this query only."""
     links: str
-    """A folder of this query alone, which it only reads; in it a folder for each table."""
+    """A read-only folder for this query only, with a folder for each table."""
     limits: QueryLimits
     confinement: Literal["auto", "require", "off"]
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """A file of the index of a table. The answer is a frame with its handle, or without one."""
+    """A request for a file of the index of a table. The response is a frame with an open file, or
+    without one."""
 
     table: int
     key: str
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """What the query is, before anything is read."""
+    """The plan of the query, before it reads any slice."""
 
     schema: Any
-    """The data of a `DataSchema`: the columns of the answer."""
+    """A `DataSchema` as plain data: the columns of the result."""
     used: dict[int, list[int]]
-    """By number of the table: numbers of the slices that may hold rows of the answer."""
+    """Numbers of the slices that may have rows of the result, by number of the table."""
 
 
 class Why(StrEnum):
-    """Why an answer ended before its end."""
+    """Reasons why a result is incomplete."""
 
     QUERY = "query"
     LENGTH = "length"
@@ -139,7 +140,7 @@ class Why(StrEnum):
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no more; without a reason all was sent."""
+    """End of the result; without a reason, it is complete."""
 
     why: Why | None = None
     message: str = ""

@@ -1,4 +1,4 @@
-"""A dataset as of a block as the tables of a query: the same ones for every engine."""
+"""A dataset as of a block as the tables of a query, the same for every engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .messages import Slice, Table, View
 
 
 def table_of(alias: str, views: Collection[View], outline: Outline, **more: Any) -> Table:
-    """The table and its views, named after `alias`; `more` are the other members of `Table`."""
+    """Return the table with views named after `alias`; `more` are the other fields of `Table`."""
     return Table(
         names={_name(alias, view): view for view in views},
         schema=to_data(schema_of(outline)),
@@ -38,12 +38,13 @@ def table_of(alias: str, views: Collection[View], outline: Outline, **more: Any)
 
 
 def schema_of(outline: Outline) -> DataSchema:
-    """Columns; before the first schema those that every dataset has."""
+    """Return the schema; before the first schema, the columns that every dataset has."""
     return outline.schema or _own_columns(outline.vocab)
 
 
 def base_name(table: Table, number: int) -> str:
-    """The name the changelog is asked for by; one that no query can write, if none asks for it."""
+    """Return the table name of the changelog; if it is not a view of the query, a name that no
+    query can write."""
     for name, view in table.names.items():
         if view is View.CHANGELOG:
             return name

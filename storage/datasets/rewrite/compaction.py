@@ -1,10 +1,9 @@
-"""Which blocks of a chain become one: pure, from the blocks alone.
+"""Decide which blocks of a chain are merged: pure functions of the blocks.
 
-Hard compaction joins consecutive `AddData` blocks, filled up from the newest slice back until
-the next one would push a slice over a limit; any other block is a barrier and stays. Blocks
-that carry a watermark or a source state but no rows go into the slice at their side, so
-nothing they say is lost: the newest block of a merge decides. Keeping metadata only drops
-everything that holds data.
+Hard compaction merges consecutive `AddData` blocks, from the newest slice back, until the next
+slice would exceed a limit; any other block is a barrier and stays. Blocks with a watermark or a
+source state but no rows are merged with neighbouring slices; they lose nothing, since the newest
+block of a merge decides. Compaction to metadata only drops every block with data.
 
 Source: ODF "Compaction"; `transform.md` 9.
 """
@@ -30,7 +29,7 @@ COUNTS = ("numObjectsNaive", "sizeNaive")
 
 
 class InvalidDatasetKind(BadInput):
-    """What was asked for is done to datasets of the other kind only."""
+    """The requested operation is only for datasets of the other kind."""
 
     def __init__(self, wanted: DatasetKind, what: str) -> None:
         super().__init__(
@@ -41,7 +40,7 @@ class InvalidDatasetKind(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceLimits:
-    """How large a merged slice may become. `size` in bytes of the slices it is made of."""
+    """Limits of a merged slice. `size` is the sum of the bytes of the slices before the merge."""
 
     size: int = 300_000_000
     records: int = 10_000
@@ -49,20 +48,20 @@ class SliceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A block that stays as it is, with its own system time."""
+    """A block that keeps its event and its system time."""
 
     block: HashedBlock
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`AddData` blocks, oldest first, that become one."""
+    """`AddData` blocks, oldest first, that become one block."""
 
     blocks: tuple[HashedBlock, ...]
 
     @property
     def slices(self) -> tuple[DataSlice, ...]:
-        """Their rows, in order."""
+        """The slices of the blocks, in order."""
         return tuple(data for event in self.events if (data := event.new_data) is not None)
 
     @property
@@ -71,7 +70,7 @@ class Merge:
 
     @property
     def key(self) -> tuple[Multihash, ...]:
-        """What the merged slice depends on."""
+        """Hashes of the slices, which determine the merged slice."""
         return tuple(data.physical_hash for data in self.slices)
 
     @property
@@ -83,9 +82,9 @@ Step = Keep | Merge
 
 
 def hard_compaction(blocks: Sequence[HashedBlock], limits: SliceLimits) -> list[Step]:
-    """The chain after compaction, oldest first. No `Merge` in it: there is nothing to do.
+    """Return the chain after compaction, oldest first. Without a `Merge`, nothing is to be done.
 
-    `blocks` are the whole chain, or the end of it behind some barrier, oldest first.
+    `blocks` are the whole chain, or the part of it after a barrier, oldest first.
     """
     newest_first: list[Step] = []
     batch = _Batch(limits)
@@ -102,14 +101,14 @@ def hard_compaction(blocks: Sequence[HashedBlock], limits: SliceLimits) -> list[
 
 
 def without_data(blocks: Iterable[HashedBlock]) -> list[Step]:
-    """The chain without anything that holds data; watermark and source state go with it."""
+    """Return the chain without the blocks of data, and so without watermark and source state."""
     return [
         Keep(block) for block in blocks if not isinstance(block.event, AddData | ExecuteTransform)
     ]
 
 
 class _Batch:
-    """Blocks that are gathered, newest first."""
+    """Blocks that are collected for one merge, newest first."""
 
     def __init__(self, limits: SliceLimits) -> None:
         self._limits = limits
@@ -120,7 +119,7 @@ class _Batch:
         self._slices = self._size = self._records = 0
 
     def has_room(self, data: DataSlice | None) -> bool:
-        """Blocks without rows always fit; the first slice does, however large it is."""
+        """Return whether a block fits. Blocks without rows and the first slice always fit."""
         if data is None or self._slices == 0:
             return True
         size, records = self._size + data.size, self._records + rows_of(data)
@@ -134,7 +133,8 @@ class _Batch:
             self._records += rows_of(data)
 
     def closed(self) -> list[Step]:
-        """What the batch comes to, newest first. Blocks without any rows to join stay."""
+        """Return the steps for the batch, newest first, and empty it. A single block stays, and so
+        do blocks if none of them has rows."""
         blocks, joins = self._blocks, self._slices > 0 and len(self._blocks) > 1
         self._clear()
         return [Merge(tuple(reversed(blocks)))] if joins else [Keep(block) for block in blocks]
@@ -145,7 +145,7 @@ def rows_of(data: DataSlice) -> int:
 
 
 def merged_event(merge: Merge, data: DataSlice) -> AddData:
-    """The one event in place of several; `data` holds all their rows."""
+    """Return the one event that replaces several; `data` has all their rows."""
     oldest, newest = merge.events[0], merge.events[-1]
     return replace(
         newest,
@@ -157,7 +157,8 @@ def merged_event(merge: Merge, data: DataSlice) -> AddData:
 
 
 def _merged_extra(events: Sequence[AddData]) -> Attributes | None:
-    """Attributes of the newest event that has some; counts of linked objects are added up."""
+    """Return the attributes of the newest event, with the counts of linked objects of all events
+    added up."""
     given = [event.extra.value for event in events if event.extra is not None]
     if not given:
         return None
@@ -178,7 +179,7 @@ def _count(counts: dict[str, Any], name: str) -> int:
 
 
 def event_of(step: Step, slices: dict[tuple[Multihash, ...], DataSlice]) -> tuple[Any, Instant]:
-    """Event and system time of a step; `slices` are the merged ones by `Merge.key`."""
+    """Return event and system time of a step; `slices` are the merged slices by `Merge.key`."""
     if isinstance(step, Keep):
         event: MetadataEvent | Any = step.block.event
         return event, step.block.block.system_time

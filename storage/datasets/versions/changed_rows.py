@@ -1,6 +1,7 @@
-"""Slices with rows that take others back, as feeds of changes want them: each row says its kind.
+"""Slices with retractions, as feeds of changes need them: each row names its kind of change.
 
-Such a file is the slice with a column more. It is made once, and kept: neither ever changes.
+Such a file is the slice with one more column. It is made once and kept, since a slice never
+changes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..kartothek.completed import write_anew
 
 CHANGE_TYPE = "_change_type"
 KINDS = ("insert", "delete", "update_preimage", "update_postimage")
-"""What the operation codes 0 to 3 are called."""
+"""Names of the operation codes 0 to 3."""
 _CHANGES = "changes"
 
 
@@ -31,11 +32,11 @@ def changed_rows_key(slice_hash: Multihash) -> str:
 def write_changed_rows(
     store: Below, dataset: Dataset, slice_hash: Multihash, operation: str, *, most: int
 ) -> int:
-    """Make the file in the `version_files` of the dataset if it is not there; its size in bytes.
-    `operation` is the column of codes.
+    """Make the file in the `version_files` of the dataset if it is missing; return its size in
+    bytes. `operation` is the column of operation codes.
 
     Raises:
-        UnreadableSlice: an operation has another code. What `write_anew` raises.
+        UnreadableSlice: an operation has another code. Also the errors of `write_anew`.
     """
     key = changed_rows_key(slice_hash)
     known = _size(store, key)

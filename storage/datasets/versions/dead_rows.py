@@ -1,7 +1,7 @@
-"""Rows of slices that a view of a dataset does not show: found once for a block, and kept.
+"""Rows of slices that a view of a dataset does not show: computed once for a block, and kept.
 
-What lives is for `read` to say (its projections); here is what is missing, by slice, as the bitmaps
-that table formats take. The file of a block and a view never changes.
+The projections of `read` say which rows a view shows; this module has the other rows, by slice,
+as bitmaps for table formats. The file of a block and a view never changes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .histories import version_files
 
 DEAD = "dead"
 KEPT_BLOCKS = 16
-"""Files of the newest blocks that are kept; older ones are made again when they are asked for."""
+"""Number of files that are kept, the newest; others are made again when they are requested."""
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class TooManyDeadRows(LimitExceeded):
-    """The bitmaps of a table are longer than the node keeps them."""
+    """The bitmaps of a table are larger than the limit of the node."""
 
     def __init__(self, most: int) -> None:
         super().__init__(
@@ -41,27 +41,28 @@ class TooManyDeadRows(LimitExceeded):
 
 
 class Bitmap(NamedTuple):
-    """Positions of a slice; their number."""
+    """Positions of rows of a slice as a bitmap, and their number."""
 
     portable: bytes
     cardinality: int
 
 
 DeadRows = Mapping[str, Bitmap]
-"""By hash of the slice; a slice that is whole has none."""
+"""Bitmaps by hash of the slice; a slice with all its rows has none."""
 
 
 class Missing:
-    """Gathers what lacks among the offsets of slices. Memory: bitmaps, and the rows of a slice."""
+    """Collects the offsets of slices that are missing among the living rows. Memory holds the
+    bitmaps and the offsets of one slice."""
 
     def __init__(self, slices: Sequence[DataSlice], most: int) -> None:
-        """`most`: bytes of bitmaps."""
+        """`most` is the limit of the bytes of all bitmaps."""
         self._slices, self._at, self._most, self._size = slices, 0, most, 0
         self._living: list[Offsets] = []
         self._found: dict[str, Bitmap] = {}
 
     def add(self, living: Offsets) -> None:
-        """Offsets that are shown, ascending. Raises `TooManyDeadRows`."""
+        """Add offsets that the view shows, ascending. Raise `TooManyDeadRows`."""
         while len(living) and self._at < len(self._slices):
             end = self._slices[self._at].offset_interval.end
             here = int(np.searchsorted(living, end, side="right"))
@@ -71,7 +72,7 @@ class Missing:
                 self._close()
 
     def found(self) -> DeadRows:
-        """Raises `TooManyDeadRows`."""
+        """Return the bitmaps of all slices. Raise `TooManyDeadRows`."""
         while self._at < len(self._slices):
             self._close()
         return self._found
@@ -93,15 +94,15 @@ class Missing:
 
 
 class DeadRowFiles:
-    """The files of one dataset, among what is made of it for readers."""
+    """The files of dead rows of one dataset, among its projections."""
 
     def __init__(self, projections: KeyedStore, dataset: DatasetId, most: int) -> None:
-        """`most`: bytes of bitmaps of one file."""
+        """`most` is the limit of the bytes of the bitmaps in one file."""
         self._store = version_files(projections, dataset)
         self._most = most
 
     def read(self, block: Multihash, view: str) -> DeadRows | None:
-        """None: they were not found yet."""
+        """Return the dead rows; None if they were not computed yet."""
         content = self._store.read(_key(block, view), most=2 * self._most + (1 << 20))
         if content is None:
             return None
@@ -109,7 +110,7 @@ class DeadRowFiles:
         return {name: Bitmap(*each) for name, each in kept.items()}
 
     def write(self, block: Multihash, view: str, dead: DeadRows) -> None:
-        """Keeps it; of older blocks only the newest are kept on."""
+        """Write the file, and delete all but the `KEPT_BLOCKS` newest files."""
         self._store.put(_key(block, view), [msgspec.msgpack.encode(dead)])
         files = sorted(self._store.list(DEAD), key=lambda info: info.modified.ns, reverse=True)
         self._store.delete([info.key for info in files[KEPT_BLOCKS:]])

@@ -1,6 +1,6 @@
-"""Versions of a dataset: the block with data number n makes version n, whose files are its slices.
+"""Versions of a dataset: the n-th block with data makes version n; its files are the slices so far.
 
-Blocks without data make none; a schema counts with the data behind it. Pure; brings no Arrow.
+Blocks without data make no version; a new schema belongs to the next version. Pure; without Arrow.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..read.view import Outline
 
 
 class NoSuchVersion(BadInput):
-    """A number, or a time, at which the dataset has no version."""
+    """The dataset has no version with that number or at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a block adds."""
+    """The version that a block with data adds."""
 
     number: int
     block: Multihash
@@ -55,11 +55,11 @@ class Versions(Sequence[Version]):
 
     @property
     def last(self) -> int:
-        """The newest number; 0 also while there is no data."""
+        """Number of the newest version; 0 also if there is no data."""
         return max(len(self) - 1, 0)
 
     def check(self, number: int) -> int:
-        """Raises `NoSuchVersion`."""
+        """Return the number if it may be requested. Raise `NoSuchVersion`."""
         if not 0 <= number <= self.last:
             raise NoSuchVersion(
                 f"there is no version {number}; the newest one is {self.last}",
@@ -69,14 +69,14 @@ class Versions(Sequence[Version]):
         return number
 
     def at(self, time: Instant) -> int:
-        """The newest version that was there at a time. Raises `NoSuchVersion`."""
+        """Return the newest version that existed at a time. Raise `NoSuchVersion`."""
         number = bisect_right(self._times, time.ns) - 1
         if number < 0:
             raise NoSuchVersion(f"there was no version yet at {time}", time=str(time))
         return number
 
     def since(self, time: Instant) -> int:
-        """The oldest version that was made at a time or later. Raises `NoSuchVersion`."""
+        """Return the oldest version that was made at a time or later. Raise `NoSuchVersion`."""
         number = bisect_left(self._times, time.ns)
         if number == len(self):
             raise NoSuchVersion(f"there is no version since {time}", time=str(time))
@@ -87,7 +87,7 @@ class Versions(Sequence[Version]):
         return [recorded.ns for _, recorded in self._outline.slices]
 
     def of_offsets(self, offsets: Sequence[int]) -> list[int]:
-        """The versions that added rows; `offsets` ascending, each of a row."""
+        """Return the versions that added the rows with these offsets, which are ascending."""
         starts = [data.offset_interval.start for data, _ in self._outline.slices]
         found: list[int] = []
         for offset in offsets:
