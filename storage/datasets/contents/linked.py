@@ -90,9 +90,8 @@ def check_links(
 
 
 def readable_links(source: BinaryIO, columns: Sequence[str]) -> Iterator[Multihash]:
-    """Yield the links of a file that others made, each at least once per batch. Skip values that
-    are
-    no links.
+    """Yield the links of a file that others made, each once per column and batch in which it
+    appears. Skip values that are no links.
 
     Raises:
         UnreadableSlice: the file is no Parquet file, or cannot be read to its end.

@@ -39,7 +39,8 @@ def hidden_inputs(
     """Return the inputs that are not here, or that the author of the transform may not read (any
     more).
 
-    With `everything_is_read`, from the setting `ODF_NODE_ANONYMOUS_READS`, all datasets are public.
+    With `everything_is_read`, from the setting `ODF_NODE_ANONYMOUS_READS`, all datasets of this node
+    count as public; absent inputs are still returned.
     """
     if state.transform is None:
         return []
