@@ -1,4 +1,4 @@
-"""Objects that rows link to are part of a dataset for as long as a chain leads to the rows."""
+"""Find the objects that rows link to; they belong to a dataset as long as it has the rows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .marks import Marks
 
 
 class LinksUnreadable(Damaged):
-    """Rows may link to objects, and their slice cannot be read: nobody knows what may go."""
+    """A slice whose rows may link to objects cannot be read, so no object may be removed."""
 
     def __init__(self, data: Multihash, why: Exception) -> None:
         super().__init__(f"slice {data} cannot be read for what it links to: {why}"[:500])
 
 
 class Links:
-    """What the slices of a chain link to, up to `head`. `opened` gives the bytes of a slice."""
+    """The links of the slices of a chain up to `head`. `opened` opens a slice."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class Links:
         self._dataset, self._opened = dataset, opened
         state = stores.dataset(DatasetRef(id=dataset)).state(head)
         try:
-            # columns never go away, so the newest schema has those of all slices
+            # columns are never removed, so the newest schema has the columns of all slices
             self.columns = link_columns(state.data_schema)
         except BadInput:  # a schema in a form that has no links
             self.columns = ()
 
     def of(self, block: HashedBlock) -> Iterator[Multihash]:
-        """Each at least once. Raises `LinksUnreadable`."""
+        """Yield the objects that a block links to, some repeatedly. Raise `LinksUnreadable`."""
         event = block.event
         data = event.new_data if isinstance(event, AddData | ExecuteTransform) else None
         if not self.columns or data is None:
@@ -65,12 +65,12 @@ UNREADABLE = (NotFound, ObjectDamaged, ObjectHealing, UnreadableSlice, OSError)
 
 
 class LinkMarker:
-    """Marks what the slices of a chain link to; their bytes are hashed before they are believed."""
+    """Marks the objects that the slices of a chain link to; verifies the hash of each slice."""
 
     def __init__(self, stores: Stores, dataset: DatasetId, head: Multihash) -> None:
         self._links = Links(stores, dataset, head, lambda key: open_hashed(stores, key))
 
     def mark(self, block: HashedBlock, marks: Marks) -> None:
-        """Raises `LinksUnreadable`."""
+        """Mark the objects that a block links to. Raise `LinksUnreadable`."""
         for linked in self._links.of(block):
             marks.add(ObjectKind.DATA, linked)

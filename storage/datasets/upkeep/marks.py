@@ -1,7 +1,7 @@
-"""Which objects of one dataset are named by its chain: eight bytes an object.
+"""The set of objects that the chain of a dataset names, with eight bytes for each object.
 
-Only the first eight bytes of a digest are kept, so one object in 10^13 that nobody names may
-be taken for a named one and stay; never the other way round.
+Only the first eight bytes of a digest are kept, so one unnamed object in 10^13 may count as named
+and stay; a named object never counts as unnamed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..contents.named_objects import named_objects
 
 
 class Marks:
-    """A growing set. What was added is found after the next `settle`."""
+    """A growing set. `has` finds added objects after the next `settle`."""
 
     def __init__(self) -> None:
         self._marks = {kind: array("Q") for kind in ObjectKind}
@@ -28,7 +28,7 @@ class Marks:
         self._marks[kind].append(_short(object_hash))
 
     def add_block(self, block: HashedBlock) -> None:
-        """A block and what it names."""
+        """Add a block and the objects it names."""
         self.add(ObjectKind.BLOCK, block.hash)
         for named in named_objects(block.event):
             self.add(named.kind, named.hash)

@@ -1,9 +1,9 @@
-"""Reading everything again, slowly: hashes under a rate limit, the damaged put aside.
+"""Hash all objects again under a rate limit, to find those that the disk has damaged.
 
-A disk forgets without saying so. `fsck` with a rate is a scrub: it runs beside the node,
-takes no more than its share of the disk, and takes damaged objects out of sight. For clients
-such an object is absent: nobody is served bytes that are not what they are called, and
-a peer that has the right ones may put them again.
+A disk can lose bytes without an error. `fsck` with a rate is a scrub: it runs beside the node,
+uses only its share of the disk, and can quarantine damaged objects. For clients a quarantined
+object is absent: the node serves no bytes that do not match their hash, and a peer that has the
+right bytes may put them again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SMALL_BYTES = 1 << 16
 
 @dataclass
 class Throttle:
-    """Lets so many bytes a second through, and no more than `burst_s` seconds' worth at once.
+    """Limits reading to `rate` bytes per second, with bursts of at most `burst_s` seconds' worth.
 
-    `rate` None: everything.
+    `rate` None: no limit.
     """
 
     rate: float | None = None
@@ -44,7 +44,7 @@ class Throttle:
 
 
 def hash_of(stream: BinaryIO, throttle: Throttle) -> tuple[Multihash, int]:
-    """Hash and length in bytes of what is left of a stream, a chunk in memory at a time."""
+    """Return hash and length in bytes of the rest of a stream, reading it in chunks."""
     state, size = hashlib.sha3_256(), 0
     while chunk := stream.read(CHUNK_BYTES):
         throttle(len(chunk))
@@ -54,7 +54,7 @@ def hash_of(stream: BinaryIO, throttle: Throttle) -> tuple[Multihash, int]:
 
 
 def read_up_to(stream: BinaryIO, limit: int) -> bytes:
-    """What a stream holds, or its first `limit` bytes; room is made as it is needed."""
+    """Return the bytes of a stream, at most the first `limit`; allocate memory as needed."""
     parts, left, wanted = list[bytes](), limit, min(SMALL_BYTES, limit)
     while left and (part := stream.read(wanted)):
         parts.append(part)

@@ -1,4 +1,4 @@
-"""Following chains backwards, a page at a time, however long they are."""
+"""Follow chains backwards in pages, so that memory does not grow with their length."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PAGE = 500
 
 
 def walk_back(blocks: BlockIndex, dataset: DatasetId, start: Multihash) -> Iterator[HashedBlock]:
-    """`start` and everything before it, newest first; at most `PAGE` blocks in memory.
+    """Yield `start` and all its ancestors, newest first; at most `PAGE` blocks are in memory.
 
     Raises:
-        BlockNotFound: the chain has a hole. BlockDamaged.
+        BlockNotFound: a block of the chain is missing. BlockDamaged.
     """
     following: Multihash | None = start
     while following is not None:
@@ -31,14 +31,15 @@ def walk_back(blocks: BlockIndex, dataset: DatasetId, start: Multihash) -> Itera
 
 
 def is_kept_file(files: UploadedFiles, key: ObjectKey) -> bool:
-    """Whether it is a file an account uploaded: those lie under the account's own id."""
+    """Return whether it is a file that an account uploaded; its key has the id of the account in
+    place of a dataset."""
     if key.kind is not ObjectKind.UPLOAD:
         return False
     return files.has_content(AccountId(str(key.dataset)), key.hash)
 
 
 def entries(registry: DatasetEntries) -> Iterator[DatasetEntry]:
-    """Every registered dataset, by alias."""
+    """Yield every registered dataset, in the order of aliases."""
     after = None
     while page := registry.page(after=after, limit=PAGE):
         yield from page

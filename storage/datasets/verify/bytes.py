@@ -1,7 +1,7 @@
-"""The bytes of an object that is looked at: read once, hashed on the way, kept for a second look.
+"""The bytes of an object under verification: read once, hashed on the way, kept for its rows.
 
-Objects of usual size stay in memory, in buffers that go from one object to the next: fresh
-memory would be cleared by the system first.
+Objects of usual size stay in memory, in buffers that are reused for later objects: the system
+would first have to clear fresh memory.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 CHUNK_BYTES = 1928 * 136
-"""A piece of some 256 KiB is hashed while it is in the cache of a core; a multiple of what SHA3-256
-takes in at once, so that nothing has to be put together."""
+"""Bytes of a chunk: some 256 KiB fit into the cache of a core while they are hashed. It is a
+multiple of the SHA3-256 block size, so that the hash has no partial blocks to buffer."""
 HELD_BYTES = 64 << 20
-"""Largest object that is held in memory, a few by each thread."""
+"""Size in bytes of the largest object that is kept in memory; each thread keeps a few."""
 
 
 class Buffers:
-    """Memory that is lent for one object at a time, by any thread. Pickled, it is left behind."""
+    """Pool of buffers for one object each, for all threads. Pickling it gives an empty pool."""
 
     def __init__(self) -> None:
         self._spare: list[bytearray] = []
@@ -36,7 +36,7 @@ class Buffers:
 
 
 class Passing:
-    """Bytes on their way through a hash, and how many there were."""
+    """Counts the bytes that are read for a hash."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -44,7 +44,7 @@ class Passing:
     def read(
         self, stream: BinaryIO, limit: int, keep: Callable[[bytes], object]
     ) -> Iterator[bytes]:
-        """Those of a stream to its end, or to one byte past the limit."""
+        """Yield the chunks of a stream to its end, or to one byte past the limit."""
         while self.size <= limit and (
             chunk := stream.read(min(CHUNK_BYTES, limit + 1 - self.size))
         ):
@@ -54,7 +54,8 @@ class Passing:
 
 
 def filled(stream: Any, buffer: memoryview) -> int:
-    """Read straight into memory: how many bytes, one more than there is room for if more follow."""
+    """Fill the buffer from the stream; return the number of bytes. It is one more than the size of
+    the buffer if more bytes follow."""
     size = 0
     while count := stream.readinto(buffer[size : size + CHUNK_BYTES]):
         size += int(count)

@@ -1,6 +1,6 @@
-"""Are the objects of data blocks what they declare? The stage, and how blocks are cut into splits.
+"""Verify the objects of data blocks: the stage, and the division of blocks into splits.
 
-The streams of all objects of a split, bytes of files and columns of rows, are hashed side by side.
+The streams of all objects of a split (bytes of files, columns of rows) are hashed in parallel.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from .source import ObjectSource
 from .stages import Split
 
 GROUP_BYTES = 128 << 20
-"""Bytes of the objects that are looked at together, unless one is larger."""
+"""Limit of the bytes of objects that are checked together, unless one object is larger."""
 GROUP_BLOCKS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class DataBlock:
-    """What has to be known of a data block."""
+    """The facts about a data block that its check needs."""
 
     block: Multihash
     sequence_number: int
     event: AddData | ExecuteTransform
     offset_column: str | None
-    """None: the vocabulary is not known, so offsets are not looked at."""
+    """None if the vocabulary is not known; offsets are not checked then."""
 
 
 @dataclass(slots=True)
 class BlockFindings:
-    """What a look at one data block came to."""
+    """The result of the check of one data block."""
 
     checked: CheckedBlock
     objects: int = 0
     size: int = 0
     records: int = 0
-    """Rows that were hashed and are right."""
+    """Number of rows that were hashed and are right."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
 
@@ -62,9 +62,9 @@ class BlockFindings:
 def splits_of(
     blocks: Sequence[DataBlock], *, logical: bool, width: int
 ) -> Iterator[Split[list[DataBlock]]]:
-    """Blocks that are looked at together, in their order: few enough that none of `width` is
-    without. With rows, slices fit into memory; without, each is one stream of as many as go side
-    by side."""
+    """Yield groups of blocks to check together, in order, small enough to keep `width` workers
+    busy. With rows, the slices of a group fit into memory; without, each object is one stream,
+    and a group has as many as are hashed in parallel."""
     sizes = [sum(named.size for named in named_objects(block.event)) for block in blocks]
     most = min(GROUP_BYTES if logical else sum(sizes), sum(sizes) // (2 * width))
     blocks_at_once = GROUP_BLOCKS if logical else max(GROUP_BLOCKS // 2, lanes())
@@ -87,7 +87,7 @@ def _split(group: list[DataBlock]) -> Split[list[DataBlock]]:
 def check_blocks(
     checks: Checks, source: ObjectSource, blocks: Sequence[DataBlock]
 ) -> list[BlockFindings]:
-    """The stage: look at the objects of each block; results come in the order of `blocks`."""
+    """The stage: check the objects of each block; return the results in the order of `blocks`."""
     with ExitStack() as opened:
         checked = [
             (
@@ -114,7 +114,8 @@ def _claim(block: DataBlock, named: NamedObject) -> Claim:
 
 
 def _hashed(checks: Sequence[ObjectCheck]) -> dict[ObjectCheck, list[bytes]]:
-    """Digests of the streams of each; whole files come first, as they are the longest."""
+    """Return the digests of the streams of each check. Hash whole files first, since they are the
+    longest streams."""
     streams = [(at, each, stream) for each in checks for at, stream in enumerate(each.streams)]
     streams.sort(key=itemgetter(0))
     digests: dict[ObjectCheck, list[bytes]] = {each: [] for each in checks}
@@ -127,7 +128,7 @@ def _hashed(checks: Sequence[ObjectCheck]) -> dict[ObjectCheck, list[bytes]]:
 def _findings_of(
     block: DataBlock, verdicts: Sequence[tuple[NamedObject, Verdict]]
 ) -> BlockFindings:
-    """What a look at one data block came to: its slice, then its checkpoint."""
+    """Return the findings for one data block: its slice, then its checkpoint."""
     findings = BlockFindings(described(block), objects=len(verdicts))
     for named, verdict in verdicts:
         findings.size += verdict.size
@@ -142,7 +143,7 @@ def _findings_of(
 
 
 def described(block: DataBlock, *, objects: str | None = None) -> CheckedBlock:
-    """The line of a report for a block."""
+    """Return the entry of a block in the report."""
     declared = block.event.new_data
     interval = None if declared is None else declared.offset_interval
     return CheckedBlock(

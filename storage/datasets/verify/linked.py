@@ -1,5 +1,5 @@
-"""Are the objects that rows link to here, with the bytes they are named by? Two stages: the links
-of slices, then the bytes of each object that is linked to, once."""
+"""Verify that the objects that rows link to exist and match their hashes. Two stages: read the
+links of the slices, then hash each linked object once."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .stages import Runner, Split
 
 MISSING, DAMAGED = "LinkedObjectMissing", "LinkedObjectDamaged"
 AT_ONCE = 4
-"""Objects that are open at once in one split."""
+"""Number of objects that are open at once in one split."""
 ANY_SIZE = 1 << 62
-"""No block tells how large one linked object is."""
+"""No limit: no block declares the size of a linked object."""
 Hashed = tuple[int, bytes | None]
-"""Bytes of an object, and their digest; None: it is not there."""
+"""Size of an object in bytes, and its digest; None if the object is missing."""
 Verdict = tuple[int, Problem | None]
-"""Bytes that were read, and what is wrong."""
+"""Number of bytes that were read, and the problem, if any."""
 
 
 def check_linked(
     runner: Runner, columns: Sequence[str], blocks: Sequence[DataBlock]
 ) -> Iterator[Verdict]:
-    """Look at what the slices of the blocks link to, each object once."""
+    """Check the objects that the slices of the blocks link to, each once."""
     found = _linked(runner, columns, blocks)
     names = list(found)
     splits = (
@@ -52,7 +52,7 @@ def check_linked(
 def _linked(
     runner: Runner, columns: Sequence[str], blocks: Sequence[DataBlock]
 ) -> dict[Multihash, DataBlock]:
-    """Each object with one of the blocks whose rows link to it."""
+    """Return each linked object with one of the blocks whose rows link to it."""
     with_slice = [block for block in blocks if columns and block.event.new_data is not None]
     splits = (Split(block, tuple(named_objects(block.event))[:1]) for block in with_slice)
     links = runner.run(partial(links_of, tuple(columns)), splits)
@@ -63,8 +63,8 @@ def _linked(
 
 
 def links_of(columns: Sequence[str], source: ObjectSource, block: DataBlock) -> list[Multihash]:
-    """The first stage: what the slice of a block links to, each object once. A slice that cannot be
-    read was reported as such."""
+    """The first stage: return the objects that the slice of a block links to, each once. A slice
+    that cannot be read gives none; the check of objects has reported it."""
     data = block.event.new_data
     found: dict[Multihash, None] = {}
     if data is None:
@@ -79,7 +79,7 @@ def links_of(columns: Sequence[str], source: ObjectSource, block: DataBlock) -> 
 
 
 def hash_linked(source: ObjectSource, names: Sequence[Multihash]) -> list[Hashed]:
-    """The second stage: the bytes of linked objects."""
+    """The second stage: hash the linked objects."""
     with ExitStack() as opened:
         streams: dict[Multihash, BinaryIO] = {}
         for name in names:
@@ -94,7 +94,7 @@ def hash_linked(source: ObjectSource, names: Sequence[Multihash]) -> list[Hashed
 
 
 def _dropped(_: bytes) -> None:
-    """Bytes that nobody needs again."""
+    """Ignore bytes that are not needed again."""
 
 
 def _judged(block: DataBlock, linked: Multihash, digest: bytes | None) -> Problem | None:

@@ -1,6 +1,6 @@
-"""The last validation of a dataset, kept beside its objects (`info/validation`), one line of JSON.
+"""The last validation of a dataset, stored beside its objects (`info/validation`) as a JSON line.
 
-A note says what was true of one block: what came behind it was not looked at.
+A note is about the chain up to one block; later blocks were not checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTE = "validation"
 
 
 class ValidationNote(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Validated up to a block, by an engine, at a time."""
+    """The result of a validation up to a block, with its time and engines."""
 
     version: Literal[1] = 1
     ok: bool
@@ -27,13 +27,13 @@ class ValidationNote(Struct, frozen=True, kw_only=True, rename="camel"):
     sequence_number: int
     at: str
     engines: tuple[str, ...] = ()
-    """With their versions; none if nothing had to be repeated."""
+    """Engines with their versions; empty if no execution had to be repeated."""
     replayed: int = 0
     not_verifiable: int = 0
     problems: int = 0
     warnings: int = 0
     first_problem: str | None = None
-    """Kind and block of the first one."""
+    """Kind and block of the first problem."""
 
 
 def write_note(objects: DatasetNotes, dataset: DatasetId, note: ValidationNote) -> None:
@@ -41,7 +41,7 @@ def write_note(objects: DatasetNotes, dataset: DatasetId, note: ValidationNote) 
 
 
 def read_note(objects: DatasetNotes, dataset: DatasetId) -> ValidationNote | None:
-    """None if there is none, or none that is ours."""
+    """Return the note; None if there is none or it is malformed."""
     text = objects.read_info(dataset, NOTE)
     if text is None:
         return None

@@ -1,7 +1,7 @@
-"""Is one object what its block declares? Its size, its physical hash and, of a slice, its rows.
+"""Verify one object against its block: its size, its physical hash and, for a slice, its rows.
 
-The first that is wrong speaks. A derivative's slice may be encoded anew as long as its size and its
-rows stay the same.
+Only the first difference is reported. A derivative's slice may be encoded differently if its size
+and its rows stay the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WRONG_SIZE = "SizeMismatch"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """How to look: rows too, or bytes only; a derivative is judged by its rows."""
+    """How to check: with rows (`logical`), or bytes only. For a derivative, its rows decide."""
 
     kind: DatasetKind | None
     logical: bool = True
@@ -39,29 +39,29 @@ class Checks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a block says of one of its objects."""
+    """What a block declares about one of its objects."""
 
     named: NamedObject
     rows: DataSlice | None
-    """None: it is no slice."""
+    """None if the object is not a slice."""
     offset_column: str | None
-    """None: the vocabulary is not known, so offsets are not looked at."""
+    """None if the vocabulary is not known; offsets are not checked then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with an object, and what was read of it."""
+    """What is wrong with an object, and how much of it was read."""
 
     findings: list[Finding]
     size: int = 0
-    """Bytes that were hashed, at most those that were declared."""
+    """Number of bytes that were hashed, at most the declared number."""
     has_right_rows: bool = False
 
 
 class ObjectCheck:
-    """A look at one object: whoever had the `streams` hashed asks for the verdict.
+    """The check of one object. The caller hashes the `streams` and passes the digests to `verdict`.
 
-    A slice that fits into memory has its bytes and its rows hashed side by side.
+    The bytes and the rows of a slice that fits into memory are hashed in parallel.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class ObjectCheck:
             stream = opened.enter_context(source.open_object(named.kind, named.hash))
         except NotFound:
             self._missing = [Finding(reason="ObjectMissing", message="the object is not there")]
-        except Damaged as said:  # by the node that has it, which does not hand it out
+        except Damaged as said:  # a remote node reports the damage and does not send the object
             self._missing = [Finding(reason="PhysicalHashMismatch", message=said.message)]
         else:
             self._begin(stream)
 
     def verdict(self, digests: Sequence[bytes]) -> Verdict:
-        """What is to be said of it, by the digests of the streams."""
+        """Return the verdict, given the digests of the streams."""
         if self._missing:
             return Verdict(self._missing)
         if self._large is not None:
@@ -113,8 +113,8 @@ class ObjectCheck:
         return SliceCheck(source, self._claim.rows, offset_column=self._claim.offset_column)
 
     def _verdict_of_large(self, stream: Any) -> Verdict:
-        """Of a slice too large for memory: its bytes, then its rows where they lie, or from a
-        temporary file if their source cannot go back."""
+        """Return the verdict on a slice too large for memory: hash its bytes, then read its rows
+        from the same stream, or from a temporary file if the stream is not seekable."""
         again: Any = stream
         keep: Callable[[bytes], object] = _dropped
         if not stream.seekable():
@@ -128,7 +128,7 @@ class ObjectCheck:
         return self._weighed(wrong, rows.found(hash_all(rows.streams)))
 
     def _wrong_bytes(self, digests: Sequence[bytes]) -> list[Finding]:
-        """Size and physical hash of what has passed; bytes of another size may have no digest."""
+        """Compare size and physical hash; if the size differs, there may be no digest."""
         passed, named = self._passing.size, self._claim.named
         if passed != named.size:
             found = f"more than {named.size}" if passed > named.size else str(passed)
@@ -140,7 +140,7 @@ class ObjectCheck:
         return [Finding(reason="PhysicalHashMismatch", message=f"its bytes hash to {actual}")]
 
     def _is_final(self, wrong: list[Finding]) -> bool:
-        """Whether rows cannot make up for it."""
+        """Return whether a difference counts even if the rows are right."""
         may_differ = self._checks.kind is DatasetKind.Derivative
         return any(not may_differ or finding.reason == WRONG_SIZE for finding in wrong)
 
@@ -153,18 +153,18 @@ class ObjectCheck:
 
 
 def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
-    """A derivative's slice with other bytes is fine if its rows are known to be right."""
+    """Combine the findings on a derivative's slice; other bytes are fine if its rows are right."""
     if not physical:
         return rows
     if any(finding.reason == "UnreadableSlice" for finding in rows):
         return physical
     if any(finding.certain for finding in rows):
         return rows
-    if rows:  # nothing proves that these bytes hold the declared rows
+    if rows:  # the rows could not be checked, so nothing excuses the other bytes
         return [*physical, *rows]
     message = physical[0].message + ", but its rows are the declared ones: it was encoded anew"
     return [Finding(reason=physical[0].reason, message=message, certain=False)]
 
 
 def _dropped(_: bytes) -> object:
-    """Bytes that nobody needs again."""
+    """Ignore bytes that are not needed again."""

@@ -1,7 +1,7 @@
-"""Rows that count and were not hashed yet: a note beside the objects (`info/unverified`).
+"""Committed rows that were not hashed yet: a note beside the objects (`info/unverified`).
 
-It is written before the head moves, so nothing is taken for verified that is not; a job takes it
-away, and so does a complete verification that finds nothing wrong.
+It is written before the head moves, so that unverified rows never count as verified. A job removes
+it, and so does a complete verification that finds nothing wrong.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ NOTE = "unverified"
 
 
 class Unverified(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Blocks whose rows nobody has looked at: those behind `after`, up to `upto`."""
+    """Blocks whose rows were not checked yet: those after `after`, up to `upto`."""
 
     after: str | None
-    """None: from the first block on."""
+    """None: from the first block."""
     upto: str
     since: str
     problem: str | None = None
-    """Why they are not what they claim, once that was found."""
+    """Why the rows do not match their blocks, once a check has found it."""
 
 
 def write_unverified(objects: DatasetNotes, dataset: DatasetId, note: Unverified | None) -> None:
@@ -34,7 +34,7 @@ def write_unverified(objects: DatasetNotes, dataset: DatasetId, note: Unverified
 
 
 def read_unverified(objects: DatasetNotes, dataset: DatasetId) -> Unverified | None:
-    """None if all rows were looked at before they counted, or since."""
+    """Return the note; None if all rows were checked, before or after their commit."""
     text = objects.read_info(dataset, NOTE)
     if not text:
         return None

@@ -1,13 +1,13 @@
-"""Is a dataset what it claims to be? Every byte, every rule, every row; nothing executed.
+"""Verify a dataset: every byte, every rule and every row, without executing anything.
 
-Three passes: back from the head, hashing every block; forward again, holding the chain to
-its rules (a broken rule of this project alone is a warning); then the data blocks, newest
+Three passes: back from the head, hashing every block; forward again, checking the rules of the
+chain (breaking a rule that only this project has is a warning); then the data blocks, newest
 first: size, physical hash, logical hash, number of rows and offset column of each slice, size
-and hash of each checkpoint. What is wrong becomes a line of the report. Large objects are not
-held in memory. The first two passes follow the chain, block by block; the last one is done in
-splits (`stages.py`), in threads or wherever else the caller says, and its report is the same.
+and hash of each checkpoint. Each problem is a line of the report. Large objects are not kept in
+memory. The first two passes follow the chain, block by block; the last one is done in splits
+(`stages.py`), in threads or by another runner of the caller, with the same report.
 
-Rules need the whole chain, so an interval of blocks narrows down the last pass only.
+Rules need the whole chain, so an interval of blocks restricts the last pass only.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from .source import FolderSource as FolderSource
 from .stages import Where, in_threads
 
 MAX_PROBLEMS = 10_000
-"""Problems a report lists at most."""
+"""Limit of problems that a report lists."""
 KEPT_BLOCK_BYTES = 64 << 20
-"""Bytes of blocks of the way back that are remembered for the way forward; of a bucket each block
-is a round trip. Those beyond are read again."""
+"""Limit of the bytes of blocks that the first pass keeps for the second, since reading a block
+from a bucket is a round trip. The second pass reads other blocks again."""
 DEFAULT_OFFSET_COLUMN = "offset"
 
 Progress = Callable[[str, int, int], None]
-"""Called with phase (`blocks`, `rules`, `objects`), steps done and steps in all (0: unknown)."""
+"""Called with phase (`blocks`, `rules`, `objects`), steps done and total steps (0: unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Data blocks to look at: those behind `after`, up to and including `upto`."""
+    """Data blocks to check: those after `after`, up to and including `upto`."""
 
     after: Multihash | None = None
     upto: Multihash | None = None
@@ -73,7 +73,7 @@ EVERYTHING = Interval()
 
 @dataclass
 class _Findings:
-    """What is known so far."""
+    """Everything that was found so far."""
 
     source: ChainSource
     progress: Progress | None
@@ -93,7 +93,7 @@ class _Findings:
     kept_bytes: int = 0
 
     def block_bytes(self, block: Multihash) -> bytes:
-        """From memory, if they are there, else from the source. Raises as the source does."""
+        """Return the bytes of a block, from memory or the source. Raises as the source does."""
         raw = self.kept.get(block)
         if raw is None:
             raw = self.source.block_bytes(block)
@@ -119,12 +119,12 @@ def verify_chain(
     progress: Progress | None = None,
     where: Where = in_threads,
 ) -> VerifyReport:
-    """Look at everything. `objects=False`: the chain only; `logical=False`: no rows. `where` says
-    what does the checks of objects, and changes nothing of the report.
+    """Verify a dataset. `objects=False`: the chain only; `logical=False`: without rows. `where`
+    chooses the runner of the checks of objects; the report does not depend on it.
 
-    A bad dataset is a result. Raises what `source.head()` raises when there is no dataset,
-    what goes wrong on the way to the source, and `InvalidInterval` for blocks that are not
-    in this order in a chain that is whole.
+    Problems of the dataset are in the report, not raised. Raises the errors of `source.head()` if
+    there is no dataset, errors of the access to the source, and `InvalidInterval` if the blocks of
+    the interval are not in this order in a complete chain.
     """
     findings = _Findings(source, progress)
     head = source.head()
@@ -137,7 +137,7 @@ def verify_chain(
                 findings.warnings.append(_broken_rule(broken))
             else:
                 findings.add(_broken_rule(broken))
-    for _ in blocks:  # whatever the rules did not ask for
+    for _ in blocks:  # the check of rules may stop early; later checks need all blocks
         pass
     findings.kept.clear()
     if objects:
@@ -162,8 +162,8 @@ def verify_chain(
 
 
 def _walk_back(findings: _Findings, head: Multihash) -> tuple[list[Multihash], bool, bool]:
-    """Hashes from head to the first block, newest first; whether all bytes are right; and
-    whether the first block was reached."""
+    """Return the hashes from the head to the first block, newest first, whether all bytes are
+    right, and whether the first block was reached."""
     path: dict[Multihash, None] = {}
     newest_first: deque[list[Problem]] = deque(maxlen=MAX_PROBLEMS)
     following: Multihash | None = head
@@ -172,7 +172,8 @@ def _walk_back(findings: _Findings, head: Multihash) -> tuple[list[Multihash], b
     while following is not None and following not in path:
         block, problem = _read_block(findings.block_bytes, following, number)
         if problem is not None:
-            if damaged and problem.kind == BLOCK_NOT_FOUND:  # a name out of damaged bytes
+            # the hash of a missing block may itself be from a damaged block
+            if damaged and problem.kind == BLOCK_NOT_FOUND:
                 newest_first[-1].append(problem)
             else:
                 newest_first.append([problem])
@@ -191,7 +192,7 @@ def _walk_back(findings: _Findings, head: Multihash) -> tuple[list[Multihash], b
 def _read_block(
     read: Callable[[Multihash], bytes], block_hash: Multihash, number: int | None
 ) -> tuple[HashedBlock | None, Problem | None]:
-    """The block as far as it can be read, and what is wrong with it."""
+    """Return the block, None if it cannot be read, and its problem, if any."""
     try:
         raw = read(block_hash)
     except NotFound:
@@ -200,7 +201,8 @@ def _read_block(
     actual, block, unreadable = Multihash.of(raw), None, None
     try:
         block = decode_block(raw)
-        number = block.sequence_number if number is None else number  # of a head: what it says
+        # the number of the head is only known from the block
+        number = block.sequence_number if number is None else number
     except BadInput as error:
         number = _said_number(raw) if number is None else number
         unreadable = _block_problem(block_hash, number, type(error).__name__, error.message)
@@ -211,7 +213,7 @@ def _read_block(
 
 
 def _said_number(raw: bytes) -> int | None:
-    """What a head whose event cannot be read says of its place, if that can be."""
+    """Return the sequence number of a block whose event cannot be read; None if it has none."""
     try:
         return peek_block(raw).sequence_number
     except BadInput:
@@ -219,10 +221,10 @@ def _said_number(raw: bytes) -> int | None:
 
 
 def _within(newest_first: list[Multihash], interval: Interval, *, whole: bool) -> set[Multihash]:
-    """The blocks of the interval. Of a chain with a hole, those that are left of it.
+    """Return the blocks of the interval; of an incomplete chain, those that were found.
 
     Raises:
-        InvalidInterval: a block of a whole chain that is not in it, or in another order.
+        InvalidInterval: in a complete chain, a block is missing or the order is another.
     """
     position = {block: at for at, block in enumerate(newest_first)}
     head = interval.upto or (newest_first[0] if newest_first else None)
@@ -239,7 +241,7 @@ def _within(newest_first: list[Multihash], interval: Interval, *, whole: bool) -
 def _forward(
     findings: _Findings, newest_first: list[Multihash], wanted: set[Multihash], *, sound: bool
 ) -> Iterator[HashedBlock]:
-    """The blocks again, oldest first, noting what later checks need."""
+    """Yield the blocks again, oldest first, and record what later checks need."""
     offset_column = DEFAULT_OFFSET_COLUMN
     for done, block_hash in enumerate(reversed(newest_first), 1):
         block, _ = _read_block(findings.block_bytes, block_hash, None)

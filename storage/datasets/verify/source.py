@@ -1,4 +1,4 @@
-"""Where a dataset that is looked at lies: a node's own store, a folder, or anywhere else."""
+"""Sources of a dataset to verify or read: the store of this node, a folder, or another one."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
 
 MAX_BLOCK_BYTES = 64 << 20
-"""Largest block that is read."""
+"""Limit of the bytes that are read of a block."""
 
 
 class ObjectSource(Protocol):
-    """Objects of a dataset. Absent ones raise a `NotFound`. Called from several threads."""
+    """Objects of a dataset. Raises `NotFound` for a missing one. Called from several threads."""
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
 
 
 class ChainSource(ObjectSource, Protocol):
-    """A dataset to look at, wherever it is. Absent things raise a `NotFound`."""
+    """A dataset to verify or read, from any source. Raises `NotFound` for missing parts."""
 
     def head(self) -> Multihash: ...
     def block_bytes(self, block: Multihash, /) -> bytes: ...
@@ -32,7 +32,8 @@ class ChainSource(ObjectSource, Protocol):
 
 @runtime_checkable
 class HashingSource(Protocol):
-    """A source that hashes what it opens, and can tell beforehand that something is missing."""
+    """A source that verifies the hash of objects when it opens them, and can check beforehand
+    that objects exist."""
 
     def open_whole(self, kind: ObjectKind, object_hash: Multihash, /) -> BinaryIO: ...
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
@@ -55,7 +56,8 @@ class DatasetSource:
         return self._dataset.open_object(kind, object_hash)
 
     def open_whole(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
-        """Bytes to compute with; those to look at come by `open_object`. Raises `ObjectDamaged`."""
+        """Open an object to compute with, its hash verified; `open_object` is for checks, which
+        hash it themselves. Raise `ObjectDamaged`."""
         return self._dataset.open_whole(kind, object_hash)
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
@@ -70,7 +72,7 @@ class FolderSource:
         self._folder = folder
 
     def head(self) -> Multihash:
-        """Raises `RefNotFound` when the folder holds no dataset."""
+        """Return the head. Raise `RefNotFound` if the folder has no dataset."""
         head = self._folder.read_ref(HEAD)
         if head is None:
             raise RefNotFound(HEAD)

@@ -1,9 +1,9 @@
-"""Parts of a check that are done each by itself, and where they are done.
+"""Independent parts of a verification (splits), and runners that process them.
 
-A stage is a function of a source of objects and of one split. It keeps nothing between two splits
-that a result depends on, so results are the same in threads of this process (`InThreads`) and
-wherever else a `Runner` takes them. Stages may be pickled: they are functions of modules, with
-values bound by `functools.partial`.
+A stage is a function of a source of objects and of one split. It keeps no state between splits
+that affects results, so they are the same in threads of this process (`InThreads`) and in any
+other `Runner`. Stages can be pickled: they are functions of modules, with values bound by
+`functools.partial`.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ Stage = Callable[[ObjectSource, W], R]
 
 @dataclass(frozen=True, slots=True)
 class Split(Generic[W]):
-    """A part of a check, and the objects that it opens."""
+    """A part of a verification, and the objects that it opens."""
 
     work: W
     objects: tuple[NamedObject, ...]
 
     @property
     def size(self) -> int:
-        """Bytes of the objects, as far as blocks tell."""
+        """Bytes of the objects, as far as blocks declare them."""
         return sum(each.size for each in self.objects)
 
 
 class Runner(Protocol):
-    """What does the stages of one verification."""
+    """Runs the stages of one verification."""
 
     @property
     def width(self) -> int:
-        """How many splits are done side by side."""
+        """Number of splits that run in parallel."""
 
     @property
     def splits(self) -> int:
-        """How many were done so far."""
+        """Number of splits that were started so far."""
 
     def run(self, stage: Stage[W, R], splits: Iterable[Split[W]]) -> Iterator[R]:
-        """What the stage gives for each split, in the order of the splits.
+        """Yield the result of the stage for each split, in the order of the splits.
 
-        Raises: what the stage raises for the first split, in that order, that raises something.
+        Raises: the error of the stage for the first split, in that order, that fails.
         """
 
 
 Where = Callable[[ChainSource, int], Runner]
-"""What does the stages for a source whose blocks name so many bytes of objects."""
+"""Returns the runner for a source and the total bytes of objects that its blocks name."""
 
 
 class InThreads:
-    """Splits in threads of this process."""
+    """Runner that uses threads of this process."""
 
     def __init__(self, source: ObjectSource, threads: int) -> None:
         self._source, self.width = source, threads
         self.splits = 0
 
     def run(self, stage: Stage[W, R], splits: Iterable[Split[W]]) -> Iterator[R]:
-        """As `Runner.run`. At most one split more than there are threads is begun before the
-        first is asked for; the one that is under way is waited for if the caller stops."""
+        """As `Runner.run`. Submit at most one split more than there are threads before the first
+        result is yielded; if the caller stops, wait for the splits that are running."""
         waiting: deque[Future[R]] = deque()
         with ThreadPoolExecutor(self.width, thread_name_prefix="verify") as pool:
             try:
@@ -83,6 +83,6 @@ class InThreads:
 
 
 def in_threads(source: ChainSource, size: int, *, threads: int = THREADS) -> InThreads:
-    """The `Where` of whoever has no other place."""
+    """The default `Where`: run in threads of this process."""
     expect(size)
     return InThreads(source, threads)
