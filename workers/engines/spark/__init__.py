@@ -1,1 +1,1 @@
-"""Spark itself: its session, its JVM, its plans, what is allowed in them."""
+"""Spark itself: its session, its JVM, its plans, and the allow-lists for them."""

@@ -1,8 +1,8 @@
-"""What strangers' queries may be made of on Spark: functions, and classes of what is analysed.
+"""Allow-lists for strangers' queries on Spark: functions, and classes of expressions and plans.
 
-Anything that is not named here is refused, so what a new version of Spark adds waits until somebody
-has looked at it. A function belongs here if it computes from its arguments alone: it reads no file,
-no environment and no other session, and calls no code but its own.
+Anything that is not named here is refused, so a part that a new version of Spark adds stays refused
+until somebody has reviewed it. A function belongs here if it computes from its arguments alone: it
+reads no file, no environment and no other session, and calls no foreign code.
 """
 
 # ruff: noqa: SIM905 - as words the tables stay readable
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """What one use of queries may have. `functions` are those of Spark's registry."""
+    """The parts that one kind of query may use. `functions` are names in Spark's registry."""
 
     functions: frozenset[str]
     expressions: frozenset[str]
@@ -98,7 +98,7 @@ _FUNCTIONS = frozenset(
     xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull zip_with
     """.split()
 )
-"""By name; those that the registry of a session has and this does not are taken out of it."""
+"""Names of functions. All other functions are removed from the registry of a session."""
 _EXPRESSIONS = frozenset(
     """
     Abs Acos Acosh Add AddMonths AesDecrypt AggregateExpression Alias And AnyValue ApproxTopK
@@ -184,8 +184,8 @@ _EXPRESSIONS = frozenset(
     XxHash64 Year YearOfWeek ZeroIfNull ZipWith
     """.split()
 )
-"""Classes of analysed expressions, without their package: what functions, operators and the
-grammar make."""
+"""Classes of analysed expressions, without their package. Functions, operators and the grammar
+produce them."""
 _NODES = frozenset(
     """
     Aggregate AsOfJoin CTERelationDef CTERelationRef Deduplicate Distinct Except Expand Filter
@@ -207,7 +207,7 @@ PARSED = frozenset(
     WithWindowDefinition
     """.split()
 )
-"""Classes of what is parsed, beside expressions: queries over names, no commands."""
+"""Classes of parsed plans, besides expressions: queries over names, but no commands."""
 
 MOMENTS: Mapping[str, str] = {
     "AesEncrypt": "aes_encrypt",
@@ -230,8 +230,8 @@ MOMENTS: Mapping[str, str] = {
     "Uniform": "uniform",
     "Uuid": "uuid",
 }
-"""Expressions whose value depends on when, where or how often they are computed, and functions
-that make them: what is preprocessed is never computed again, so it may have them."""
+"""Expressions whose value depends on when, where or how often they are computed, with the functions
+that produce them. Preprocessing is never repeated, so it may use them."""
 MOMENT_FUNCTIONS = frozenset(MOMENTS.values()) | frozenset(
     "curdate current_schema localtime random".split()
 )
@@ -239,7 +239,7 @@ SPREADING: Mapping[str, str] = {
     "RepartitionByExpression": "DISTRIBUTE BY or CLUSTER BY",
     "Sample": "TABLESAMPLE",
 }
-"""Nodes that depend on how rows are spread over tasks."""
+"""Nodes that depend on the distribution of rows over tasks, with their names in messages."""
 
 TRANSFORM = Allowed(functions=_FUNCTIONS, expressions=_EXPRESSIONS, nodes=_NODES)
 PREPROCESS = Allowed(
@@ -272,4 +272,4 @@ CALLED: Mapping[str, str] = {
     **{name: f"the function {called}" for name, called in MOMENTS.items()},
     **SPREADING,
 }
-"""What messages call what is refused."""
+"""Names in error messages of the parts that are refused."""

@@ -1,8 +1,7 @@
-"""Spark's plans and expressions as Python reads and builds them.
+"""Read and build Spark's plans and expressions from Python.
 
-Everything that reaches into the JVM's planner is here. Plans are only built from parts of
-analysed ones, so names were resolved and types settled by Spark itself. Exact for the pinned
-version of Spark.
+All access to the JVM's planner is here. New plans are built only from parts of analysed ones, so
+Spark itself has resolved all names and types. This code fits the pinned version of Spark.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LOGICAL, EXPRESSIONS = f"{CATALYST}.plans.logical", f"{CATALYST}.expressions"
 OPTIMIZER = f"{CATALYST}.optimizer"
 
 Node = Any
-"""A plan or an expression of the JVM."""
+"""A plan or an expression, as an object of the JVM."""
 
 
 def kind(node: Node) -> str:
@@ -43,7 +42,7 @@ def expr_id(attribute: Node) -> int:
 
 
 def references(node: Node) -> set[int]:
-    """Ids of the attributes an expression reads."""
+    """Return the ids of the attributes that an expression reads."""
     return {expr_id(attribute) for attribute in items(node.references().toSeq())}
 
 
@@ -55,14 +54,14 @@ def walk(node: Node) -> Iterator[Node]:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The text a plan was made from, and where in it; line and column from 1."""
+    """The query text of a part of a plan, and its position there; line and column count from 1."""
 
     text: str
     where: tuple[int, int]
 
 
 def origin_of(node: Node) -> Origin | None:
-    """Where a part of a plan was written; None for what Spark added."""
+    """Return the origin of a part of a plan; None for a part that Spark added."""
     origin = node.origin()
     text, line, column = (
         option(each) for each in (origin.sqlText(), origin.line(), origin.startPosition())
@@ -79,7 +78,8 @@ _REPLACED = (
 
 
 def plain(expression: Node) -> Node:
-    """Without wrappers that change nothing: what a replaceable stands for, casts to the same."""
+    """Return the expression without wrappers that change nothing, such as a cast to the same type.
+    A replaceable expression becomes its replacement."""
     while True:
         name = kind(expression)
         if name in _REPLACED:
@@ -97,7 +97,7 @@ def option(value: Any) -> Node | None:
 
 
 def literal(expression: Node) -> Any:
-    """The value of a constant; None if it is none."""
+    """Return the value of a constant expression; None for any other."""
     return expression.eval(None) if expression.foldable() else None
 
 
@@ -110,25 +110,25 @@ def _same_type(one: Node, other: Node) -> bool:
 
 
 class Catalyst:
-    """Plans of one session."""
+    """Reads and builds plans in one session."""
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
         self._client = session._jvm._gateway_client
 
     def class_of(self, package: str, name: str) -> Any:
-        """A class of the JVM."""
+        """Return a class of the JVM."""
         return known_class(self._client, f"{package}.{name}")
 
     def parsed(self, text: str) -> Node:
         return self.session._jsparkSession.sessionState().sqlParser().parseQuery(text)
 
     def analysed(self, text: str) -> Node:
-        """The plan of a query, common table expressions put where they are used."""
+        """Return the analysed plan of a query, with common table expressions inlined."""
         return self.inlined(self.plan(self.session.sql(text)))
 
     def inlined(self, plan: Node) -> Node:
-        """The plan with common table expressions put where they are used."""
+        """Return the plan with common table expressions inlined."""
         return self.class_of(OPTIMIZER, "InlineCTE")(True, False, False).apply(plan)
 
     def empty(self, schema: T.StructType) -> DataFrame:
@@ -167,26 +167,26 @@ class Catalyst:
         return condition
 
     def expand(self, node: Node, hidden: list[Node], child: Node) -> Node:
-        """The node over another child, whose hidden columns it lets pass."""
+        """Return the node over another child, with the child's hidden columns passed along."""
         rows = [self.seq([*items(row), *hidden]) for row in items(node.projections())]
         output = self.seq([*items(node.output()), *hidden])
         return self.class_of(LOGICAL, "Expand")(self.seq(rows), output, child)
 
     def alias(self, expression: Node, name: str, like: Node | None = None) -> Node:
-        """The expression under a name, and as the attribute `like` if one is given."""
+        """Return the expression under a name. It gets the id of the attribute `like`, if given."""
         ident = self._fresh_id() if like is None else like.exprId()
         alias = self.class_of(EXPRESSIONS, "Alias")
         return alias(expression, name, ident, self._nothing, self._none, self._nothing)
 
     def attribute(self, name: str, of: Node) -> Node:
-        """A new attribute of the type of an expression."""
+        """Return a new attribute with the type of the expression `of`."""
         metadata = self.class_of("org.apache.spark.sql.types", "Metadata").empty()
         return self.class_of(EXPRESSIONS, "AttributeReference")(
             name, of.dataType(), True, metadata, self._fresh_id(), self._nothing
         )
 
     def rewritten(self, expression: Node, change: Callable[[Node], Node | None]) -> Node:
-        """The expression with those parts exchanged for which `change` has an answer."""
+        """Return the expression with each part replaced for which `change` returns another one."""
         changed = change(expression)
         if changed is not None:
             return changed
@@ -197,7 +197,7 @@ class Catalyst:
         return expression.withNewChildren(self.seq(new))
 
     def conjuncts(self, condition: Node | None) -> list[Node]:
-        """The parts of a condition that all have to hold."""
+        """Return the parts of a condition that are joined by AND."""
         if condition is None:
             return []
         condition = self._inlined(plain(condition))
@@ -206,7 +206,8 @@ class Catalyst:
         return [condition]
 
     def _inlined(self, expression: Node) -> Node:
-        """Without common parts: Spark has `x BETWEEN a AND b` read x once."""
+        """Return the expression with common parts inlined, as Spark makes them to evaluate x once
+        in `x BETWEEN a AND b`."""
         if kind(expression) != "With":
             return expression
         defined = items(expression.defs())

@@ -1,8 +1,8 @@
-"""Spark's classes as a JVM has them in memory, in files that the next one maps: half its start.
+"""Class archives: files of Spark's classes that a JVM maps into memory, which halves its start.
 
-`odf-worker class-archive` makes them, for the Java and the jars of this installation. Every JVM
-compares both with what the files were made of, and goes without them if anything differs; so
-they may be old, or missing. What it does not look at is whether they are whole.
+`odf-worker class-archive` makes them for the Java and the jars of this installation. Every JVM
+compares both with those of the archive, and ignores the archive if anything differs, so it may be
+old or missing. The JVM does not check whether the files are complete; `using` does.
 """
 
 from __future__ import annotations
@@ -13,28 +13,30 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "share" / "odf-node"
-"""Part of the installation, as what is mapped from here is run."""
+"""Default folder; it is part of the installation, because the JVM runs what it maps from here."""
 JAVA, SPARK = "java.jsa", "spark.jsa"
-"""The classes of Java itself, which not every Java comes with, and on top of them all others."""
+"""File names of two archives: the classes of Java, for which not every Java includes an archive;
+and all other classes, which builds on the first."""
 SIZES = "classes.json"
-"""How large both have to be; the last to be written."""
+"""Name of the file with the sizes of both archives; it is written last."""
 QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
-"""Standard output is for answers; that files are old is said there otherwise."""
+"""Flags that keep standard output free for results; Java would report old archives there."""
 
 
 def dumping(folder: Path) -> tuple[str, ...]:
-    """Flags of a JVM that keeps Java's own classes there, and ends."""
+    """Return flags of a JVM that archives Java's own classes in the folder, and ends."""
     return ("-Xshare:dump", f"-XX:SharedArchiveFile={folder / JAVA}", *QUIET)
 
 
 def recording(folder: Path) -> tuple[str, ...]:
-    """Flags of a JVM that keeps there what it used by its end, on top of those of `dumping`."""
+    """Return flags of a JVM that, at its end, archives the classes that it used. The folder must
+    have the archive of `dumping`."""
     below, top = folder / JAVA, folder / SPARK
     return (f"-XX:SharedArchiveFile={below}", f"-XX:ArchiveClassesAtExit={top}", *QUIET)
 
 
 def using(folder: Path = FOLDER) -> tuple[str, ...]:
-    """Flags of a JVM that takes its classes from there; none if they are not there, and whole."""
+    """Return flags of a JVM that uses the archives of the folder; none unless both are complete."""
     try:
         sizes = json.loads((folder / SIZES).read_text())
         if any((folder / name).stat().st_size != sizes[name] for name in (JAVA, SPARK)):
@@ -46,9 +48,10 @@ def using(folder: Path = FOLDER) -> tuple[str, ...]:
 
 
 def publish(made: Path, folder: Path) -> int:
-    """Put both files in place of what was there; how large they are. Raises `FileNotFoundError`.
+    """Replace the archives of the folder by those in `made`; return their size in bytes. Raise
+    `FileNotFoundError`.
 
-    Who looks in between finds sizes that do not fit, or files that do not belong together.
+    A JVM that starts meanwhile sees wrong sizes or mismatched files, and uses no archive.
     """
     sizes = {}
     for name in (JAVA, SPARK):

@@ -1,4 +1,4 @@
-"""Names of columns in Spark: taken as they are, so that a dot in one is no path."""
+"""Quote names of columns for Spark, so that it does not read a dot as a path."""
 
 from __future__ import annotations
 

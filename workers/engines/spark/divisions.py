@@ -1,4 +1,4 @@
-"""Divisions of whole numbers: Spark makes fractions of them where other dialects do not."""
+"""Refuse divisions of whole numbers, which give fractions on Spark but not in other dialects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 
 def refuse_whole_divisions(catalyst: Catalyst, frame: DataFrame) -> None:
-    """Raises `InvalidQuery`: whole numbers are divided by `/`, and no cast says what is meant."""
+    """Raise `InvalidQuery` if `/` divides whole numbers and no cast makes the intention clear."""
     written = catalyst.class_of(EXPRESSIONS, "Cast").USER_SPECIFIED_CAST()
     for expression in _expressions(frame._jdf.queryExecution().analyzed()):
         if kind(expression) != "Divide":

@@ -1,4 +1,4 @@
-"""Failures of Spark: what they say, and whose fault they are."""
+"""Interpret failures of Spark: their messages, and whether the query caused them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _JAVA_QUERYS = (
     "org.xml.sax.",
     "javax.xml.",
 )
-"""Named by no condition: expressions too deep to be planned, wrong formats, rows without XML."""
+"""Errors that a query causes and for which Spark names no condition: expressions too deep to plan,
+wrong formats, rows that are no XML."""
 _MAX_CAUSES = 32
 _PLAN = re.compile(r"(?s)(\bline \d+ pos \d+);\n.*")
-"""Behind the place the analyser shows its plan, which says nothing to authors of queries."""
+"""Matches the plan that the analyser prints after a position. Authors of queries do not need it."""
 
 
 def reason(bad: Exception) -> str:
-    """What Spark says is wrong, without its stack and plan."""
+    """Return Spark's error message, without its stack and plan."""
     if isinstance(bad, Py4JJavaError) and not any(_condition(each) for each in _causes(bad)):
         return str(_causes(bad)[-1].toString())[:SHOWN_CHARS]
     text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
@@ -34,9 +35,9 @@ def reason(bad: Exception) -> str:
 
 
 def is_of_the_query(bad: PySparkException | Py4JJavaError) -> bool:
-    """Whether the query or its rows are to blame, rather than the machine or the engine.
+    """Return whether the query or its rows caused the error, rather than the machine or the engine.
 
-    The innermost cause tells: Spark names the condition of whatever a query does wrong.
+    Spark names a condition for most errors of a query. Without one, the innermost cause decides.
     """
     if isinstance(bad, PySparkException):
         return not str(bad.getCondition() or "").startswith(_OURS)
@@ -48,7 +49,7 @@ def is_of_the_query(bad: PySparkException | Py4JJavaError) -> bool:
 
 
 def _causes(bad: Py4JJavaError) -> list[Any]:
-    """From the outermost to the innermost."""
+    """Return the chain of causes, the outermost first."""
     found: list[Any] = []
     cause = bad.java_exception
     while cause is not None and len(found) < _MAX_CAUSES:
@@ -58,7 +59,7 @@ def _causes(bad: Py4JJavaError) -> list[Any]:
 
 
 def _condition(exception: Any) -> bool:
-    """Whether an exception names what the query did wrong."""
+    """Return whether an exception names a condition that the query caused."""
     name = exception.getClass().getName()
     if not name.startswith("org.apache.spark."):
         return False

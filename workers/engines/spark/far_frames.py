@@ -1,4 +1,4 @@
-"""Rows of Spark's frames from and to files when executors do not see the worker's disk."""
+"""Read and write files of Spark's frames when executors do not see the worker's disk."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Rows = Iterator[pa.RecordBatch]
 def read_lent(
     session: SparkSession, url: str, paths: Sequence[Path], schema: T.StructType
 ) -> DataFrame:
-    """Rows of the files, which executors get through the bucket; a file's order is kept."""
+    """Read files that executors fetch through the bucket. The rows of a file keep their order."""
     loans = [lend(url, path) for path in paths]
     listed = session.createDataFrame([(each.link, each.hash) for each in loans], _LENT)
     return listed.repartition(max(1, len(loans))).mapInArrow(reading(schema), schema)
 
 
 def write_delivered(frame: DataFrame, url: str, folder: Path) -> list[Path]:
-    """The frame's rows, written by executors and collected into a new folder: a file a partition
-    that has rows, in their order.
+    """Have executors write the frame's rows, and collect the files into a new folder. Return one
+    file for each partition that has rows, in the order of the partitions.
 
     Raises:
-        ExchangeFailed: a file is not what its executor wrote.
+        ExchangeFailed: a file differs from what its executor wrote.
     """
     box = outbox(url, folder, _most_partitions(frame))
     written = frame.mapInArrow(writing(box), _DELIVERED).collect()
@@ -53,7 +53,7 @@ def write_delivered(frame: DataFrame, url: str, folder: Path) -> list[Path]:
 
 
 def reading(schema: T.StructType) -> Callable[[Rows], Rows]:
-    """From loans to the rows of their files, in a task."""
+    """Return the function that turns loans into the rows of their files, in a task."""
     wanted = to_arrow_schema(schema, timezone="UTC")
 
     def read(batches: Rows) -> Rows:
@@ -68,7 +68,7 @@ def reading(schema: T.StructType) -> Callable[[Rows], Rows]:
 
 
 def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """The columns Spark expects, by name and in its types; those a file lacks are null."""
+    """Return the columns that Spark expects, by name and in its types; missing ones are null."""
     columns = [
         pc.cast(batch.column(field.name), field.type, safe=False)
         if field.name in batch.schema.names
@@ -79,7 +79,8 @@ def fitted(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
 
 
 def writing(box: Outbox) -> Callable[[Rows], Rows]:
-    """From rows to what was delivered of them, in a task: one file, or none without a row."""
+    """Return the function that writes the rows of a task to one file, delivers it, and yields a row
+    that describes it. Without rows it writes no file."""
 
     def write(batches: Rows) -> Rows:
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -111,7 +112,8 @@ def _row(done: Delivered) -> pa.RecordBatch:
 
 
 def _most_partitions(frame: DataFrame) -> int:
-    """As many as there may be. Spark knows it from most plans; else it has to prepare the rows."""
+    """Return the largest possible number of partitions. Most plans state it; otherwise Spark has to
+    prepare the rows."""
     execution: Any = frame._jdf.queryExecution()
     return int(
         execution.executedPlan().outputPartitioning().numPartitions()

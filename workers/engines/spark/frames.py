@@ -1,6 +1,6 @@
-"""Parquet files as Spark frames and Spark frames as Arrow batches, order kept.
+"""Read Parquet files as Spark frames, and Spark frames as Arrow batches, in their order.
 
-Schemas are given, never inferred: opening a file costs no job.
+The caller gives the schema, so that Spark needs no job to infer it when it opens a file.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 class UnsupportedByEngine(BadInput):
-    """A column type that Spark cannot carry."""
+    """Spark has no type for a column."""
 
 
 def spark_type(kind: pa.DataType, *, column: str) -> T.DataType:
-    """The type Spark reads a stored column of this type as. Raises `UnsupportedByEngine`."""
+    """Return the Spark type for a stored column of this type. Raise `UnsupportedByEngine`."""
     kind = carrier(kind)
     if (known := _BY_NAME.get(str(kind))) is not None:
         return known
@@ -82,19 +82,19 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 
 def read_parquet(session: SparkSession, paths: Sequence[Path], schema: pa.Schema) -> DataFrame:
-    """Rows of the files, columns by name; a column a file lacks is null in its rows."""
+    """Read files, with columns by name. A column that a file lacks is null in its rows."""
     return read_files(session, paths, spark_schema(schema))
 
 
 def read_files(session: SparkSession, paths: Sequence[Path], schema: T.StructType) -> DataFrame:
-    """The same, of columns in Spark's types."""
+    """Read files as `read_parquet` does, by a schema of Spark types."""
     if paths and (url := exchange_of()) is not None:
         return read_lent(session, url, paths, schema)
     return session.read.schema(schema).parquet(*[str(path) for path in shown(paths)])
 
 
 def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]:
-    """The frame's rows through files, in the order of its partitions."""
+    """Yield the frame's rows in the order of its partitions, through temporary files."""
     for part in written_files(frame, scratch):
         with pq.ParquetFile(part) as file:
             yield from file.iter_batches(BATCH_ROWS)
@@ -102,10 +102,10 @@ def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]
 
 
 def written_files(frame: DataFrame, scratch: Path, name: str = "sorted") -> list[Path]:
-    """The frame's rows as one file per partition, in the order of the partitions; in a folder
-    `name` of `scratch`, without what was there.
+    """Write the frame's rows to one file per partition, and return the files in the order of the
+    partitions. The files are in the folder `name` of `scratch`, whose old content is removed.
 
-    Snappy: what Spark writes as lz4 in several blocks, Arrow cannot read.
+    Compression is Snappy, because Arrow cannot read lz4 data that Spark wrote in several blocks.
     """
     folder = scratch / name
     shutil.rmtree(folder, ignore_errors=True)

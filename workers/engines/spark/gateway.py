@@ -1,8 +1,8 @@
-"""Classes of the JVM that are asked for at every call, looked up once.
+"""Cache the JVM classes and methods that PySpark would otherwise look up at every call.
 
-PySpark asks the JVM anew for the class of its functions, and for the method, whenever a column is
-made; and the JVM looks through all of its jars for each package it is told to try. An iteration
-with state asked six hundred times, which took a sixth of what planning it did.
+Whenever PySpark makes a column, it looks up the class of its functions, and the method, in the JVM;
+the JVM then searches all of its jars for each candidate package. An iteration with state made six
+hundred look-ups, which took a sixth of its planning time.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _ASKED_OFTEN: Mapping[str, str] = {
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.expressions.Window": "org.apache.spark.sql.expressions.Window",
 }
-"""Names PySpark uses, and whose they are."""
+"""Full class name by the name that PySpark looks up."""
 
 
 class KnownClass(JavaClass):  # type: ignore[misc]
-    """A class that asks for each of its methods once."""
+    """A class of the JVM that looks up each of its methods only once."""
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
@@ -35,11 +35,11 @@ class KnownClass(JavaClass):  # type: ignore[misc]
 
 @cache
 def known_class(client: GatewayClient, name: str) -> KnownClass:
-    """A class by its whole name: each step of a path would be a question."""
+    """Return a class by its full name. A path of attributes would cost a call for each step."""
     return KnownClass(name, client)
 
 
 def remember_classes(jvm: JVMView) -> None:
-    """Lets PySpark find what it asks for often without asking the JVM."""
+    """Give PySpark the classes that it often looks up, so that it does not call the JVM."""
     for asked, name in _ASKED_OFTEN.items():
         setattr(jvm, asked, known_class(jvm._gateway_client, name))

@@ -1,8 +1,8 @@
-"""Where Spark would look at the clock without being told to: texts made times.
+"""Find and prevent conversions from text to time for which Spark would read the clock.
 
-Constants like 'now' become times while a plan is optimized, and '12:30' gets the date of the day
-it is read. The first is found by the rule of Spark that does it. The second is kept out of casts;
-where the text is in something, out of our reach, the query is refused.
+Spark turns constants like 'now' into times while it optimizes a plan, and gives '12:30' the date of
+the current day. This module finds the former by Spark's own rule, and guards casts against the
+latter. If such a text is inside another value, where no guard reaches it, the query is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .catalyst import (
 _TYPE = r"\b(?:date|timestamp(?:_ltz|_ntz)?)(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _MOMENT = r"[\s\x00-\x20\x7f]*(?:(?:now|today|tomorrow|yesterday)\b|T[0-9]|[0-9]{1,2}:)"
 _TIME_LITERAL = re.compile(rf"(?is){_TYPE}r?['\"]{_MOMENT}")
-"""Spark has read it before there is a plan."""
+"""Matches a time literal with such a text. The parser evaluates it, so no plan shows the text."""
 _TEXT = r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\""
 _WORDS = re.compile(rf"(?is)--[^\n]*|/\*.*?\*/|`[^`]*`|(?P<type>{_TYPE})?(?P<text>{_TEXT})")
 _ONLY_TIME = r"^[\x00-\x20\x7f]*[+-]?(T|[0-9]+:)"
@@ -42,24 +42,26 @@ _OF_THE_DAY = "a time without a date would get that of the day it is computed"
 
 
 def has_literal_moment(query: str) -> bool:
-    """Whether a literal like `timestamp 'now'` may be in the text of a query."""
+    """Return whether the text of a query may contain a literal like `timestamp 'now'`."""
     if _TIME_LITERAL.search(query):
         return True
     literals = (found["text"] for found in _WORDS.finditer(query) if found["type"])
-    return any("\\" in text for text in literals)  # what is escaped may be any text
+    return any("\\" in text for text in literals)  # an escape may stand for any text
 
 
 def has_constant_moment(catalyst: Catalyst, plan: Node) -> bool:
-    """Whether a constant text like 'now', however it is put together, is made a time."""
+    """Return whether the plan converts a constant text like 'now', even a computed one."""
     plain = catalyst.class_of(OPTIMIZER, "ReplaceExpressions").apply(plan)
     return not catalyst.class_of(OPTIMIZER, "SpecialDatetimeValues").apply(plain).fastEquals(plain)
 
 
 def without_today(catalyst: Catalyst, plan: Node, steps: Sequence[SqlQueryStep]) -> Node:
-    """The plan of the steps, in which texts that have a time but no date are no timestamps.
+    """Return the plan of the steps with guards, by which a text with a time but no date is no valid
+    timestamp.
 
     Raises:
-        InvalidQuery: a time is read out of something that may hold such a text, or has no date.
+        InvalidQuery: a timestamp is read from a value that may contain such a text, or from a time
+            of the day.
     """
     guarded = catalyst.class_of("java.util", "HashMap")()
     for node in walk(plan):
@@ -76,7 +78,7 @@ def without_today(catalyst: Catalyst, plan: Node, steps: Sequence[SqlQueryStep])
                     raise written_at(bad, steps, origin.text, origin.where)
     if guarded.isEmpty():
         return plan
-    # A map of Scala is a partial function, which is what plans are rewritten by.
+    # A Scala map is a partial function, and Spark rewrites plans by partial functions.
     to_map = catalyst.class_of("org.apache.spark.api.python", "PythonUtils").toScalaMap
     return plan.transformAllExpressions(to_map(guarded))
 
@@ -98,8 +100,8 @@ def _guarded(catalyst: Catalyst, cast: Node) -> Node:
 
 
 def _takes_today(expression: Node) -> str | None:
-    """What to say of an expression that would make times of texts, or of times of a day, inside
-    of something; None if it does not."""
+    """Return why an expression must be refused: it would make timestamps from texts inside other
+    values, or from times of the day. Return None if it would not."""
     name = kind(expression)
     if name == "Cast":
         if _dateless(type_of(children(expression)[0]), type_of(expression)):
@@ -121,7 +123,7 @@ def _takes_today(expression: Node) -> str | None:
 
 
 def _dateless(source: T.DataType, target: T.DataType) -> bool:
-    """Whether a cast makes timestamps of what may have no date."""
+    """Return whether a cast makes timestamps from values that may have no date."""
     match source, target:
         case T.ArrayType(), T.ArrayType():
             return _dateless(source.elementType, target.elementType)
@@ -153,7 +155,7 @@ def _holds_timestamp(of: T.DataType) -> bool:
 
 
 def _has_format(parser: Node) -> bool:
-    """Whether timestamps are read by a format alone: without one, or when it fails and the options
-    say so, Spark reads as a cast does."""
+    """Return whether a parser reads timestamps by a format only. Without a format, or if it fails
+    and the options allow a fallback, Spark reads timestamps as a cast does."""
     named = {str(pair._1()).lower() for pair in items(parser.options().toSeq())}
     return "timestampformat" in named and "enabledatetimeparsingfallback" not in named

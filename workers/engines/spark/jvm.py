@@ -1,6 +1,6 @@
-"""The JVM behind Spark of this process: how it ended, and leaving it so that another may start.
+"""The JVM of this process's Spark: report how it ended, and leave it so that another can start.
 
-It is a child of this process, which PySpark starts and then takes for immortal.
+It is a child process. PySpark starts it, and does not expect it to end.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 END_S = 0.5
-"""A JVM that stopped answering is given so long to be gone."""
+"""Seconds to wait for the end of a JVM that stopped responding."""
 EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-"""Else a thread that is out of memory ends alone, and a thread that waits for it waits for ever."""
+"""Without this flag only the thread without memory ends, and others may wait for it for ever."""
 _WITHOUT_MEMORY = frozenset({3, 52})
-"""How it ends by that flag, and how Spark ends it."""
+"""Exit codes of a JVM without memory: the one of that flag, and the one of Spark."""
 _ended: set[int] = set()
-"""Processes that `end` ended."""
+"""Ids of the processes that `end` has killed."""
 
 
 def how_it_ended(patience_s: float = END_S) -> str | None:
-    """What ended the JVM, for people; None while it is there, or none was started."""
+    """Return a text about the end of the JVM; None if it is running or was not started."""
     process = _process()
     if process is None:
         return None
@@ -40,7 +40,7 @@ def how_it_ended(patience_s: float = END_S) -> str | None:
 
 
 def end() -> None:
-    """End the JVM, whatever it does; `was_ended` says so until it is left."""
+    """Kill the JVM. `was_ended` is true from now until `leave`."""
     process = _process()
     if process is not None:
         _ended.add(process.pid)
@@ -48,13 +48,13 @@ def end() -> None:
 
 
 def was_ended() -> bool:
-    """Whether this process ended the JVM that it has."""
+    """Return whether `end` has killed the current JVM."""
     process = _process()
     return process is not None and process.pid in _ended
 
 
 def leave() -> None:
-    """End the JVM if it is there, and have PySpark forget it: who needs Spark starts another."""
+    """Kill the JVM if it is running, and have PySpark forget it, so that another can start."""
     process, gateway = _process(), SparkContext._gateway
     context: Any = SparkContext._active_spark_context
     if process is not None:
@@ -65,11 +65,11 @@ def leave() -> None:
                 process.stdin.close()
         _ended.discard(process.pid)
     if context is not None:
-        context._jsc = None  # there is nobody to be told
+        context._jsc = None  # `stop` must not call the JVM, which has ended
         with suppress(OSError):
             context.stop()
     if gateway is not None:
-        with suppress(Exception):  # closes connections nobody answers at
+        with suppress(Exception):  # it closes connections whose other end has gone
             gateway.close()
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None

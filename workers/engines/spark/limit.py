@@ -1,7 +1,7 @@
-"""A time limit for what one thread does on Spark.
+"""Limit the time of the work of one thread on Spark.
 
-Spark asks its tasks to end, and some do not hear it: a loop within one row, a regular expression.
-Each would keep a place where tasks run for good, so the JVM is ended with them.
+Spark signals its tasks to end, and some ignore that: a loop within one row, a regular expression.
+Such a task would occupy a core for ever, so this module kills the JVM.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from . import jvm
 from .session import Spark
 
 GRACE_S = 20.0
-"""What was told to end has so long."""
+"""Seconds that cancelled work has to end, before the JVM is killed."""
 _LOOK_S = 0.2
 _TASK = re.compile(r"Executor task launch worker for task \S+ in stage (\d+)\.")
-"""How threads of the JVM are called while they run a task."""
+"""Matches the name of a thread of the JVM that runs a task."""
 
 
 @contextmanager
 def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Iterator[str]:
-    """Jobs this thread starts inside are cancelled after so many seconds, or by the listener; they
-    are one group, whose name is given.
+    """Cancel the Spark jobs that this thread starts in the block after so many seconds, or when the
+    listener stops them. They are one job group; the block gets its name.
 
     Raises:
-        QueryTooSlow: instead of what a cancelled job raises.
+        QueryTooSlow: the jobs were cancelled; it replaces the error that they raise.
     """
     spark = session.sparkContext
     group = f"odf-{uuid.uuid4()}"
@@ -44,7 +44,7 @@ def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Itera
         if not expired.is_set():
             expired.set()
             last.start()
-        with suppress(Py4JError, ConnectionError):  # Spark is gone, and the query with it
+        with suppress(Py4JError, ConnectionError):  # if Spark has ended, so has the query
             spark._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     timer, last = threading.Timer(seconds, expire), threading.Timer(GRACE_S, _end)
@@ -70,7 +70,7 @@ def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Itera
 
 
 def _end_if_stuck(spark: Any) -> None:
-    """End the JVM if it goes on running tasks of jobs that have ended."""
+    """Kill the JVM if it still runs tasks of cancelled jobs after `GRACE_S`."""
     deadline = time.monotonic() + GRACE_S
     while _runs_for_nobody(spark):
         if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
-"""The process of Spark's JVM: started confined, with an environment of its own, and connected to.
+"""Start the process of Spark's JVM, confined and with few variables, and connect to it.
 
-Queries of strangers run in it. So it gets no copy of this process's environment, which holds keys
-and passwords; it sees Java, Spark and the files of its jobs; and a local Spark connects to nothing
-but its own Python workers and this process, at a port each: this process connects to it.
+Strangers' queries run in it. So it does not inherit this process's environment, which has keys and
+passwords, and it sees only Java, Spark and the files of its jobs. A local Spark may connect only to
+its own Python workers and to this process, at one port each; this process connects to the JVM.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ...confine import Mode, Rules, environment, launcher, program_reads
 from .python_daemon import PORT, free_port
 
 START_S = 300.0
-"""After so long a JVM that has not told its port is given up."""
+"""Seconds after which this process gives up on a JVM that has not reported its port."""
 _LOOK_S = 0.02
 _OF_CLUSTERS = ("SPARK_", "HADOOP_", "YARN_", "KUBE")
-"""Beginnings of variables by which a driver finds its cluster."""
+"""Prefixes of the names of variables by which a driver finds its cluster."""
 _OF_EXECUTORS = ("SPARK_", "JDK_JAVA_OPTIONS", "PYTHONPATH", "HOME")
-"""The same for a standalone cluster that is started here."""
+"""Prefixes of the names of variables for a standalone cluster that is started here."""
 _CLUSTER_READS = (
     "/etc/resolv.conf",
     "/etc/host.conf",
@@ -47,52 +47,52 @@ _CLUSTER_READS = (
     "/etc/pki",
     "/var/run/secrets/kubernetes.io",
 )
-"""What a driver needs to find and trust its cluster, and to be trusted."""
+"""Paths that a driver reads to find its cluster, to trust it, and to authenticate itself."""
 _OF_PROCESSES = ("/proc",)
-"""Spark looks there whether its Python workers live. What is secret of a process, as its
-environment is, Landlock keeps from those that may not trace it."""
+"""Spark checks there whether its Python workers are alive. Secrets of a process, such as its
+environment, stay hidden: Landlock denies them to processes that may not trace it."""
 _SETTINGS = "SPARK_CONF_DIR"
-"""Names the folder of an administrator's own settings of Spark."""
+"""The variable that names the folder of the administrator's settings of Spark."""
 _FILES = (_SETTINGS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "KUBECONFIG")
-"""Variables whose files the JVM reads, if it is given them."""
+"""Variables that name files for the JVM to read."""
 _connecting = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """How one JVM is started. Folders are those whose files jobs name; `scratch` is among them."""
+    """How to start one JVM. Jobs read and write files in `scratch` and in `folders`."""
 
     java: Path
     scratch: Path
     folders: Sequence[Path] = ()
     reads: Sequence[Path] = ()
-    """What it may read beside them."""
+    """Other paths that the JVM may read."""
     flags: Sequence[str] = ()
     memory: str = "1g"
     settings: Mapping[str, str]
     local: bool = True
-    """Whether executors are inside of it, so that it connects to nothing but Python."""
+    """Whether the JVM itself runs the tasks, so that it connects to Python processes only."""
     python_port: int = field(default_factory=free_port)
-    """Where the parent of its Python workers listens, if it is local."""
+    """Port at which the parent of its Python workers listens, if it is local."""
     updates_port: int = field(default_factory=free_port)
-    """Where this process listens for what tasks in Python count, which a local Spark sends."""
+    """Port at which this process receives accumulator updates of Python tasks, if it is local."""
     page_port: int = 0
-    """Where its page answers; 0: it has none."""
+    """Port of its web page; 0 means no page."""
     confinement: Mode = "auto"
 
 
 def start(machine: Machine) -> None:
-    """Start the JVM, and have PySpark take it for the one it would start itself.
+    """Start the JVM, and have PySpark use it instead of starting one itself.
 
     Raises:
-        OSError: it cannot be started, or ends before it can be connected to.
+        OSError: the JVM cannot be started, or ends before this process can connect to it.
     """
     folder = Path(tempfile.mkdtemp(prefix="connection-", dir=machine.scratch))
     try:
         told = folder / "port"
         process = subprocess.Popen(
             [*launcher(rules_of(machine)), *command_of(machine)],
-            stdin=subprocess.PIPE,  # it ends when this process does
+            stdin=subprocess.PIPE,  # the JVM ends when this pipe closes with this process
             env=environment_of(machine) | {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)},
             cwd=machine.scratch,
             preexec_fn=_heeds_no_interrupt,
@@ -108,14 +108,14 @@ def start(machine: Machine) -> None:
 
 
 class _UpdatesServer(accumulators.AccumulatorTCPServer):  # type: ignore[misc]
-    """PySpark's own, at a port that the JVM's confinement names."""
+    """PySpark's server, but at the port that the JVM's confinement allows."""
 
     def __init__(self, port: int, address: tuple[str, int], *rest: Any) -> None:
         super().__init__((address[0], port), *rest)
 
 
 def rules_of(machine: Machine) -> Rules:
-    """What the JVM may do."""
+    """Return the rules of confinement for the JVM."""
     own = (machine.java, *_linked(machine.java.resolve()), spark_home(), *machine.reads)
     named = [path for name, path in environment_of(machine).items() if name in _FILES]
     return Rules(
@@ -130,13 +130,13 @@ def rules_of(machine: Machine) -> Rules:
         connects=(machine.python_port, machine.updates_port) if machine.local else None,
         binds=(0, machine.python_port, machine.page_port) if machine.local else None,
         sockets="stream" if machine.local else "any",
-        starts=True,  # Spark's own script, and the JVM by it
+        starts=True,  # Spark's script starts the JVM
         mode=machine.confinement,
     )
 
 
 def environment_of(machine: Machine) -> dict[str, str]:
-    """The variables the JVM has: named ones, none by being there."""
+    """Return the variables of the JVM: the ones named here, and no others of this process."""
     of_clusters = {} if machine.local else _of_clusters()
     local = {}
     if machine.local:
@@ -158,13 +158,13 @@ def environment_of(machine: Machine) -> dict[str, str]:
 
 
 def environment_of_cluster(java: Path) -> dict[str, str]:
-    """The variables that masters and executors have: no key and no setting of the node."""
+    """Return the variables of masters and executors, without keys and settings of the node."""
     named = {key: value for key, value in os.environ.items() if key.startswith(_OF_EXECUTORS)}
     return environment({**named, "JAVA_HOME": str(java), "SPARK_HOME": str(spark_home())})
 
 
 def command_of(machine: Machine) -> list[str]:
-    """Spark's own script for starting a driver that Python connects to."""
+    """Return the command line of Spark's script that starts a driver to which Python connects."""
     given = [word for each in machine.settings.items() for word in ("--conf", "=".join(each))]
     options = ["--driver-memory", machine.memory, "--driver-java-options"]
     script = str(spark_home() / "bin" / "spark-submit")
@@ -176,7 +176,7 @@ def spark_home() -> Path:
 
 
 def _linked(home: Path) -> set[Path]:
-    """A Java and what it links to: distributions keep its settings elsewhere."""
+    """Return a Java's home and the targets of its links; distributions link to their settings."""
     folders = (home / "bin", home / "conf", home / "lib")
     links = (each for folder in folders for each in folder.rglob("*") if each.is_symlink())
     return {home, *(each.resolve() for each in links)}
@@ -200,7 +200,7 @@ def _connection(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]
 
 
 def _connected(port: int, secret: str) -> JavaGateway:
-    """PySpark's own way to a JVM that is there already; it takes both from the environment."""
+    """Connect PySpark to a running JVM. PySpark reads port and secret from the environment."""
     given = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     with _connecting:
         os.environ.update(given)
@@ -212,5 +212,5 @@ def _connected(port: int, secret: str) -> JavaGateway:
 
 
 def _heeds_no_interrupt() -> None:
-    """Ctrl-C is for this process, which ends the JVM when it has ended its job."""
+    """Ignore Ctrl-C in the JVM. This process handles it, and ends the JVM after its job."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,7 +1,7 @@
-"""What a query may do, judged on Spark's plan of it: nothing it must not, nothing it forgets.
+"""Check Spark's plan of a query: its parts are allowed, repeatable, and computed row by row.
 
-Plans are read as the JSON Spark gives of them: a node or an expression is a class name. Both are
-allowed by name (`spark_allowed.py`), alike for every use of queries; an unknown one is refused.
+Spark returns a plan as JSON, in which each node or expression has a class name. `allowed.py` lists
+the names that are allowed; a plan with any other name is refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NEEDS_OTHER_ROWS = {
     "UnionLoop": "a recursive query",
     "Window": "a window function",
 }
-"""What they are called in messages."""
+"""Other nodes, with their names in messages."""
 _SUBQUERIES = frozenset(
     {
         "DynamicPruningSubquery",
@@ -76,14 +76,14 @@ _TARGET = {
     "JsonToStructs": "schema",
     "VariantGet": "targetType",
 }
-"""Where it stands in the plan what an expression makes of texts."""
+"""For expressions that convert texts: the member of the plan's JSON with the target type."""
 _MARKS = frozenset({"NotDeterministic", "SortWithinPartitions", "ToTimestamp"})
-"""Parts that are no classes."""
+"""Parts of `parts_of` that are not class names."""
 
 
 def parts_of(frame: DataFrame) -> frozenset[str]:
-    """What an analysed plan consists of: short names of classes, those of nodes once more as
-    `plan X`, and what is not a class of its own."""
+    """Return the parts of an analysed plan: short names of classes, those of nodes also as
+    `plan X`, and the marks of `_MARKS`."""
     plan = frame._jdf.queryExecution().analyzed()
     parts: set[str] = set()
     for tree in _trees(json.loads(plan.toJSON())):
@@ -108,14 +108,14 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
 
 
 def check_allowed(parts: frozenset[str], allowed: Allowed) -> None:
-    """Raises `InvalidQuery` if the analysed query has a node or expression that is not allowed."""
+    """Raise `InvalidQuery` if the analysed query has a node or expression that is not allowed."""
     found = {part for part in parts if not part.startswith("plan ")} - _MARKS
     for part in sorted(found - allowed.expressions - allowed.nodes):
         raise _not_allowed(part)
 
 
 def check_repeatable(parts: frozenset[str]) -> None:
-    """Raises `InvalidQuery` if the query would differ when it is repeated."""
+    """Raise `InvalidQuery` if a repeated run of the query could give another result."""
     if "SortWithinPartitions" in parts:
         raise InvalidQuery("SORT BY is not available in queries")
     if "NotDeterministic" in parts:
@@ -123,9 +123,9 @@ def check_repeatable(parts: frozenset[str]) -> None:
 
 
 def check_parsed(plan: Any) -> None:
-    """Raises `InvalidQuery` if what is parsed is a command, or a query over more than views.
+    """Raise `InvalidQuery` if the parsed text is a command, or a query over more than views.
 
-    Commands run while they are analysed, so this comes first.
+    Spark runs commands while it analyses them, so callers check this first.
     """
     for tree in _trees(json.loads(plan.toJSON())):
         for node in tree:
@@ -141,7 +141,7 @@ def _not_allowed(part: str) -> InvalidQuery:
 
 
 def check_row_by_row(parts: frozenset[str]) -> None:
-    """Raises `NotIncremental` if rows of the result depend on more than one input row each."""
+    """Raise `NotIncremental` if a row of the result may depend on several input rows."""
     nodes = sorted(part.removeprefix("plan ") for part in parts if part.startswith("plan "))
     for node in nodes:
         if node not in _ROW_BY_ROW:
@@ -162,7 +162,7 @@ def _short(node: dict[str, Any]) -> str:
 
 
 def _trees(value: Any) -> Iterator[list[dict[str, Any]]]:
-    """Trees of nodes, each listed from its root, a parent before its children."""
+    """Yield the trees of nodes in JSON, each as a list with parents before their children."""
     stack = [value]
     while stack:
         item = stack.pop()

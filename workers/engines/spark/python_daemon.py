@@ -1,7 +1,7 @@
-"""The parent of Spark's Python workers, behind the one port that its confined JVM may connect to.
+"""The parent of Spark's Python workers, at the one port to which the confined JVM may connect.
 
-Spark starts it with the first stage that runs Python. PySpark's own lets the system choose a port,
-which no rule of the JVM's confinement could name before.
+Spark starts it with the first stage that runs Python. PySpark's own daemon lets the system choose
+the port, so the rules of the JVM's confinement could not name it in advance.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import os
 import socket
 
 PORT = "ODF_PYTHON_PORT"
-"""The variable that names the port; without it the system chooses one, as on other machines."""
+"""The variable with the port. Without it, as on other machines, the system chooses one."""
 
 
 class _AtPort(socket.socket):
-    """A socket that is bound to the named port where any would do."""
+    """A socket that binds to the given port when the caller requests any free port."""
 
     def bind(self, address: object, /) -> None:
         if isinstance(address, tuple) and address[1] == 0:
@@ -24,7 +24,7 @@ class _AtPort(socket.socket):
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at now."""
+    """Return a port of this machine that is not in use now."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

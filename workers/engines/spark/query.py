@@ -1,8 +1,8 @@
-"""A step of strangers' SQL, from its text to a frame that was judged; and the sessions it lives in.
+"""Turn the text of a stranger's SQL step into a checked frame; make the sessions for this.
 
-Some functions are evaluated while a query is analysed, before anybody can judge its plan: the name
-in `IDENTIFIER(…)`, the schema of `from_json`, the descriptor that `from_protobuf` opens. So a
-session has only functions that are allowed, however they are named or called.
+Spark evaluates some functions while it analyses a query, before this module can check the plan: the
+name in `IDENTIFIER(…)`, the schema of `from_json`, the descriptor that `from_protobuf` opens. So a
+session has only the functions that are allowed, whatever way a query calls them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _UNKNOWN_FUNCTION = {
     "UNRESOLVED_ROUTINE": "routineName",
     "REQUIRES_SINGLE_PART_NAMESPACE": "identifier",
 }
-"""What Spark says of a function that is not in a session, and where it names it."""
+"""Conditions of Spark for an unknown function, and the message parameter with its name."""
 
 
 def judged(session: SparkSession, query: str, allowed: Allowed) -> tuple[DataFrame, frozenset[str]]:
-    """The frame of a query and the parts of its plan. `session` is one of `Sessions`.
+    """Analyse and check a query; return its frame and the parts of its plan. `session` must be one
+    of `Sessions`.
 
     Raises:
         InvalidQuery: the query is wrong, or has a part that is not allowed.
@@ -63,16 +64,17 @@ def _unknown_function(bad: PySparkException | Py4JJavaError) -> InvalidQuery | N
 
 
 class Sessions:
-    """Sessions of one Spark for queries, each of one request alone. `settings` are Spark's."""
+    """Makes sessions for queries, one for each request. `settings` are Spark's."""
 
     def __init__(self, spark: Spark, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         self._spark, self._settings = spark, settings
         self._lock = threading.Lock()
         self._first: dict[int, SparkSession] = {}
-        """By what is allowed: sessions that others are copies of; taking functions out is slow."""
+        """Template session by the id of its `Allowed`. Requests get clones of it, because the
+        removal of functions is slow."""
 
     def of(self, allowed: Allowed) -> SparkSession:
-        """A session that has the functions that are allowed, and none else."""
+        """Return a new session that has the allowed functions and no others."""
         with self._lock:
             first = self._first.get(id(allowed))
             if first is None or first.sparkContext is not self._spark.sparkContext:
@@ -86,7 +88,7 @@ class Sessions:
         state = session._jsparkSession.sessionState()
         for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
             known = registry.listFunction()
-            # One call for all names: each one asked for by itself makes the first query wait.
+            # One call for all names; a call for each name would delay the first query.
             for at, name in enumerate(str(known.mkString(" ")).split(" ")):
                 if name.rsplit(".", 1)[-1] not in allowed.functions:
                     registry.dropFunction(known.apply(at))

@@ -1,8 +1,8 @@
-"""The one place that starts Spark.
+"""Start Spark; no other module does.
 
-A worker process keeps one session from the first job on that needs it; each job works in its
-own child session, so that views and settings of one job are unknown to the next. Rows enter and
-leave as Parquet files or Arrow batches, never as Python objects.
+A worker process keeps one session from the first job that needs Spark. Each job works in a
+separate child session, so that the next job does not see its views and settings. Rows enter and
+leave Spark as Parquet files or Arrow batches, never as Python objects.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ LOCAL_JVM_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
-    # With one compiler Java keeps 48 MB for compiled code, which a few dozen queries fill; from
-    # then on it throws code away and compiles it again, which doubled what later steps took.
+    # With one compiler, Java reserves 48 MB for compiled code, which a few dozen queries fill. Then
+    # it discards code and compiles it again, which doubled the time of later steps.
     "-XX:ReservedCodeCacheSize=160m",
 )
-"""Quick start and small jobs; measured a third faster to start than the defaults."""
+"""Flags for a quick start and small jobs; measured to start a third faster than the defaults."""
 SAME_EVERYWHERE_FLAGS = (
     "-Duser.language=en",
     "-Duser.country=US",
     "-Duser.timezone=UTC",
     "-Dfile.encoding=UTF-8",
-    # XML of rows may name a document type: it is read neither from the network nor from files.
+    # XML in rows may name a document type; Java must read it neither from the network nor files.
     "-Djavax.xml.accessExternalDTD=",
     "-Djavax.xml.accessExternalSchema=",
     "-Djavax.xml.accessExternalStylesheet=",
 )
-"""Results must not depend on where a worker runs, nor queries reach out of it."""
+"""Flags that keep results independent of the worker's machine, and queries inside the worker."""
 JAVA_CACHE = Path(tempfile.gettempdir()) / "odf-node"
-"""Where the launcher of a packaged Java lies."""
+"""Folder for the launcher script of the packaged Java."""
 QUIET = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -73,7 +73,7 @@ appender.stderr.layout.pattern = {"time": "%d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC}+00
 "exception": "%enc{%xEx}{JSON}"}%n
 """,
 }
-"""Lines of the JVM, in the forms the worker's own have."""
+"""Formats of the JVM's log lines, the same as those of the worker's own log."""
 FIXED_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -84,9 +84,9 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.join.asofJoin.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",
-    # A query may name views only: without this, any file of the machine is a table.
+    # A query may read views only. With this setting on, it could read any file as a table.
     "spark.sql.runSQLOnFiles": "false",
-    # Otherwise ${env:…} in a query is whatever the environment of the worker holds.
+    # Otherwise Spark would replace ${env:…} in a query by a variable of the environment.
     "spark.sql.variable.substitute": "false",
     # Plans are small and known; adaptive planning costs more than it saves, and the
     # order of partitions would depend on sizes measured at run time.
@@ -94,7 +94,7 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.python.daemon.module": "odf_node.workers.engines.spark.python_daemon",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.localRelationThreshold": "0",
-    # Otherwise every call that builds a plan looks up where in Python it was made.
+    # Otherwise every call that builds a plan would look up its caller in Python.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -103,21 +103,21 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 INSIDE_SETTINGS: Mapping[str, str] = {
-    # A longer result would be fetched by the JVM from itself, by a connection it may not open.
+    # The JVM would fetch a longer result from itself, by a connection that it may not open.
     "spark.task.maxDirectResultSize": "2047m",
     "spark.rpc.message.maxSize": "2047",
 }
-"""For a Spark whose tasks run in its one JVM."""
+"""Settings of a Spark whose tasks run in its only JVM."""
 
 
 PAGE_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "true",
-    # It shows, and does nothing.
+    # The page only shows the state; it may not change anything.
     "spark.ui.killEnabled": "false",
     "spark.ui.threadDumpsEnabled": "false",
     "spark.ui.heapHistogramEnabled": "false",
 }
-"""For a Spark that has a page."""
+"""Settings of a Spark with a web page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,21 +129,23 @@ class SparkOptions:
     scratch: Path | None = None
     shuffle_partitions: int = 4
     exchange: str | None = None
-    """URL of the bucket through which executors elsewhere read and write; None: they are here."""
+    """URL of the bucket through which executors on other machines exchange files with the worker.
+    None means that executors see the worker's disk."""
     log_format: str = "text"
     folders: tuple[Path, ...] = ()
-    """Folders beside `scratch` whose files jobs name, to be read and written."""
+    """Folders besides `scratch` in which jobs read and write files."""
     reads: tuple[Path, ...] = ()
-    """What jobs only read."""
+    """Paths that jobs only read."""
     confinement: Mode = "auto"
     page_port: int = 0
-    """Where Spark's own page answers; 0: there is none."""
+    """Port of Spark's web page; 0 means no page."""
     executor_memory: str | None = None
-    """Heap of an executor elsewhere; None: as Spark is configured."""
+    """Heap of an executor on another machine; None leaves it to Spark's configuration."""
     cores: int | None = None
-    """Most of a standalone cluster; None: as Spark is configured, or all."""
+    """Limit of cores in a standalone cluster; None leaves it to Spark's configuration, else all."""
     record_classes_in: Path | None = None
-    """Where the JVM keeps the classes it used, at its end, instead of using those that are kept."""
+    """Folder in which the JVM archives the classes that it used, when it ends. Then it uses no
+    archive itself."""
 
     @property
     def is_local(self) -> bool:
@@ -151,12 +153,12 @@ class SparkOptions:
 
     @property
     def runs_inside(self) -> bool:
-        """Whether tasks run in the JVM itself, and no other process is asked."""
+        """Whether tasks run in the driver's JVM and need no other JVM."""
         return self.master == "local" or self.master.startswith("local[")
 
 
 class Spark(Protocol):
-    """What engines need of the Spark of their process; a `SparkSession` is one."""
+    """The part of Spark that engines use. A `SparkSession` has it."""
 
     @property
     def sparkContext(self) -> Any: ...  # noqa: N802
@@ -167,10 +169,10 @@ class Spark(Protocol):
 
 
 class SparkWhenNeeded:
-    """Spark that starts with the first work for it: rows that meet no others need none.
+    """Spark that starts with the first work that needs it; work on single rows does not.
 
-    That there is a Java is made sure of at once, which raises `JavaNotFound`. A Spark that
-    does not start is one that does not answer: a `ConnectionError` where it was needed.
+    The constructor looks for Java, and raises `JavaNotFound`. If Spark does not start later, the
+    caller that needs it gets a `ConnectionError`, as if Spark did not respond.
     """
 
     def __init__(self, options: SparkOptions) -> None:
@@ -200,8 +202,8 @@ class SparkWhenNeeded:
             self._session.stop()
 
     def renew(self) -> None:
-        """Leave a Spark that is gone, or of no use any more, and start another at once: health
-        checks look for it. Raises `ConnectionError`."""
+        """Discard a Spark that has ended or is unusable, and start another at once, because health
+        checks look for one. Raise `ConnectionError`."""
         with self._starting:
             self._session = None
             jvm.leave()
@@ -209,21 +211,21 @@ class SparkWhenNeeded:
 
 
 def java() -> Path:
-    """Home of the Java that starts Spark. Raises `JavaNotFound`."""
+    """Return the home of the Java that starts Spark. Raise `JavaNotFound`."""
     return java_home(os.environ, JAVA_CACHE)
 
 
 def start_spark(options: SparkOptions) -> SparkSession:
-    """Start (or join) this process's Spark.
+    """Start this process's Spark, or return the session of a running one.
 
     Raises:
-        JavaNotFound: there is none.
-        OSError: it does not start.
+        JavaNotFound: there is no Java.
+        OSError: Spark does not start.
     """
     scratch = options.scratch or Path(tempfile.gettempdir()) / f"odf-spark-{os.getpid()}"
     scratch.mkdir(parents=True, exist_ok=True)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    # Prints whole JVM stacks for every wrong query; the reason reaches the caller anyway.
+    # This logger prints a JVM stack for every wrong query; the caller gets the reason anyway.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     exchange.use(options.exchange)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -260,7 +262,8 @@ def _page(port: int) -> Mapping[str, str]:
 
 
 def _share(options: SparkOptions) -> Mapping[str, str]:
-    """What is taken of a cluster. What is not set is left to the administrator's configuration."""
+    """Return settings of what to use of a cluster. Options that are None are left to the
+    administrator's configuration."""
     asked = {
         "spark.executor.memory": options.executor_memory,
         "spark.cores.max": options.cores,

@@ -1,7 +1,7 @@
-"""Files where a confined Spark sees them: those of the node's store as links in its scratch folder.
+"""Make files visible to a confined Spark, by links in its scratch folder to files of the store.
 
-A job thereby hands Spark the slices it reads, and no others; where the store is on another file
-system than the scratch folder, Spark may read the folder of the objects instead.
+So Spark sees the slices that its jobs read, and no others. If the store is on another file system
+than the scratch folder, Spark may read the folder of the objects instead.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from pathlib import Path
 
 LINKS = "shown"
 _sight: tuple[Path, tuple[Path, ...]] | None = None
-"""The scratch folder of this process's Spark, and all folders it sees; None: it sees everything."""
+"""The scratch folder of this process's Spark, and all folders that it sees. None means that it sees
+everything."""
 
 
 def sees(scratch: Path, folders: Sequence[Path]) -> None:
-    """From now on Spark sees these alone."""
+    """Record that Spark sees only these folders from now on."""
     global _sight
     _sight = (scratch, tuple(folder.absolute() for folder in (scratch, *folders)))
 
@@ -29,18 +30,18 @@ def sees_everything() -> None:
 
 
 def shown(paths: Sequence[Path]) -> list[Path]:
-    """The same files, where Spark sees them."""
+    """Return paths of the same files at which Spark sees them."""
     return [_shown(path) for path in paths]
 
 
 def clear() -> None:
-    """Take the links away: the jobs that read them have ended."""
+    """Remove the links. The jobs that read them must have ended."""
     if _sight is not None:
         shutil.rmtree(_sight[0] / LINKS, ignore_errors=True)
 
 
 def can_link(store: Path, scratch: Path) -> bool:
-    """Whether files of the store can be linked to from the scratch folder."""
+    """Return whether files of the store can have hard links in the scratch folder."""
     there = next(each for each in (store.absolute(), *store.absolute().parents) if each.exists())
     return there.stat().st_dev == scratch.stat().st_dev
 
