@@ -1,7 +1,7 @@
 """Limit the time of the work of one thread on Spark.
 
 Spark signals its tasks to end, and some ignore that: a loop within one row, a regular expression.
-Such a task would occupy a core for ever, so this module kills the JVM.
+Such a task would occupy a task slot for ever, so this module kills the JVM.
 """
 
 from __future__ import annotations

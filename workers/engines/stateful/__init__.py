@@ -1,12 +1,12 @@
-"""Queries that remember: windows, joins in time, rankings, kept up to date from changes alone.
+"""Stateful queries: windows, joins in time and rankings, updated from changes of the inputs alone.
 
-Reading a query, once and without rows: `plan.py` begins; `recognise.py` is the table of readers
-(`windows`, `joins`, `rankings`, `rowwise`), which make `operators.py` and `pieces.py` of the nodes;
-`times.py` and `clock.py` know what watermarks promise.
+A query is read once, without rows. `plan.py` is the entry point. `recognise.py` has the table of
+readers (`windows`, `joins`, `rankings`, `rowwise`), which turn nodes of Spark's plan into operators
+(`operators.py`) and parts (`pieces.py`). `times.py` and `clock.py` derive what watermarks promise.
 
-Running it, over new rows: `run.py` begins; `step.py` takes one operator on, by `fold.py` and
-`results.py`; `context.py` is what operators share, and the files between two computations of
-Spark; `emit.py` makes the output; `state.py` is the checkpoint.
+A run computes over new rows. `run.py` is the entry point. `step.py` advances one operator, with
+`fold.py` and `results.py`. `context.py` has the data that operators share, and the files between
+two computations of Spark; `emit.py` makes the output; `state.py` reads and writes the checkpoint.
 """
 
 from .plan import Plan, stateful_plan

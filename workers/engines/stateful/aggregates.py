@@ -1,8 +1,8 @@
-"""The aggregates windows may use: how each is computed so that order does not matter.
+"""The aggregates that windows may use, each computed independently of the order of rows.
 
-Two ways. From the rows, for every aggregate in `FROM_ROWS`: the rows of a window are kept, and
-what depends on the order of rows is computed in the order of values. From sums, where an
-aggregate can be taken back as well as added: only counts and exact sums are kept, per group.
+There are two ways. From the rows, for every aggregate in `FROM_ROWS`: the state keeps the rows of a
+window, and an aggregate that depends on their order uses the order of values. From sums, if a value
+can be subtracted as well as added: the state keeps only counts and exact sums of each group.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FROM_ROWS: Mapping[str, str] = {
     "bit_xor": "bit_xor({0}){filter}",
     "collect_list": "array_sort(collect_list({distinct}{0}){filter})",
     "collect_set": "array_sort(collect_set({0}){filter})",
-    # Of several rows with the same greatest or least y, the greatest or least x.
+    # If several rows have the same greatest or least y, take the greatest or least x.
     "max_by": "max_by({0}, if({1} is null, null, struct({1}, {0}))){filter}",
     "min_by": "min_by({0}, if({1} is null, null, struct({1}, {0}))){filter}",
 }
@@ -39,7 +39,7 @@ FLOAT_SUMS: Mapping[str, str] = {
     "sum": _SOME.replace("{what}", _SORTED_SUM),
     "avg": _SOME.replace("{what}", _SORTED_SUM + " / count({0}){filter}"),
 }
-"""The same for floating point, whose sums depend on the order of addition."""
+"""The same for floating point numbers, whose sums depend on the order of addition."""
 WHOLE_AVERAGE = (
     "cast(sum(cast({0} as decimal(38, 0))){filter} as double) / nullif(count({0}){filter}, 0)"
 )
@@ -48,7 +48,8 @@ WHOLE = T.ByteType | T.ShortType | T.IntegerType | T.LongType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """An aggregate of a query. Arguments are columns `names`, the condition a column `where`."""
+    """An aggregate of a query. `names` are the columns of its arguments, `where` is the column of
+    its condition."""
 
     function: str
     names: tuple[str, ...]
@@ -61,10 +62,10 @@ class Call:
     """Type of the only argument."""
 
     def from_rows(self) -> str | None:
-        """SQL over the rows of a group; None for an aggregate that is not supported."""
+        """Return SQL over the rows of a group; None for an aggregate that is not supported."""
         template = FROM_ROWS.get(self.function)
         if template is not None and isinstance(self.of, T.FloatType | T.DoubleType):
-            # Distinct values have no order of their own either.
+            # Distinct values have no fixed order either.
             template = FLOAT_SUMS.get(self.function, template)
             if self.distinct and self.function in FLOAT_SUMS:
                 return None
@@ -80,12 +81,12 @@ class Call:
         )
 
     def counted(self) -> str:
-        """SQL: whether a row counts."""
+        """Return SQL for whether a row counts."""
         tests = [f"{name} is not null" for name in self.names]
         return " and ".join([*tests, self.where] if self.where else tests) or "true"
 
     def sum_type(self) -> T.DecimalType | None:
-        """Of an exact sum that can be kept; None if there is none, or none is needed."""
+        """Return the type of the exact sum that the state keeps; None if no sum is needed."""
         if self.function == "count":
             return None
         if isinstance(self.of, T.DecimalType):
@@ -93,7 +94,7 @@ class Call:
         return T.DecimalType(38, 0)
 
     def from_sums(self) -> bool:
-        """Whether counts and an exact sum are enough."""
+        """Return whether a count and an exact sum are enough to compute the aggregate."""
         if self.distinct:
             return False
         if self.function == "count":
@@ -101,12 +102,12 @@ class Call:
         if self.function not in ("sum", "avg"):
             return False
         if isinstance(self.of, T.DecimalType):
-            # Division keeps fewer digits of wider ones than Spark's own average.
+            # For wider decimals, the division keeps fewer digits than Spark's own average.
             return self.function == "sum" or self.of.precision <= 14
         return isinstance(self.of, WHOLE)
 
     def finished(self, total: str, count: str) -> str:
-        """SQL of the result from the kept sum and count."""
+        """Return SQL for the result, from the kept sum and count."""
         if self.function == "count":
             return count
         to = self.type.simpleString()
@@ -120,7 +121,7 @@ class Call:
 
 
 def call_of(expression: Node, at: int) -> Call:
-    """Read an aggregate of an analysed plan; its columns are named by its place."""
+    """Read an aggregate of an analysed plan; its number `at` is part of its column names."""
     function = plain(expression.aggregateFunction())
     condition = option(expression.filter())
     arguments = [plain(argument) for argument in _arguments(function)]

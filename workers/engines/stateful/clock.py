@@ -1,9 +1,9 @@
-"""How far event time has come, per column: what watermarks of inputs promise about rows to come.
+"""Clocks: what the watermarks of inputs promise about the time columns of future rows.
 
-A clock maps the inputs' watermarks to the least value a column can have in rows not yet seen
-(microseconds since 1970; None: nothing is promised). It only moves forward when they do. A group
-of rows by the value of such a column is final once its clock is past that value: for the start of
-a window this is exactly when the watermark reaches the window's end.
+A clock maps the inputs' watermarks to the least value that a column can have in rows not yet seen
+(microseconds since 1970; None: nothing is promised). It moves only when they do, and only forward.
+A group of rows by the value of such a column is final once its clock is past that value: for the
+start of a window, this is exactly when the watermark reaches the window's end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 Moments = Mapping[str, int | None]
-"""Watermark of each input."""
+"""Watermark of each input, by alias, in microseconds."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
@@ -30,7 +30,7 @@ FIXED_UNITS: Mapping[str, tuple[int, int]] = {
     # Weeks begin on Monday; 1970 began on a Thursday.
     "WEEK": (7 * DAY, 4 * DAY),
 }
-"""Length and beginning of units that are always as long."""
+"""Length and origin, in microseconds, of units of fixed length."""
 MONTHS: Mapping[str, int] = {
     "MONTH": 1,
     "MM": 1,
@@ -40,18 +40,18 @@ MONTHS: Mapping[str, int] = {
     "YYYY": 12,
     "YY": 12,
 }
-"""Months of the units of the calendar."""
+"""Number of months in each calendar unit."""
 
 
 class Clock(Protocol):
-    """Equal clocks are equal values."""
+    """A clock of one column. Clocks compare by value."""
 
     def at(self, moments: Moments) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class InputClock:
-    """The event time of an input."""
+    """Clock of the event time of an input."""
 
     alias: str
 
@@ -61,7 +61,7 @@ class InputClock:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A column some time after another (or before, if negative)."""
+    """Clock of a column that is later than another by a fixed time (earlier, if negative)."""
 
     clock: Clock
     by: int
@@ -73,7 +73,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """A column that is fed by several."""
+    """Clock of a column whose values come from several others."""
 
     clocks: tuple[Clock, ...]
 
@@ -85,7 +85,7 @@ class Least:
 
 @dataclass(frozen=True, slots=True)
 class WindowStart:
-    """The start of windows of a column: that of the first window still open."""
+    """Clock of the start of a column's windows: the start of the first window that is open."""
 
     clock: Clock
     size: int
@@ -102,7 +102,7 @@ class WindowStart:
 
 @dataclass(frozen=True, slots=True)
 class CalendarStart:
-    """The first instant of a column's month, quarter or year."""
+    """Clock of the first instant of a column's month, quarter or year."""
 
     clock: Clock
     months: int
@@ -118,7 +118,7 @@ class CalendarStart:
 
 
 def truncated(clock: Clock, unit: str) -> Clock | None:
-    """The clock of `date_trunc(unit, column)`; None for a unit that does not exist."""
+    """Return the clock of `date_trunc(unit, column)`; None for an unknown unit."""
     unit = unit.upper()
     if unit in FIXED_UNITS:
         length, origin = FIXED_UNITS[unit]
@@ -127,5 +127,5 @@ def truncated(clock: Clock, unit: str) -> Clock | None:
 
 
 def back(moments: Moments, by: int) -> dict[str, int | None]:
-    """All watermarks some time earlier."""
+    """Return all watermarks, each earlier by the given time."""
     return {alias: None if at is None else at - by for alias, at in moments.items()}

@@ -1,8 +1,8 @@
-"""What the operators of a run share: its state and watermarks, what it counts, its files.
+"""The data that the operators of a run share: state, watermarks, counters and files.
 
-A run computes in a few Spark jobs. Each writes its rows to files: Arrow counts them and merges
-them into the state, Spark reads them for the next job. So plans stay short, and nothing is
-computed twice.
+A run computes in a few Spark jobs. Each job writes its rows to files; Arrow counts them and merges
+them into the state, and Spark reads them for the next job. So plans stay short, and Spark computes
+nothing twice.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from .port import Dropped
 from .state import BATCH_ROWS, State
 
 FEW_ROWS = 20_000
-"""Up to so many rows Spark interprets expressions: code for them costs more than it saves."""
+"""Limit of rows for which Spark interprets expressions, because generated code costs more time than
+it saves."""
 SMALL_ROWS = 200_000
-"""Up to so many rows are computed in one task."""
+"""Limit of rows that one task computes."""
 LARGE_PARTITIONS = 16
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Without code, each row is put into a cache per expression, which costs more than it saves.
+    # Without generated code, Spark caches each row per expression, which costs more than it saves.
     "spark.sql.subexpressionElimination.enabled": "false",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Rows that Spark computed: files, in their order."""
+    """Rows that Spark computed, as files in their order."""
 
     files: list[Path]
     schema: T.StructType
@@ -53,7 +54,7 @@ class Computed:
 
 @dataclass(slots=True)
 class Context:
-    """One run, as its operators see it."""
+    """The data of one run that its operators use and update."""
 
     catalyst: Catalyst
     state: State
@@ -61,16 +62,16 @@ class Context:
     prev: Moment
     new: Moment
     asked_partitions: int | None
-    """How finely Spark cuts its work, whatever the rows; None: by their number."""
+    """Requested number of partitions; None chooses it by the number of rows."""
     partitions: int = 1
     dropped: Dropped = field(default_factory=Dropped)
     sections: list[Path] = field(default_factory=list)
-    """Of the new state."""
+    """Files of the sections of the new state."""
     state_rows: int = 0
     _rows: int = 0
 
     def expect(self, rows: int) -> None:
-        """Have Spark compute as fits at least so many rows."""
+        """Set up Spark for at least so many rows: its partitions, and whether it generates code."""
         self._rows = max(self._rows, rows)
         by_rows = 1 if self._rows <= SMALL_ROWS else LARGE_PARTITIONS
         self.partitions = self.asked_partitions or by_rows
@@ -83,34 +84,34 @@ class Context:
                 conf.unset(name)
 
     def read(self, files: Sequence[Path], schema: T.StructType) -> DataFrame:
-        """Rows of files, in as many tasks as the run has."""
+        """Read rows of files; in one task if the run has one partition."""
         if not files:
             return self.catalyst.empty(schema)
         frame = read_files(self.catalyst.session, files, schema)
         return frame.coalesce(1) if self.partitions == 1 else frame
 
     def compute(self, frame: DataFrame, name: str) -> Computed:
-        """The rows, in any order."""
+        """Compute the rows, in any order."""
         return Computed(written_files(frame, self.scratch, name), frame.schema)
 
     def compute_by_bucket(self, frame: DataFrame, name: str, order: Sequence[str]) -> Computed:
-        """The rows in an order that begins with their bucket."""
+        """Compute the rows in an order that begins with their bucket."""
         if self.partitions == 1:
             return self._sorted(frame.coalesce(1), name, order)
-        # Buckets are hashes: they lie evenly, so their ranges need no sampling.
+        # Buckets are hashes and evenly distributed, so their ranges need no sampling.
         part = F.floor((col(BUCKET).cast("double") / 2.0**64 + 0.5) * self.partitions)
         part = F.least(part, F.lit(self.partitions - 1)).cast("int")
         return self._sorted(frame.repartitionById(self.partitions, part), name, order)
 
     def compute_in_order(self, frame: DataFrame, name: str, order: Sequence[str]) -> Computed:
-        """The rows in an order."""
+        """Compute the rows in the given order."""
         if self.partitions == 1:
             return self._sorted(frame.coalesce(1), name, order)
         parts = frame.repartitionByRange(self.partitions, *_ascending(order))
         return self._sorted(parts, name, order)
 
     def _sorted(self, parts: DataFrame, name: str, order: Sequence[str]) -> Computed:
-        """Parts that follow each other, each sorted."""
+        """Sort each part and compute the rows. The parts must be in order already."""
         return self.compute(parts.sortWithinPartitions(*_ascending(order)), name)
 
 

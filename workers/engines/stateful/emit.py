@@ -1,9 +1,9 @@
-"""Changes of the result as rows of the output: operations, pairs, one order.
+"""Turn changes of the result into rows of the output: operations, corrections, one order.
 
-Equal rows that went and came cancel out. What is left is told per group: the first row that went
-and the first that came are a correction, and so on; the rest are retractions and appends. All is
-sorted by event time, then by all columns, nulls first; −C stands right before its +C and both take
-the place of the +C. Nothing depends on how Spark dealt with the rows.
+Equal rows that were removed and added cancel out. In each group, the first removed and the first
+added row of the rest form a correction, then the second ones, and so on; the others are retractions
+and appends. Rows are sorted by event time, then by all columns, nulls first. A −C is directly
+before its +C, and both have the position of the +C. Spark's distribution of rows has no effect.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def told(
     event_time: str,
     only_come: bool = False,
 ) -> DataFrame:
-    """Changes as rows with operations, and the columns of `ORDER` to sort them by.
+    """Return changes as rows with operations, and the columns of `ORDER` to sort them.
 
-    Where rows `only_come`, there is nothing to pair, and equal rows need no order.
+    With `only_come`, all changes are additions: no rows form corrections or cancel out.
     """
     every = [col(name) for name in columns]
     if only_come:
@@ -74,13 +74,13 @@ def told(
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
-    """Columns as they are written: everything may be null."""
+    """Return the schema of the written columns, all of them nullable."""
     known = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([field.with_nullable(True) for field in known])
 
 
 def write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, to: Path) -> int:
-    """Write the rows in their order; their number."""
+    """Write the rows in their order, and return their number."""
     count = 0
     with pq.ParquetWriter(to, schema, compression="snappy") as writer:
         for batch in batches:

@@ -1,7 +1,7 @@
-"""Folding a changelog: which rows are left when retractions and corrections were applied.
+"""Fold a changelog: find the rows that are left after retractions and corrections.
 
-Folded frames tell of every row whether it is there (`odf there`) and, once per case, how many
-changes found no row (`odf unmatched`), so that one computation serves both.
+A folded frame says of each row whether it exists (`odf there`) and, once per set of equal rows, how
+many changes found no row (`odf unmatched`), so that one computation serves both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _NEW, _SUM, _LOW, _GONE, _NTH = "odf new", "odf sum", "odf low", "odf gone", "od
 
 
 def together(one: DataFrame, other: DataFrame, by: str | None = None) -> DataFrame:
-    """The rows of both: in one task if that is how the session computes, else put by a column."""
+    """Return the rows of both: in one task if the session has one partition, else partitioned by
+    the column, if one is given."""
     rows = one.union(other)
     if rows.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1":
         return rows.coalesce(1)
@@ -31,7 +32,7 @@ def together(one: DataFrame, other: DataFrame, by: str | None = None) -> DataFra
 
 
 def merely_added(before: DataFrame, changes: DataFrame) -> DataFrame:
-    """Rows left when nothing goes."""
+    """Return the rows left if no change removes a row."""
     new = changes.select(*[col(name) for name in before.schema.names])
     return together(before, new).select(
         "*", F.lit(True).alias(THERE), F.lit(0).cast("bigint").alias(UNMATCHED)
@@ -39,10 +40,10 @@ def merely_added(before: DataFrame, changes: DataFrame) -> DataFrame:
 
 
 def folded_rows(before: DataFrame, changes: DataFrame, matched: Sequence[str]) -> DataFrame:
-    """Rows left, one by one.
+    """Return the rows left, each separately.
 
-    A retraction takes the oldest row that is equal in all matched columns; where there is
-    none it comes to nothing, as if it had been read by itself.
+    A retraction removes the oldest row that is equal in all matched columns. If there is none, the
+    retraction has no effect but to be counted as unmatched.
     """
     columns = [col(name) for name in before.schema.names]
     kept = before.select(*columns, F.lit(1).alias(SIGN), F.lit(0).alias(_NEW))
@@ -57,7 +58,7 @@ def folded_rows(before: DataFrame, changes: DataFrame, matched: Sequence[str]) -
         F.sum(came).over(so_far).alias(_NTH),
         F.sum(went).over(equal).alias(_GONE),
     )
-    # As often as the sum ever fell below zero, nothing was there to go.
+    # The lowest sum below zero is the number of retractions that found no row.
     rows = rows.select("*", F.least(F.lit(0), F.min(col(_SUM)).over(equal)).alias(_LOW))
     there = (col(SIGN) > 0) & (col(_NTH) > col(_GONE) + col(_LOW))
     first = F.row_number().over(told) == 1
@@ -69,7 +70,7 @@ def folded_rows(before: DataFrame, changes: DataFrame, matched: Sequence[str]) -
 def folded_counts(
     before: DataFrame, changes: DataFrame, keys: Sequence[str], sums: Sequence[str]
 ) -> DataFrame:
-    """Rows left with how often they are there, and sums over them."""
+    """Return the rows left, each once with its count, and with sums over its copies."""
     totals = [F.sum(col(name)).alias(name) for name in (COUNT, *sums)]
     by = (BUCKET, AT, *keys)
     columns = [col(name) for name in (*by, COUNT, *sums)]
@@ -78,25 +79,25 @@ def folded_counts(
 
 
 def counted(total: DataFrame) -> DataFrame:
-    """Rows left of those that are told with how often they came more than they went."""
+    """Return the rows left of a frame whose count is additions less removals."""
     unmatched = F.greatest(F.lit(0), -col(COUNT)).cast("bigint").alias(UNMATCHED)
     return total.select("*", (col(COUNT) > 0).alias(THERE), unmatched).where(col(COUNT) != 0)
 
 
 def difference(before: DataFrame, after: DataFrame) -> DataFrame:
-    """Rows that went (`odf sign` -1) and came (1), as often as they did."""
+    """Return the removed (`odf sign` -1) and added (1) rows, each as often as it changed."""
     went = before.select("*", F.lit(-1).alias(SIGN))
-    # Whatever is grouped from here on is grouped within these: nothing has to be moved again.
+    # All later grouping is within these groups, so Spark need not shuffle the rows again.
     return difference_of(together(went, all_come(after), by=GROUP))
 
 
 def all_come(rows: DataFrame) -> DataFrame:
-    """The same where there was nothing before."""
+    """Return all rows as added ones, for the case that there were none before."""
     return rows.select("*", F.lit(1).alias(SIGN))
 
 
 def difference_of(changes: DataFrame) -> DataFrame:
-    """Changes without those that undo each other."""
+    """Return the changes without those that cancel out."""
     names = [col(name) for name in changes.schema.names if name != SIGN]
     net = changes.groupBy(*names).agg(F.sum(col(SIGN)).alias(SIGN))
     often = F.array_repeat(F.signum(col(SIGN)).cast("int"), F.abs(col(SIGN)).cast("int"))

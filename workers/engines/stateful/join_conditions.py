@@ -1,4 +1,4 @@
-"""Takes the condition of a join apart: keys, and a bound on how far apart the times may be."""
+"""Split the condition of a join into keys, bounds on the difference of times, and the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[Node, Node, bool]
 
 @dataclass(slots=True)
 class Condition:
-    """A condition of a join, taken apart. Times are those whose difference is bounded."""
+    """A split condition of a join. `lower` and `upper` bound the right less the left of `times`."""
 
     keys: list[Key] = field(default_factory=list)
     right_only: list[Node] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Condition:
 
 
 def taken_apart(tests: Iterable[Node], left: Part, right: Part) -> Condition:
-    """The tests of a join between two parts, by what they are good for."""
+    """Sort the tests of a join between two parts by their purpose."""
     found = Condition()
     for test in tests:
         name = kind(test)
@@ -62,7 +62,7 @@ def _key(found: Condition, test: Node, left: Part, right: Part) -> bool:
 
 
 def _bounded(found: Condition, test: Node, left: Part, right: Part) -> bool:
-    """Whether the test bounds right time − left time; then the bound is taken over."""
+    """Return whether the test bounds right time − left time; if so, record the bound."""
     name = kind(test)
     (one, plus_one), (other, plus_other) = (linear(child) for child in children(test))
     if name.startswith("Less"):

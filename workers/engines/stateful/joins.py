@@ -1,4 +1,4 @@
-"""Reads joins: equal keys and a bound on how far apart the two rows may be in event time."""
+"""Read joins with equal keys and bounds on the difference of the rows' event times."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Columns = list[tuple[str, Node]]
 
 
 def read_join(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
-    """A join within an interval of time, or with the newest row not after."""
+    """Read a join within an interval of time, or with the newest row not after the left one."""
     return _Joins(query).read(node, wanted)
 
 
 def read_as_of(query: Query, window: Node, wanted: set[int]) -> Part | None:
-    """The newest row not after, in plain SQL; None if the ranking is something else."""
+    """Read an as-of join that is written as a ranking in plain SQL; None for any other ranking."""
     return _Joins(query).as_of(window, wanted)
 
 
 class _Joins:
-    """Joins of one query."""
+    """Reads the joins of one query."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -59,9 +59,9 @@ class _Joins:
         return self._interval(left, right, found, found.times, bounds, outer, wanted)
 
     def as_of(self, window: Node, wanted: set[int]) -> Part | None:
-        """The newest row not after, in plain SQL: the first by time of each left row's partners.
+        """Read a ranking that selects the newest of each left row's partners as an as-of join.
 
-        None if the ranking is something else.
+        Return None for any other ranking.
         """
         order, partition = items(window.orderSpec()), items(window.partitionSpec())
         if len(order) != 1 or str(order[0].direction().sql()) != "DESC":
@@ -172,7 +172,8 @@ class _Joins:
         return _part(build, results, left, right, times, _both(left.base, right.base))
 
     def _check_temporal(self, right: Part, found: Condition) -> None:
-        """A declared primary key is what the join has to ask for."""
+        """Raise `NotIncremental` unless the keys of the join are the declared primary key, if the
+        right side has one."""
         name = right.source
         declared = self._query.temporal.get(name) if name is not None else None
         asked = {
@@ -192,7 +193,7 @@ class _Joins:
         moments: tuple[Node, Node],
         wanted: set[int],
     ) -> tuple[tuple[Side, ...], tuple[tuple[str, str, bool], ...], Columns]:
-        """Both sides, their keys side by side, and the columns of the pairs."""
+        """Return both sides, the pairs of their keys, and the columns of the result."""
         need = wanted.union(*[references(test) for test in found.rest])
         sides: list[Side] = []
         results: Columns = []
@@ -228,7 +229,8 @@ def _part(
 
 
 def _following(time: Node, times: Times) -> list[int]:
-    """Columns that are never before the time of the join: itself, or what it is the start of."""
+    """Return the columns that are never before the time of the join: that time itself, or the
+    column that was truncated to it."""
     time = plain(time)
     if any(kind(part) == "TimestampAddInterval" for part in walk(time)):
         return []

@@ -1,25 +1,25 @@
-"""What is remembered and for how long: the operators as data, their rules as one table.
+"""The operators as data, and the rules for how long each keeps its rows.
 
-Each side of an operator is a changelog of rows with a time (`odf at`, microseconds). All that
-depends on watermarks is said by four bounds on that time (None: no bound yet):
+Each side of an operator is a changelog of rows with a time (`odf at`, microseconds). Four bounds on
+that time express everything that depends on watermarks (None: no bound yet):
 
-    late              changes before it come to nothing: what they would change is final
-    wakes(prev, new)  kept rows in [from, to) whose results are due, or that can be let go
-    keeps(new)        rows from it on stay; older ones go, also of groups nobody touched
+    late              changes before it are dropped, because the results that they change are final
+    wakes(prev, new)  kept rows in [from, to) whose results are due, or that can be removed
+    keeps(new)        rows from it on are kept; older ones are removed, even from untouched groups
 
-`P` is what the watermarks promise, `H` the same behind the allowed lateness.
+`P` is the time that the watermarks promise, `H` the same less the allowed lateness.
 
 | operator, side | wakes | keeps |
 |---|---|---|
 | window | P: the window has ended | at ≥ H |
 | ranking within a time | – | at ≥ H |
 | other ranking | H: rows can no longer change | at ≥ H, and the best N before |
-| interval join, left | P right − upper: no partner will come | at ≥ H, or a partner may change |
-| interval join, right | – | at ≥ H, or a partner may come or change |
+| interval join, left | P right − upper: no partner will arrive | at ≥ H, or a partner may change |
+| interval join, right | – | at ≥ H, or a partner may arrive or change |
 | as-of join, left | the lesser P: all older rows were seen | at ≥ the lesser H |
 | as-of join, right | the lesser H | at ≥ the lesser H, and per key the newest before |
 
-Late is what lies before H of its own side, for all of them.
+For all operators, the bound `late` is H of the side.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOTHING: Bounds = (0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """Watermarks of a run: those it began with or ends with, and the same behind the lateness."""
+    """Watermarks at the begin or end of a run, and the same less the allowed lateness."""
 
     watermarks: Moments
     horizons: Moments
@@ -54,21 +54,21 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One changelog an operator takes: named columns over what feeds it."""
+    """One input changelog of an operator, with named columns."""
 
     rows: Callable[..., DataFrame]
-    """`rows(run)`: this run's changes: the columns, `odf at`, `odf sign`, `odf seq`."""
+    """`rows(run)` returns the changes of a run: the columns, `odf at`, `odf sign`, `odf seq`."""
     columns: tuple[str, ...]
     matched: tuple[str, ...]
-    """Columns by which a retraction finds its row: all but those of the ledger itself."""
+    """Columns by which a retraction finds its row: all that do not depend on the ledger."""
     bucket: tuple[str, ...]
-    """Columns whose values decide which rows meet."""
+    """Columns whose values decide which rows are combined."""
     clock: Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Rows of a group and a time become one row, once."""
+    """Aggregates the rows of each group and time to one row, once, when the time has ended."""
 
     sides: tuple[Side, ...]
     keys: tuple[str, ...]
@@ -81,22 +81,22 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """The first `limit` rows of each partition; `visible`: the result tells the place."""
+    """Selects the first `limit` rows of each partition. If `visible`, the result has the place."""
 
     sides: tuple[Side, ...]
     limit: int
     order: tuple[tuple[str, str], ...]
-    """Columns with SQL of their direction."""
+    """Names of columns, with the SQL of their direction."""
     newest_first: bool
-    """Which of equally good rows is better."""
+    """Whether, of rows with equal order columns, the one with the highest offset is the best."""
     visible: bool
     by_time: bool
-    """A partition lies within one time, and is final with it."""
+    """Whether all rows of a partition have one time, so that it is final when that time is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalJoin:
-    """Pairs with equal keys and lower ≤ right time − left time ≤ upper."""
+    """Joins rows with equal keys and lower ≤ right time − left time ≤ upper."""
 
     sides: tuple[Side, ...]
     keys: tuple[tuple[str, str, bool], ...]
@@ -108,7 +108,7 @@ class IntervalJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsOfJoin:
-    """Each left row with the newest right row of its key that is not after it."""
+    """Joins each left row with the newest right row of its key that is not after it."""
 
     sides: tuple[Side, ...]
     keys: tuple[tuple[str, str, bool], ...]
@@ -138,16 +138,16 @@ def wakes(operator: Operator, side: int, prev: Moment, new: Moment) -> Bounds:
             )
         case AsOfJoin() if side == 0:
             both = operator.both
-            # A row is due when both watermarks have reached it, not only when they passed it.
+            # A row is due when both watermarks reach its time; they need not pass it.
             return _moved(prev.promise(both), 1), _moved(new.promise(both), 1)
         case AsOfJoin():
             return prev.horizon(operator.both), new.horizon(operator.both)
 
 
 def since(operator: Operator, first: Sequence[int | None], prev: Moment, new: Moment) -> int | None:
-    """Left rows of a join before it meet what they met before; None: any may meet something else.
+    """Return a time before which left rows of a join keep their partners; None if any may change.
 
-    `first` is the time of the first change of each side, None where there is none.
+    `first` is the time of the first change of each side, or None for a side without changes.
     """
     if not isinstance(operator, IntervalJoin | AsOfJoin):
         return None
@@ -161,7 +161,8 @@ def since(operator: Operator, first: Sequence[int | None], prev: Moment, new: Mo
 
 
 def keeps(operator: Operator, side: int, new: Moment) -> int | None:
-    """None: everything stays, or more than a bound decides (rankings, as-of joins)."""
+    """Return the time from which rows are kept. None means that all rows are kept, or that a bound
+    alone does not decide (rankings, as-of joins)."""
     clock = operator.sides[side].clock
     match operator:
         case Window():
@@ -173,7 +174,7 @@ def keeps(operator: Operator, side: int, new: Moment) -> int | None:
             if side == 0:
                 return _least(own, _moved(other, -operator.upper))
             stays = _least(own, _moved(other, operator.lower))
-            # A left row must not look alone while it is kept, so its partners stay as long.
+            # A kept left row must not seem to have no partner, so partners are kept as long.
             return (
                 _least(stays, _moved(own, operator.lower - operator.upper))
                 if operator.outer

@@ -1,7 +1,7 @@
-"""Parts of a query between operators: plans that are built anew over each run's changes.
+"""Parts of a query between operators: plans that each run builds anew over its changes.
 
-A part maps rows one by one (project, filter, explode, union), so it maps changes as well: each row
-carries hidden columns along, and a retraction takes the way its row took.
+A part maps rows one by one (project, filter, explode, union), so it can map changes as well: hidden
+columns pass along with each row, and a part treats a retraction exactly like the retracted row.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from .clock import Clock
 from .times import Times
 
 SIGN = "odf sign"
-"""1: the row comes, -1: it goes."""
+"""1 if the row is added, -1 if it is removed."""
 SEQ = "odf seq"
-"""Offset of the row in its input; null for rows an operator made."""
+"""Offset of the row in its input; null for rows that an operator computed."""
 GROUP = "odf group"
-"""Changes of one group may be told as corrections of each other."""
+"""Group of a change. Only changes of the same group may form a correction."""
 AT = "odf at"
 HIDDEN = (SIGN, SEQ, GROUP)
 
 
 class Changes(Protocol):
-    """What a run can be asked for."""
+    """The changes of a run, for the leaves of a plan."""
 
     def input(self, alias: str) -> DataFrame:
-        """New rows of an input with all its columns and the hidden ones."""
+        """Return the new rows of an input, with all of its columns and the hidden ones."""
         ...
 
     def made(self, operator: int) -> DataFrame:
-        """Changes of an operator's result, with the hidden columns."""
+        """Return the changes of an operator's result, with the hidden columns."""
         ...
 
 
 Build = Callable[[Changes], tuple[Node, list[Node]]]
-"""The plan over a run's changes, and its hidden attributes."""
+"""Returns the plan over a run's changes, and its hidden attributes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +52,17 @@ class Part:
     output: tuple[Node, ...]
     times: Times
     base: Clock
-    """What the watermark of a dataset with these rows is."""
+    """Clock of the watermark of a dataset with these rows."""
     ledger: frozenset[int] = frozenset()
     """Columns that depend on the ledger (offset, system time, operation), not on the event."""
     operation: frozenset[int] = frozenset()
-    """Columns that are the operation of the row."""
+    """Columns that hold the operation of the row."""
     fixed: frozenset[int] = field(default=frozenset())
-    """Offsets of an input: different for every row of it."""
+    """Columns with the offset of an input, which is different for every row of it."""
     source: str | None = None
-    """The input this is nothing but rows of."""
+    """Alias of the input, if the part is just the rows of that input."""
     passes: bool = False
-    """Rows of an input go through, of which some may be taken back."""
+    """Whether rows of an input pass through without an operator, so that some may be removed."""
 
     def ids(self) -> set[int]:
         return {expr_id(attribute) for attribute in self.output}
@@ -71,7 +71,8 @@ class Part:
 def leaf(
     catalyst: Catalyst, frame: DataFrame, columns: Iterable[tuple[str, Node]]
 ) -> tuple[Node, list[Node]]:
-    """A frame as the leaf of a plan: its columns become the attributes they stand for."""
+    """Return a frame as the leaf of a plan, and its hidden attributes. Its columns get the ids of
+    the attributes that they stand for."""
     plan = catalyst.plan(frame)
     found = dict(zip(frame.schema.names, items(plan.output()), strict=True))
     shown = [catalyst.alias(found[name], str(like.name()), like) for name, like in columns]
@@ -83,7 +84,7 @@ def leaf(
 def framed(
     catalyst: Catalyst, part: Part, changes: Changes, columns: Sequence[tuple[str, Node]]
 ) -> DataFrame:
-    """Named columns over a part, and the hidden ones."""
+    """Return a frame with named columns over a part, and the hidden columns."""
     plan, hidden = part.build(changes)
     named = [catalyst.alias(expression, name) for name, expression in columns]
     kept = [catalyst.alias(attribute, name) for attribute, name in zip(hidden, HIDDEN, strict=True)]
@@ -91,7 +92,7 @@ def framed(
 
 
 def with_time(frame: DataFrame, time: str, dropped: Collection[str]) -> DataFrame:
-    """Adds `odf at`: the microseconds of a timestamp, a date or the start of a window."""
+    """Add `odf at`: the microseconds of a timestamp, a date or the start of a window."""
     kind = frame.schema[time].dataType.typeName()
     value = f"`{time}`.start" if kind == "struct" else f"cast(`{time}` as timestamp)"
     kept = [col(name) for name in frame.schema.names if name not in dropped]

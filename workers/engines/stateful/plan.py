@@ -1,4 +1,4 @@
-"""From the text of a transform to what has to be kept and computed."""
+"""Plan a stateful query: from the text of a transform to its operators and state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .text import as_of_joins, lateness_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A query that keeps state, bound to the session it was analysed in; for one run at a time."""
+    """A query with state, bound to the session that analysed it. One run at a time may use it."""
 
     catalyst: Catalyst
     inputs: tuple[StatefulInput, ...]
@@ -40,21 +40,21 @@ class Plan:
     operators: tuple[Operator, ...]
     part: Part
     columns: tuple[tuple[str, Node], ...]
-    """What the output has beside its operation column."""
+    """Columns of the output besides its operation column, by name."""
     watermark: Clock
     lateness: int
-    """Microseconds."""
+    """Allowed lateness in microseconds."""
     fingerprint: str
 
 
 def stateful_plan(
     session: SparkSession, transform: Transform, inputs: Sequence[StatefulInput], vocab: Vocab
 ) -> Plan | None:
-    """What to do for a transform; None if every row of the result comes from one input row.
+    """Plan a transform. Return None if every row of the result depends on one input row only.
 
     Raises:
         NotIncremental: the result needs state that cannot be kept from run to run.
-        InvalidQuery: anything else that is wrong with the query.
+        InvalidQuery: the query is wrong in any other way.
     """
     try:
         return _planned(session.newSession(), transform, inputs, vocab)
@@ -114,7 +114,8 @@ def _planned(
 def _placed(
     bad: NotIncremental, steps: Sequence[SqlQueryStep], origin: Origin | None
 ) -> InvalidQuery:
-    """With the place of what is named, else of the part of the plan that was refused."""
+    """Return the error with the position of the construct or name in its message, else of the part
+    of the plan that was refused."""
     for number, step in enumerate(steps):
         if origin is not None and origin.text == step.query:
             return placed(bad, steps, number, located(step.query, bad.message) or origin.where)
@@ -137,6 +138,6 @@ def _checked(output: Sequence[Node], vocab: Vocab) -> Sequence[Node]:
 
 
 def _fingerprint(texts: Sequence[object], operators: Sequence[Operator]) -> str:
-    """Of all that decides what the sections of a checkpoint hold."""
+    """Return a hash of everything that decides the content of a checkpoint's sections."""
     kept = [[side.columns for side in operator.sides] for operator in operators]
     return hashlib.sha256(json.dumps([texts, kept]).encode()).hexdigest()

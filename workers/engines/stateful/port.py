@@ -1,4 +1,4 @@
-"""What the engine's transform path and the stateful one say to each other.
+"""The interface of stateful queries to the engine's transforms.
 
     plan = stateful_plan(session, transform, inputs, vocab)       # at definition and at every run
     if plan is not None:
@@ -8,14 +8,14 @@ with `stateful_plan(SparkSession, Transform, Sequence[StatefulInput], Vocab) -> 
 `.plan` and `run(Plan, Sequence[NewRows], *, state: Path | None, new_state: Path, output: Path,
 scratch: Path) -> Result` of `.run`.
 
-`stateful_plan` answers None when no row of the result depends on more than one row of an input:
-the query is then stateless and not handled here. A query that would need state which cannot be
-kept incrementally is refused with `NotIncremental`; any other wrong query with `InvalidQuery`.
+`stateful_plan` returns None when no row of the result depends on more than one row of an input:
+the query is then stateless and not handled here. It raises `NotIncremental` for a query that needs
+state which cannot be kept incrementally, and `InvalidQuery` for any other wrong query.
 
-Promises of `run`: equal requests give equal rows in equal order and equal bytes of state,
-whatever the number of cores and partitions; −C is directly followed by its +C; nothing outside of
-`new_state`, `output` and `scratch` is touched. The caller adds offsets and system time, and
-keeps the latest watermark of each input (an input without one holds everything back).
+`run` promises: equal requests give equal rows in equal order and equal bytes of state, whatever
+the number of cores and partitions; a +C directly follows its −C; only `new_state`, `output` and
+`scratch` are written. The caller adds offsets and system time, and stores the latest watermark of
+each input (while an input has none, all results are held back).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 SESSION_SETTINGS = {"spark.sql.join.asofJoin.enabled": "true"}
-"""Settings a session needs to parse and analyse the queries that are accepted here."""
+"""Settings that a session needs to parse and analyse the accepted queries."""
 
 
 class ForeignState(InvalidQuery):
@@ -51,7 +51,7 @@ class ForeignState(InvalidQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatefulInput:
-    """An input as the query knows it, with all of its columns, system columns included."""
+    """An input under its alias in the query, with all of its columns, including system columns."""
 
     alias: str
     schema: pa.Schema
@@ -60,9 +60,9 @@ class StatefulInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRows:
-    """What is new of one input: rows of the files within the interval, and its watermark.
+    """The new rows of one input: the rows of the files within the interval, and the watermark.
 
-    `watermark` is the newest the input ever had, also when this run brought none.
+    `watermark` is the newest one that the input ever had, even if this run has no new one.
     """
 
     alias: str
@@ -73,22 +73,22 @@ class NewRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """Changes of inputs that came to nothing; worth a line in the log and in the job's answer."""
+    """Numbers of changes of inputs that were dropped, for the log and the response of the job."""
 
     late: int = 0
     """Appended rows older than the allowed lateness."""
     late_changes: int = 0
     """Retractions and corrections of rows older than the allowed lateness."""
     unmatched: int = 0
-    """Retractions and corrections of rows that are not there."""
+    """Retractions and corrections of rows that do not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One step: `output` and `new_state` were written.
+    """The result of one run, which has written `output` and `new_state`.
 
-    The output is one Parquet file: the operation column (int32) of the given vocabulary, then the
-    query's columns in the query's order, rows in their final order; also when it has no rows.
+    The output is one Parquet file, even without rows: the operation column (int32) of the given
+    vocabulary, then the query's columns in the query's order. Rows are in their final order.
     """
 
     rows: int

@@ -1,7 +1,7 @@
-"""One query while it is read: what the readers of its nodes share.
+"""The data and functions that the readers of a query's nodes share.
 
-Readers are given as a table and find each other through `Query.read` alone, so that each knows
-only its own kind of node.
+The readers are given as a table. They call each other only through `Query.read`, so that each
+reader knows only its own kind of node.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from .port import StatefulInput
 from .times import known, time_of
 
 BOUNDED = ("t", "lt", "rt")
-"""Names of times that only `odf at` is made from."""
+"""Names of time columns that are used only to compute `odf at`."""
 
 Limits = Mapping[int, int]
-"""Places that are asked for, by the attribute of `row_number()`."""
+"""By the attribute of a `row_number()`: how many of the first places the query uses."""
 Reader = Callable[["Query", Node, set[int], Limits], Part]
-"""Reads a node as far as its wanted attributes need it. Raises `NotIncremental`."""
+"""Reads a node, as far as the wanted attributes need it. Raises `NotIncremental`."""
 
 
 class Query:
-    """`operators` are in the order they run; the part that was read last is the result."""
+    """A query while its plan is read. `operators` are in the order in which they run; the part that
+    is read last is the result."""
 
     def __init__(
         self,
@@ -60,11 +61,11 @@ class Query:
         self._reasons = reasons
 
     def read(self, node: Node, wanted: set[int], limits: Limits) -> Part:
-        """A plan, as far as the wanted attributes of it need it."""
+        """Read a plan, as far as its wanted attributes need it. Raise `NotIncremental`."""
         try:
             return self._read(node, wanted, limits)
         except NotIncremental:
-            self.refused = self.refused or origin_of(node)  # the innermost that has a place
+            self.refused = self.refused or origin_of(node)  # the innermost node with a position
             raise
 
     def _read(self, node: Node, wanted: set[int], limits: Limits) -> Part:
@@ -142,7 +143,7 @@ class Query:
         )
 
     def made(self, operator: Operator, columns: Sequence[tuple[str, Node]]) -> Build:
-        """Registers an operator; its result as the leaf of the plan above."""
+        """Add an operator. Return its result, as a leaf for the plan above it."""
         self.operators.append(operator)
         place = len(self.operators) - 1
 
@@ -160,18 +161,18 @@ class Query:
 
 
 def over(part: Part, build: Build | None = None, **changed: object) -> Part:
-    """The part with something else about it."""
+    """Return the part with the given fields replaced."""
     return replace(part, build=build or part.build, **changed)  # type: ignore[arg-type]
 
 
 def same(expression: Node) -> Node | None:
-    """The attribute an expression only gives another name."""
+    """Return the attribute that an expression only renames; None for any other expression."""
     if kind(expression) == "Alias":
         expression = children(expression)[0]
     return expression if kind(expression) == "AttributeReference" else None
 
 
 def least(clocks: Sequence[Clock]) -> Clock:
-    """The clock that is behind all of these."""
+    """Return the clock that shows the earliest time of these."""
     different = tuple(dict.fromkeys(clocks))
     return different[0] if len(different) == 1 else Least(different)

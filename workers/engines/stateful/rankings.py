@@ -1,7 +1,7 @@
-"""Reads rankings: `row_number() OVER (PARTITION BY … ORDER BY …)` of which the first are asked for.
+"""Read rankings: `row_number() OVER (PARTITION BY … ORDER BY …)`, filtered to the first places.
 
-Equally good rows: the one with the lower offset is better, or the one with the higher where the
-newest comes first (ORDER BY a time DESC); rows that an operator made are told apart by columns.
+Of rows with equal order columns, the one with the lower offset is better; with ORDER BY a time DESC
+the one with the higher offset. Rows that an operator computed are ordered by their columns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .times import clock_of, time_of
 
 
 def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
-    """`row_number()` of which the first places are asked for."""
+    """Read a `row_number()` of which the query uses only the first places."""
     asked = items(node.windowExpressions())
     at = expr_id(asked[0])
     if len(asked) != 1 or not is_row_number(asked[0]) or at not in limits:
@@ -91,7 +91,8 @@ def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> 
 
 
 def _ranked_time(part: Part, partition: Sequence[Node], sorts: Sequence[Node]) -> tuple[Node, bool]:
-    """The time that says when rows of a ranking are final, whether a partition lies within one."""
+    """Return the time that decides when rows of a ranking are final, and whether all rows of a
+    partition have the same time."""
     for each in partition:
         if time_of(each, part.times) is not None:
             return each, True
@@ -108,12 +109,13 @@ def _ranked_time(part: Part, partition: Sequence[Node], sorts: Sequence[Node]) -
 
 
 def place_of(node: Node) -> int:
-    """The attribute of the first function of a window node."""
+    """Return the attribute of the first function of a window node."""
     return expr_id(items(node.windowExpressions())[0])
 
 
 def place_test(test: Node) -> tuple[int, int, bool] | None:
-    """`place <= 3` and the like: attribute, number of places, whether the number says it all."""
+    """Read a test like `place <= 3`: return the attribute, the number of places, and whether this
+    number implies the test. Return None for any other test."""
     name = kind(test)
     if name not in ("LessThanOrEqual", "LessThan", "EqualTo", "GreaterThan", "GreaterThanOrEqual"):
         return None
@@ -130,7 +132,7 @@ def place_test(test: Node) -> tuple[int, int, bool] | None:
 
 
 def is_place(node: Node, at: int) -> bool:
-    """Whether an attribute is the row number of a ranking below."""
+    """Return whether an attribute is the row number of a ranking below."""
     while True:
         name = kind(node)
         if name == "Window":

@@ -1,7 +1,7 @@
-"""Reads Spark's analysed plan of a query into operators that can be kept up to date.
+"""Turn Spark's analysed plan of a query into operators that can be updated from changes.
 
-Every kind of node has a reader in a table or a reason in another; nothing is guessed. What is
-not known to be exact from changes alone is refused with a way out.
+Each kind of node has a reader in one table, or a reason for its refusal in another. A node that
+cannot be updated exactly from changes alone is refused, and the message names an alternative.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def query_over(
     inputs: Sequence[StatefulInput],
     temporal: Mapping[str, tuple[str, ...]],
 ) -> Query:
-    """A query to be read, by all readers there are."""
+    """Return a query that is ready to be read, with all readers."""
     return Query(catalyst, inputs, temporal, READERS, REASONS)
 
 
 def _numbered(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
-    """`row_number()`: an as-of join in plain SQL, or a ranking."""
+    """Read a `row_number()`: either an as-of join written in plain SQL, or a ranking."""
     if limits.get(place_of(node)) == 1 and place_of(node) not in wanted:
         joined = read_as_of(query, node, wanted)
         if joined is not None:

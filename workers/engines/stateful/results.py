@@ -1,7 +1,7 @@
-"""What operators say of the rows they keep: one function each, frame to frame.
+"""Compute the result of an operator from its kept rows: one function per operator, frame to frame.
 
-Result columns carry the names the query reads them by (`k0`, `a0`, `c0`, `l0`, `r0`, …), and
-`odf group`: changes within one group and run may be told as corrections.
+Result columns have the names by which the query reads them (`k0`, `a0`, `c0`, `l0`, `r0`, …). They
+include `odf group`: changes of one group in one run may form corrections.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PLACE = "odf place"
 def result(
     operator: Operator, rows: list[DataFrame], moment: Moment, since: int | None
 ) -> DataFrame:
-    """The result over the kept rows of each side, as far as it is due at a moment.
+    """Return the result over the kept rows of each side, as far as it is due at a moment.
 
-    Left rows of joins before `since` are left out.
+    The left rows of joins before `since` are left out.
     """
     match operator:
         case Window():
@@ -41,7 +41,7 @@ def result(
 
 
 def stays(operator: Operator, side: int, rows: DataFrame, new: Moment) -> Column:
-    """SQL: whether a row can still matter, as far as more than its time decides."""
+    """Return SQL for whether a row can still matter, by criteria other than `keeps`."""
     match operator:
         case Ranking() if not operator.by_time:
             horizon = new.horizon(operator.sides[0].clock)
@@ -124,14 +124,14 @@ def _as_of(
 
 
 def _from(rows: DataFrame, at: int | None) -> DataFrame:
-    """Those that may say something else than before."""
+    """Return the rows whose results may have changed: those from a time on, or all."""
     return rows if at is None else rows.where(col(AT) >= at)
 
 
 def _paired(
     operator: IntervalJoin | AsOfJoin, left: DataFrame, right: DataFrame, near: Column, *more: str
 ) -> DataFrame:
-    """Left and right rows side by side: times as `l.at` and `r.at`."""
+    """Join left and right rows with equal keys; their times are `l.at` and `r.at`."""
     sides = []
     for place, (rows, mark) in enumerate(((left, "l"), (right, "r"))):
         names = [*_columns(operator, place), *operator.sides[place].bucket]
@@ -151,7 +151,7 @@ def _both_sides(operator: IntervalJoin | AsOfJoin, pairs: DataFrame) -> DataFram
 
 
 def _columns(operator: Operator, side: int) -> list[str]:
-    """Columns the query reads from a joined side."""
+    """Return the columns that the query reads from a joined side."""
     return [name for name in operator.sides[side].columns if name[1:].isdigit()]
 
 

@@ -1,4 +1,4 @@
-"""Reads what makes rows of single rows: inputs, projections, filters, unions, lists."""
+"""Read nodes that compute rows from single rows: inputs, projections, filters, unions, lists."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .times import WindowClock, time_of
 
 
 def read_through(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
-    """Order and names change nothing."""
+    """Skip a node that changes only order or names."""
     return query.read(children(node)[0], wanted, limits)
 
 
 def read_view(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
-    """An input, or a step before."""
+    """Read an input, or an earlier step."""
     given = query.inputs.get(str(node.desc().identifier().table()))
     if given is None:
         return read_through(query, node, wanted, limits)
@@ -48,7 +48,7 @@ def read_view(query: Query, node: Node, wanted: set[int], limits: Limits) -> Par
 
 
 def read_project(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
-    """Columns of a row."""
+    """Read a projection."""
     listed = _listed(node, wanted)
     below = {
         expr_id(of): limits[expr_id(each)]
@@ -60,7 +60,7 @@ def read_project(query: Query, node: Node, wanted: set[int], limits: Limits) -> 
 
 
 def read_filter(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
-    """Tests of a row; those of a place limit the ranking below."""
+    """Read a filter. A test of a place becomes a limit of the ranking below."""
     asked, rest = dict(limits), []
     for test in query.catalyst.conjuncts(node.condition()):
         place = place_test(test)
@@ -80,7 +80,7 @@ def read_filter(query: Query, node: Node, wanted: set[int], limits: Limits) -> P
 
 
 def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
-    """Rows of several branches."""
+    """Read a union of several branches."""
     output = items(node.output())
     places = [at for at, each in enumerate(output) if expr_id(each) in wanted]
     parts, columns = [], []
@@ -131,7 +131,7 @@ def read_union(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
 
 
 def read_generate(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
-    """Rows from the lists of a row."""
+    """Read a generator, which makes rows from the lists of a row."""
     made = items(node.generatorOutput())
     need = wanted - {expr_id(each) for each in made} | references(node.generator())
     part = query.read(node.child(), need, limits)
@@ -148,7 +148,7 @@ def read_generate(query: Query, node: Node, wanted: set[int], limits: Limits) ->
 
 
 def read_expand(query: Query, node: Node, _wanted: set[int], _limits: Limits) -> Part:
-    """Sliding windows and grouping sets make several rows of one."""
+    """Read the node by which sliding windows and grouping sets make several rows of one."""
     rows = [items(row) for row in items(node.projections())]
     output = items(node.output())
     need = set().union(*[references(e) for row in rows for e in row])
@@ -179,5 +179,5 @@ def read_expand(query: Query, node: Node, _wanted: set[int], _limits: Limits) ->
 
 
 def _listed(project: Node, wanted: set[int]) -> dict[int, Node]:
-    """The wanted columns of a projection, by attribute."""
+    """Return the wanted columns of a projection, by attribute."""
     return {expr_id(e): e for e in items(project.projectList()) if expr_id(e) in wanted}

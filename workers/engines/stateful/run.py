@@ -1,7 +1,7 @@
-"""One run of a stateful query: new rows and watermarks in, changes of the result and state out.
+"""One run of a stateful query: from new rows and watermarks to changes of the result and new state.
 
-The order of things is here: open the state, take one operator after the other a step on
-(`step.py`), tell the changes of the result, write the state.
+A run opens the state, advances one operator after the other (`step.py`), writes the changes of the
+result, and writes the state.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def run(
     scratch: Path,
     partitions: int | None = None,
 ) -> Result:
-    """Take new rows into the state and write the changes of the result.
+    """Add new rows to the state, and write the changes of the result.
 
-    `partitions` is how finely Spark cuts its work; it never shows in the result.
+    `partitions` is the number of Spark's partitions; the result does not depend on it.
 
     Raises:
-        ForeignState: the state is that of another query.
+        ForeignState: the state belongs to another query.
         InvalidQuery: Spark cannot compute the query over these rows.
     """
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
@@ -66,7 +66,7 @@ def run(
 
 
 class _Run:
-    """One run. Gives the parts of the plan their rows (`Changes`)."""
+    """One run. It supplies the parts of the plan with rows, as `Changes`."""
 
     def __init__(
         self,
@@ -123,7 +123,8 @@ class _Run:
         code = col(known.vocab.operation_type_column)
         offset = col(known.vocab.offset_column).cast("bigint")
         undoing = code.isin(int(Operation.RETRACT), int(Operation.CORRECT_FROM))
-        # Both rows of a correction belong together wherever rows are passed on as they came.
+        # Both rows of a correction get the same group, so that they stay a correction if no
+        # operator changes them.
         pair = F.when(code == int(Operation.CORRECT_TO), offset - 1).otherwise(offset)
         return frame.select(
             "*",
@@ -150,7 +151,7 @@ class _Run:
 
 
 def _newer(before: int | None, given: NewRows | None) -> int | None:
-    """Watermarks never go back."""
+    """Return the later of two watermarks in microseconds, because watermarks never decrease."""
     now = None if given is None or given.watermark is None else given.watermark.ns // NANOS
     known = [at for at in (before, now) if at is not None]
     return max(known) if known else None

@@ -1,9 +1,10 @@
-"""The checkpoint: what is kept between runs, as one deterministic file.
+"""The checkpoint: the state between two runs, as one deterministic file.
 
-A tar of one `manifest.json` (the query's fingerprint, the watermarks) and one Parquet file per
-side of an operator. Rows are sorted by `odf bucket`, a hash of what decides which rows meet, so a
-step reads the buckets it touches and the rest is copied past it: memory does not grow with state.
-Equal rows give equal bytes: one order, one writer, batches cut anew, no names or times in the tar.
+It is a tar of a `manifest.json` (the query's fingerprint, the watermarks) and one Parquet file per
+side of an operator. Rows are sorted by `odf bucket`, a hash of the columns that decide which rows
+are combined. A step processes only the buckets that it touches, and copies the others in batches,
+so memory does not grow with the state. Equal rows give equal bytes: rows have one order, one writer
+writes them in batches of fixed size, and the tar has no owners or times.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Buckets = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(slots=True)
 class State:
-    """A checkpoint that was unpacked, or the empty one."""
+    """An unpacked checkpoint, or an empty one."""
 
     folder: Path
     watermarks: dict[str, int | None] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class State:
 
 
 def open_state(path: Path | None, fingerprint: str, folder: Path) -> State:
-    """Unpack a checkpoint. Raises `ForeignState` if another query left it."""
+    """Unpack a checkpoint. Raise `ForeignState` if another query or another engine wrote it."""
     folder.mkdir(parents=True, exist_ok=True)
     if path is None:
         return State(folder)
@@ -83,7 +84,7 @@ def write_state(
 
 
 def waking(section: Path | None, bounds: Bounds) -> Buckets:
-    """Buckets with a row whose time lies in the bounds [from, to)."""
+    """Return the buckets with a row whose time is within the bounds [from, to)."""
     start, end = bounds
     if section is None or end is None or bounds == NOTHING or (start is not None and start >= end):
         return np.empty(0, np.int64)
@@ -96,7 +97,7 @@ def waking(section: Path | None, bounds: Bounds) -> Buckets:
 
 
 def extract(section: Path, buckets: Buckets, to: Path) -> int:
-    """Write the rows of some buckets to a file of their own; their number."""
+    """Write the rows of some buckets to the file `to`, and return their number."""
     count = 0
     file = pq.ParquetFile(section)
     with pq.ParquetWriter(to, file.schema_arrow, compression="snappy") as writer:
@@ -117,9 +118,9 @@ def write_section(
     replaced: Buckets,
     keep: int | None,
 ) -> int:
-    """Write the rows of a side: fresh ones, and old ones of buckets not replaced.
+    """Write the rows of a side: the fresh ones, and old ones whose bucket is not in `replaced`.
 
-    Both come sorted by bucket, and have no bucket in common. Returns the number of rows.
+    Both must be sorted by bucket, and have no bucket in common. Return the number of rows.
     """
     kept = _kept(old, replaced, keep)
     count = 0
@@ -145,7 +146,7 @@ def _kept(old: Path | None, replaced: Buckets, keep: int | None) -> Iterator[pa.
 def _merged(
     one: Iterator[pa.RecordBatch], other: Iterator[pa.RecordBatch], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Two sorted streams as one. No bucket is in both, so its rows stay in their order."""
+    """Merge two sorted streams. No bucket is in both, so the rows of a bucket keep their order."""
     streams = [_filled(one, schema), _filled(other, schema)]
     heads = [next(stream, None) for stream in streams]
     while (left := heads[0]) is not None and (right := heads[1]) is not None:
@@ -166,7 +167,7 @@ def _merged(
 
 
 def _filled(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Batches that have rows, in the types of the section."""
+    """Yield the batches that have rows, in the types of the section."""
     for batch in batches:
         if batch.num_rows:
             table = pa.Table.from_batches([batch]).select(schema.names).cast(schema)

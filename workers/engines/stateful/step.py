@@ -1,9 +1,9 @@
-"""One operator in one run: which buckets are touched, what is kept of them, what changed.
+"""Advance one operator in one run: find the touched buckets, update their rows, return the changes.
 
-The result over the rows kept before is compared with the result over those kept after, for the
-buckets that new rows or the watermarks touch. What was emitted is thereby never stored.
+For the buckets that new rows or watermarks touch, a step compares the result over the rows kept
+before with the result over the rows kept after. So the results themselves are never stored.
 
-Per side Spark computes twice: the changes, and the rows after them.
+Spark computes twice per side: the changes, and the rows after them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Made:
 
     changes: DataFrame
     only_come: bool
-    """Nothing was kept of what the operator touched, so nothing of its result goes."""
+    """Whether all changes are additions, because the touched buckets had no rows before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class _New:
     rows: DataFrame
     touched: Buckets
     retracts: bool
-    """Whether any takes a row back."""
+    """Whether any change removes a row."""
     first: int | None
-    """The time of the first."""
+    """Time of the earliest change."""
 
 
 def advance(context: Context, changes: Changes, place: int, operator: Operator) -> Made:
-    """Take the changes of a run into the state of an operator."""
+    """Add the changes of a run to the state of an operator; return the changes of its result."""
     names = [f"{place}-{at}.parquet" for at in range(len(operator.sides))]
     new = [_new(context, changes, operator, place, at) for at in range(len(operator.sides))]
     buckets = [each.touched for each in new]
@@ -97,7 +97,7 @@ def _new(context: Context, changes: Changes, operator: Operator, place: int, at:
     frame = side.rows(changes)
     keys = [_hashable(frame, name) for name in side.bucket]
     bound = context.prev.horizon(side.clock)
-    # Rows without a time belong nowhere.
+    # Rows without a time count as late.
     timely = col(AT).isNotNull() if bound is None else F.coalesce(col(AT) >= bound, F.lit(False))
     frame = frame.select(
         *[col(name) for name in frame.schema.names if name != GROUP],
@@ -111,14 +111,14 @@ def _new(context: Context, changes: Changes, operator: Operator, place: int, at:
 
 
 def _hashable(frame: DataFrame, name: str) -> Column:
-    """Zero and minus zero are equal, so they have to meet."""
+    """Return the column for the hash. Zero and minus zero are equal, so they must hash equally."""
     floating = isinstance(frame.schema[name].dataType, T.FloatType | T.DoubleType)
     return col(name) + F.lit(0.0) if floating else col(name)
 
 
 def _count(context: Context, changes: Computed) -> tuple[Buckets, bool, int | None]:
-    """Buckets that changes touch, whether any takes back, the time of the first; late ones are
-    counted and left out."""
+    """Return the buckets that changes touch, whether any change removes a row, and the time of the
+    earliest. Late changes are counted as dropped and left out."""
     found, retracts, first = [np.empty(0, np.int64)], False, []
     for batch in changes.batches([BUCKET, AT, _TIMELY, SIGN]):
         is_late = ~batch.column(_TIMELY).to_numpy(zero_copy_only=False).astype(np.bool_)
@@ -136,7 +136,7 @@ def _count(context: Context, changes: Computed) -> tuple[Buckets, bool, int | No
 
 
 def _shaped(operator: Operator, side: Side, changes: DataFrame) -> DataFrame:
-    """Changes in the form they are kept in."""
+    """Return changes in the form in which the state keeps rows."""
     if not isinstance(operator, Window):
         return changes.select(*[col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)])
     by = [col(BUCKET), col(AT)]
@@ -161,7 +161,8 @@ def _shaped(operator: Operator, side: Side, changes: DataFrame) -> DataFrame:
 def _left(
     operator: Operator, at: int, old: DataFrame, new: DataFrame, *, retracts: bool, fresh: bool
 ) -> DataFrame:
-    """Rows left when changes are folded onto those kept: some `retracts`, or the old are none."""
+    """Return the rows left after changes are applied to old ones. `retracts` says whether any
+    change removes a row, and `fresh` that there are no old rows."""
     if not isinstance(operator, Window):
         if not retracts:
             return merely_added(old, new)
@@ -175,14 +176,14 @@ def _left(
 
 
 def _is_summed(operator: Operator) -> bool:
-    """Whether changes are kept, and shaped, as sums of each group."""
+    """Return whether the state keeps sums of each group instead of rows."""
     return isinstance(operator, Window) and operator.from_sums
 
 
 def _old(
     context: Context, name: str, touched: Buckets, like: T.StructType
 ) -> tuple[DataFrame, int]:
-    """Kept rows of the touched buckets, and how many."""
+    """Return the kept rows of the touched buckets, and their number."""
     schema = T.StructType([f for f in like.fields if f.name != SIGN])
     section, part, count = context.state.path(name), context.scratch / f"before-{name}", 0
     if section is not None and len(touched):
@@ -194,7 +195,7 @@ def _old(
 def _keep(
     context: Context, operator: Operator, at: int, name: str, rows: DataFrame, touched: Buckets
 ) -> DataFrame:
-    """Take the touched rows into the state as far as they matter; those that are there now."""
+    """Write those touched rows to the state that still matter; return all rows that exist now."""
     stay = col(THERE) & stays(operator, at, rows, context.new)
     columns = [BUCKET, AT, *[n for n in rows.schema.names if n not in (BUCKET, AT, *_FLAGS)]]
     named = [col(each) for each in (*columns, THERE, UNMATCHED)]

@@ -1,4 +1,4 @@
-"""What is read from a query's text before Spark sees it: lateness and temporal joins."""
+"""Read the allowed lateness of a query, and rewrite temporal joins in its text for Spark."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _TEMPORAL = re.compile(
 
 
 def as_of_joins(text: str, event_times: dict[str, str]) -> str:
-    """`JOIN t FOR SYSTEM_TIME AS OF l.time r ON …` as Spark's `ASOF JOIN`.
+    """Rewrite `JOIN t FOR SYSTEM_TIME AS OF l.time r ON …` as Spark's `ASOF JOIN`.
 
-    `event_times`: the event time column of what can be joined, by name.
+    `event_times` has the event time column of each input that can be joined, by its alias.
     """
     if not re.search(r"(?i)\bSYSTEM_TIME\b", _without_quotes(text)):
         return text
@@ -53,7 +53,8 @@ def as_of_joins(text: str, event_times: dict[str, str]) -> str:
 
 
 def lateness_of(catalyst: Catalyst, parsed: list[Node]) -> int:
-    """The allowed lateness in microseconds: `/*+ LATENESS('1 day') */` anywhere in the query."""
+    """Return the allowed lateness in microseconds, from `/*+ LATENESS('1 day') */` anywhere in the
+    query, or the default."""
     found = set()
     for plan in parsed:
         for node in _everywhere(plan):
@@ -78,7 +79,7 @@ def _interval(catalyst: Catalyst, parameters: list[Node]) -> int:
 
 
 def _everywhere(plan: Node) -> Iterator[Node]:
-    """Nodes of a parsed plan, common table expressions included."""
+    """Yield the nodes of a parsed plan, including those of common table expressions."""
     for node in walk(plan):
         yield node
         if kind(node) == "UnresolvedWith":
@@ -87,7 +88,7 @@ def _everywhere(plan: Node) -> Iterator[Node]:
 
 
 def _hidden(text: str) -> list[tuple[int, int]]:
-    """Where comments and quoted text are."""
+    """Return the spans of comments and quoted text."""
     return [
         m.span() for m in _TOKEN.finditer(text) if m[0][:1] in "'\"" or m[0][:2] in ("--", "/*")
     ]

@@ -1,4 +1,4 @@
-"""Which expressions are times that watermarks speak about, and what is promised of them."""
+"""Find the expressions that are times to which watermarks apply, and the clock of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .clock import Clock, Later, WindowStart, truncated
 
 @dataclass(frozen=True, slots=True)
 class WindowClock:
-    """The struct `window(…)` gives."""
+    """Clock of the struct that `window(…)` returns."""
 
     start: WindowStart
 
@@ -38,7 +38,7 @@ Times = Mapping[int, Clock | WindowClock]
 
 
 def time_of(expression: Node, times: Times) -> Clock | WindowClock | None:
-    """The clock of an expression; None if watermarks say nothing about it."""
+    """Return the clock of an expression; None if watermarks say nothing about it."""
     expression = plain(expression)
     name = kind(expression)
     if name == "AttributeReference":
@@ -56,7 +56,7 @@ def time_of(expression: Node, times: Times) -> Clock | WindowClock | None:
 
 
 def clock_of(expression: Node, times: Times) -> Clock:
-    """The clock of an expression; of a window, that of its start. Raises `NotIncremental`."""
+    """Return the clock of an expression, or of a window's start. Raise `NotIncremental`."""
     clock = time_of(expression, times)
     if clock is None:
         raise NotIncremental(f"{expression.sql()} is no event time: watermarks do not speak of it")
@@ -82,7 +82,7 @@ def _derived(name: str, expression: Node, times: Times) -> Clock | None:
 
 
 def micros(interval: Node) -> int | None:
-    """The length of a constant interval; None for months and for what is no constant."""
+    """Return the length of a constant interval; None for months, and if it is not constant."""
     if not isinstance(type_of(interval), T.DayTimeIntervalType):
         return None
     value = literal(interval)
@@ -90,7 +90,7 @@ def micros(interval: Node) -> int | None:
 
 
 def linear(expression: Node) -> tuple[Node, int]:
-    """An expression as another one plus a fixed time."""
+    """Split an expression into another one and a fixed time that it adds, in microseconds."""
     expression = plain(expression)
     if kind(expression) == "TimestampAddInterval":
         of, interval = children(expression)[:2]
@@ -107,7 +107,7 @@ def _simple(expression: Node, times: Times) -> Clock | None:
 
 
 def _window(expression: Node, times: Times) -> WindowClock | None:
-    """What Spark makes of `window(time, size, slide, origin)`, read back."""
+    """Recognise the expression that Spark makes of `window(time, size, slide, origin)`."""
     of = references(expression)
     if len(of) != 1 or len(children(expression)) != 4:
         return None
@@ -133,5 +133,5 @@ def _constant(expression: Node, operator: str) -> int | None:
 
 
 def known(times: Mapping[int, Clock | WindowClock | None]) -> Times:
-    """Those that are times."""
+    """Return the entries that have a clock."""
     return {at: clock for at, clock in times.items() if clock is not None}

@@ -1,4 +1,4 @@
-"""Reads GROUP BY: a time that ends, and other keys."""
+"""Read GROUP BY with a time, after which a group is final, and other keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .times import clock_of, known, time_of
 
 
 def read_window(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
-    """GROUP BY a time, and other keys."""
+    """Read a GROUP BY of a time and other keys."""
     grouping = [plain(each) for each in items(node.groupingExpressions())]
     outputs = [e for e in items(node.aggregateExpressions()) if expr_id(e) in wanted]
     need = set().union(*[references(each) for each in (*grouping, *outputs)])
@@ -71,7 +71,7 @@ def read_window(query: Query, node: Node, wanted: set[int], _: Limits) -> Part:
 
 
 def _calls(outputs: Sequence[Node]) -> list[tuple[Node, Call]]:
-    """The different aggregates in the columns of a result."""
+    """Return the different aggregates in the columns of a result."""
     calls: list[tuple[Node, Call]] = []
     for found in (node for each in outputs for node in walk(each)):
         if kind(found) == "AggregateExpression" and _index(calls, found) is None:
