@@ -26,7 +26,7 @@ _SAID = re.compile(
     r"line (?P<line>\d+), column (?P<column>\d+): "
 )
 _TOLD = (
-    (re.compile(r"\bline (\d+),? pos (\d+)\b"), 1),  # Spark's parser and analyser: from 0
+    (re.compile(r"\bline (\d+),? pos (\d+)\b"), 1),  # Spark counts columns from 0
     (re.compile(r"\bline:? (\d+)[,;]? (?:col|column|pos|position):? (\d+)\b", re.IGNORECASE), 0),
 )
 _NAMED = re.compile(

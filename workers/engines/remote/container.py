@@ -185,7 +185,7 @@ class ContainerEngine:
                 raise self._failed(started.text)
             yield name, self._answering(runtime, name, listener)
         finally:
-            # The other runtime's `alive` callback could raise again that the job is lost.
+            # Not by `runtime`, whose `alive` callback could raise again that the job is lost.
             Runtime(self._rules.containers, runtime.command).remove(name)
 
     def _options(self, mounts: Mounts) -> list[str]:

@@ -139,7 +139,7 @@ def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
             for message in answers:
                 said.put(message)
             said.put(None)
-        except Exception as failed:  # the call ended, or its reader left
+        except Exception as failed:  # the call failed, or its reader cancelled it
             said.put(failed)
 
     threading.Thread(target=listen, name="engine answers", daemon=True).start()

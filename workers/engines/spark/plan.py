@@ -100,7 +100,7 @@ def parts_of(frame: DataFrame) -> frozenset[str]:
                 parts.add("ToTimestamp")
             if short == "Sort" and not node.get("global"):
                 parts.add("SortWithinPartitions")
-            if node.get("optNumPartitions"):  # by a hint
+            if node.get("optNumPartitions"):  # set by a hint
                 parts.add("Repartition")
     if not plan.deterministic():
         parts.add("NotDeterministic")
