@@ -1,7 +1,4 @@
-"""The contract of a compaction job: what a service asks and a worker answers.
-
-The answer is a `HistoryReceipt`.
-"""
+"""The contract of a compaction job: its payload. The result is a `HistoryReceipt`."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ class CompactPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     max_slice_size: int | None = None
     max_slice_records: int | None = None
     requested_by: str | None = None
-    """Name of the account, for the record."""
+    """Name of the account that submitted the job, for the record."""
 
 
 def to_json(value: CompactPayload) -> dict[str, Any]:

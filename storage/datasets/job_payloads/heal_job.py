@@ -1,7 +1,7 @@
-"""The contract of a healing job: one object that is not whole is made or fetched again.
+"""The contract of a healing job, which restores one object that is damaged or missing.
 
-A worker makes it again (`KIND`: the rows or the state of a derivative, by a replay); what a mirror
-holds is fetched from its remote by the service (`FETCH`).
+A worker computes a slice or checkpoint of a derivative again, by a replay (`KIND`); the service
+fetches an object of a mirror from its remote (`FETCH`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ KIND, FETCH = "heal", "heal-from-remote"
 
 
 class HealPayload(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which object of the job's dataset."""
+    """The object of the job's dataset to restore."""
 
     kind: str
     hash: str
 
 
 class HealReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of it."""
+    """The restored object, and its source."""
 
     kind: str
     hash: str
@@ -35,14 +35,15 @@ class HealReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def spec_of(key: ObjectKey, kind: str) -> JobSpec:
-    """The job; one that waits already is joined. It changes no head, so it keeps nobody waiting."""
+    """Return the job to submit; an equal waiting job is joined. It changes no head, so it takes no
+    lock."""
     payload = HealPayload(kind=key.kind.value, hash=str(key.hash))
     dedup = f"{kind}:{key.dataset}:{key.kind}:{key.hash}"
     return JobSpec(kind, key.dataset, to_json(payload), dedup_key=dedup)
 
 
 def key_of(spec: JobSpec) -> ObjectKey:
-    """Raises `ValueError` for what is no healing job."""
+    """Return the key of the object. Raise `ValueError` if it is not a healing job."""
     if spec.dataset is None:
         raise ValueError("a healing job names a dataset")
     payload = convert(spec.payload, HealPayload)

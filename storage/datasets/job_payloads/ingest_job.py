@@ -1,7 +1,7 @@
-"""The contract of an ingest job: what a service asks and a worker answers.
+"""The contract of an ingest job: payload and receipt.
 
-`app` writes the payload and reads the receipt, `workers` the other way round; neither
-knows the other. Both travel as JSON through the job queue.
+`app` writes the payload and reads the receipt; `workers` reads the payload and writes the receipt.
+Neither imports the other. Both values pass through the job queue as JSON.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from odf_node.protocol.typed import convert
 
 KIND = "ingest"
 OnBadRows = Literal["fail", "quarantine"]
-"""What becomes of a batch with bad rows: it fails, or goes on without them."""
+"""How to treat bad rows: fail the batch, or set them aside and ingest the other rows."""
 
 
 class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One batch to ingest. Texts are canonical: hashes in base16, times RFC 3339."""
+    """One batch to ingest. Texts are canonical: hashes in base16, times in RFC 3339."""
 
     upload: str
     """Hash of the spooled body, an `upload` object of the dataset."""
@@ -32,14 +32,15 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     expected_head: str | None = None
     dry_run: bool = False
     max_vanish_percent: int | None = None
-    """Rows of a snapshot that may vanish at once; absent means all of them."""
+    """Limit, in percent, of rows of a snapshot that may vanish at once; absent: no limit."""
     on_bad_rows: OnBadRows = "fail"
     max_bad_rows: int | None = None
-    """So many may be set aside; absent, or more than that, means the setting of the worker."""
+    """Limit of bad rows that may be set aside; the setting of the worker applies if it is absent
+    or larger than that setting."""
 
 
 class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One slice that was added. Offsets are a closed interval."""
+    """A slice that was added. The offsets include both ends."""
 
     offset_start: int
     offset_end: int
@@ -49,31 +50,31 @@ class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RanReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where rows were read, merged and written, or objects verified; what that took of Spark."""
+    """Where a job read, merged and wrote rows or verified objects, and what Spark used for it."""
 
     way: Literal["process", "spark"]
     bytes: int
-    """What was to be read: the file once it is unpacked, and a history if all of it counts; or the
-    objects that are verified."""
+    """Bytes to read: the unpacked file, and the history if all of it is needed; or the objects to
+    verify."""
     micro_batch_bytes: int
-    """Fewer run in the worker's process."""
+    """Jobs with fewer bytes run in the worker's process."""
     splits: int
-    """Parts that were read side by side, of the file or of the dataset."""
+    """Number of parts of the file or dataset that were read in parallel."""
     one_split_because: str | None = None
-    """Why a large file was read as one."""
+    """Why a large file was read as one part."""
     spark_jobs: int = 0
     tasks: int = 0
     shuffle_bytes: int = 0
-    """Of rows that went from task to task."""
+    """Bytes of rows that passed from task to task."""
     spill_bytes: int = 0
-    """Of rows that went to disk because memory was short."""
+    """Bytes of rows that were written to disk because memory was short."""
     spark_page: str | None = None
-    """Address of Spark's own page, if it has one: for whoever looks after the worker."""
+    """Address of Spark's web page, if it has one, for the operator of the worker."""
 
 
 class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of rows, wherever they came from. Offsets are a closed interval over all
-    slices; the hashes and the size beside them are of the last slice."""
+    """The result for rows from any source. The offsets are over all slices and include both ends;
+    hashes and size are of the last slice."""
 
     outcome: Literal["updated", "up-to-date"]
     prev_head: str
@@ -96,29 +97,29 @@ class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     slices: tuple[SliceReceipt, ...] = ()
     """All new slices, in order of their rows."""
     warnings: tuple[str, ...] = ()
-    """What the publisher, or the author of a query, should know, though it went well."""
+    """Warnings for the publisher, or the author of a query; the job succeeded."""
 
 
 class IngestReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
-    """What became of the batch."""
+    """The result of the batch."""
 
     ran: RanReceipt | None = None
     rows_rejected: int = 0
-    """Bad rows that were set aside, and are kept for some time."""
+    """Number of bad rows that were set aside, and are kept for some time."""
     rejected_job: str | None = None
-    """The job they are kept with."""
+    """The job with which the bad rows are kept."""
 
 
 class DryRunReceipt(IngestReceipt, frozen=True, kw_only=True, rename="camel"):
-    """What would become of the batch; nothing was committed."""
+    """The result that the batch would have; nothing was committed."""
 
     dry_run: bool = True
     schema: dict[str, Any] | None = None
-    """Which the dataset would have, as ODF has it."""
+    """The schema that the dataset would have, in ODF form."""
 
 
 def facts_of_slices(slices: Sequence[DataSlice]) -> dict[str, Any]:
-    """What new slices say in a receipt: their interval, the last of them, and each."""
+    """Return the fields of a receipt for new slices: offsets over all, the last one, and each."""
     last = slices[-1] if slices else None
     return {
         "offset_start": slices[0].offset_interval.start if slices else None,

@@ -1,6 +1,7 @@
-"""The contract of a mirror job: one pull from what a dataset follows.
+"""The contract of a mirror job: one pull from the remote that a dataset follows.
 
-Anybody may submit it (`spec_of`); the service runs it, not a worker: it is a transfer.
+Any part of the node may submit it (`spec_of`). The service runs it, not a worker, since it is a
+transfer.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class MirrorPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     """How to pull."""
 
     force: bool = False
-    """Follow a remote that went another way, or back: what is here is replaced."""
+    """Replace the local history if the remote has diverged or moved back."""
 
 
 class MirrorReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the pull brought. `bytes` counts objects that were not here before."""
+    """The result of the pull. `bytes` counts the objects that were new."""
 
     outcome: Literal["updated", "up-to-date"]
     prev_head: str
@@ -37,7 +38,8 @@ class MirrorReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def spec_of(dataset: DatasetId, payload: MirrorPayload) -> JobSpec:
-    """The job; one that waits already is joined, and none runs beside other work on the dataset."""
+    """Return the job to submit; an equal waiting job is joined. Its lock excludes other work on the
+    dataset."""
     lock = str(dataset)
     key = f"{KIND}:{lock}:{'force' if payload.force else 'follow'}"
     return JobSpec(KIND, dataset, to_json(payload), lock=lock, dedup_key=key)

@@ -1,7 +1,7 @@
-"""The contract of a poll job: what a service asks and a worker answers.
+"""The contract of a poll job: payload and receipt.
 
-One job fetches the polling source of a dataset once, or until it has nothing more to give.
-Every fetch commits on its own, so a job that fails may have committed something before.
+One job fetches the polling source of a dataset once, or until the source has nothing more.
+Every fetch makes its own commit, so a job that fails may have committed something before.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ class PollPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """How to poll."""
 
     exhaust_sources: bool = False
-    """Go on while the source says that it has more."""
+    """Continue while the source says that it has more."""
     fetch_uncacheable: bool = False
-    """Fetch also where nothing tells what was fetched before; an append source repeats itself."""
+    """Fetch even if nothing shows what was fetched before; append merges then repeat rows."""
     source_event_time: str | None = None
-    """Fallback event time where the source names no event time of its own."""
+    """Fallback event time if the source gives no event time."""
     max_vanish_percent: int | None = None
-    """Rows of a snapshot that may vanish at once; absent means the setting of the worker."""
+    """Limit, in percent, of rows of a snapshot that may vanish at once; absent: the setting of the
+    worker."""
 
 
 class PollReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
-    """What became of the poll: sums over all its fetches; hashes and size are of the last slice."""
+    """The result of the poll: sums over all its fetches; hashes and size are of the last slice."""
 
     ran: RanReceipt | None = None
-    """Of the last fetch; None where blocks of an earlier attempt are told of."""
+    """About the last fetch; None if the receipt is about blocks of an earlier attempt."""
     fetches: int = 0
-    """How many fetches gave something new."""
+    """Number of fetches that gave something new."""
     has_more: bool = False
     """Whether the source has more to give."""
     uncacheable: bool = False
-    """Nothing was fetched, since nothing tells what was fetched before."""
+    """Nothing was fetched, since nothing shows what was fetched before."""
     no_source_defined: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The contract of a publication job: a published dataset is brought to its head, or withdrawn."""
+"""The contract of a publication job, which brings a publication to the head or withdraws it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class PublishPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """What to do with the publication of the job's dataset."""
 
     force: bool = False
-    """Take over what somebody else wrote in the store."""
+    """Replace files that another writer wrote in the store."""
     withdraw: bool = False
 
 
 class IndexSize(Struct, frozen=True, kw_only=True):
-    """Distinct values, and bytes of the file."""
+    """Number of distinct values of an index, and bytes of its file."""
 
     values: int
     bytes: int
 
 
 class PublishReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What readers see."""
+    """What readers of the publication see now."""
 
     outcome: str
     """`published`, `up-to-date` or `withdrawn`."""
@@ -46,8 +46,8 @@ class PublishReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def spec_of(dataset: DatasetId, payload: PublishPayload) -> JobSpec:
-    """The job; one that waits already is joined. Jobs of one publication run one by one, and
-    beside those that commit to the dataset."""
+    """Return the job to submit; an equal waiting job is joined. Jobs of one publication run one by
+    one, in parallel to jobs that commit to the dataset."""
     lock = f"{KIND}:{dataset}"
     what = "withdraw" if payload.withdraw else "refresh"
     key = f"{lock}:{what}:{'force' if payload.force else 'follow'}"

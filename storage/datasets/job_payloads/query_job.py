@@ -1,7 +1,7 @@
 """The contract of a query job: a reader's SQL computed on Spark, whose rows are kept for a while.
 
-The service has looked which datasets the text may name and the asker may read, and pinned each to
-a block. The worker tells which of them the query is made of.
+The service has resolved the datasets that the text may name and the account may read, and pinned
+each to a block. The worker reports which of them the query uses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class QueriedDataset(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
     block_hash: str
     views: tuple[str, ...]
-    """Of a `View` each, the changelog aside."""
+    """Values of `View`, without the changelog."""
 
 
 class QueryPayload(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -38,27 +38,27 @@ class QueryPayload(Struct, frozen=True, kw_only=True, rename="camel"):
     limit: int | None
     """None: all rows."""
     form: str
-    """Of a `Form`, one in which an answer is rows alone."""
+    """A value of `Form` in which the result is only rows."""
     owner: str
-    """The account that asked: its folder has the rows."""
+    """The account that submitted the query; its folder gets the rows."""
 
 
 class QueryReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was computed. The rows themselves are at `/jobs/{job}/rows`."""
+    """The result of the query. Its rows are at `/jobs/{job}/rows`."""
 
     job: str
     rows: int
     bytes: int
     schema: dict[str, Any]
-    """The data of a `DataSchema`."""
+    """A `DataSchema` as plain data."""
     input: dict[str, Any]
-    """As `/query` echoes it: the request, and exactly the datasets used, each with its block."""
+    """As in the response of `/query`: the request, and the datasets used, each with its block."""
     engine: str
     engine_version: str
 
 
 def spec_of(payload: QueryPayload, account: AccountId) -> JobSpec:
-    """The job. Queries of one account run one by one."""
+    """Return the job to submit. Queries of one account run one by one."""
     return JobSpec(KIND, None, to_json(payload), lock=f"{KIND}:{account}", account=account)
 
 

@@ -1,7 +1,7 @@
-"""The contract of transform and check jobs: what a service asks and a worker answers.
+"""The contract of transform and check jobs: payloads and receipts.
 
-A transform job computes what the inputs of a derivative have that it did not read yet. A check
-job looks what a transform would give, and commits nothing.
+A transform job computes a derivative from the rows of its inputs that it has not read yet. A check
+job finds out what a transform would give, and commits nothing.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from .ingest_job import RowsReceipt
 KIND = "transform"
 CHECK = "check"
 CHECK_SOURCE = "check-source"
-"""A kind of its own: a worker of an earlier version leaves it alone."""
+"""A separate kind, so that workers of earlier versions do not take such a job."""
 
 
 class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """How to compute."""
+    """How to compute a derivative."""
 
     reset_on_diverged: bool | None = None
     """Compute anew when an input was rewritten; absent means the setting of the worker."""
     everything_is_read: bool | None = None
-    """The node shows all datasets to everybody, so to every definition."""
+    """Whether the node shows all datasets to everybody, and so to every definition."""
 
 
 class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
-    """What was computed: sums over all iterations; hashes and size are of the last slice."""
+    """The result of a transform: sums over all iterations; hashes and size of the last slice."""
 
     iterations: int = 0
     has_more: bool = False
-    """More input waits; a job for it is queued."""
+    """More input is left; a job for it is queued."""
     reason: str | None = None
     """Why nothing was done, if that is not obvious."""
     was_reset: bool = False
@@ -48,22 +48,22 @@ class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
 
 
 class CheckPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A transform to look at, as manifests spell it, inputs by id."""
+    """A transform to check, in the form of manifests, with inputs by id."""
 
     definition: dict[str, Any]
     """The `SetTransform`."""
     vocab: dict[str, Any] | None = None
     """The `SetVocab`, if there is one."""
     current: dict[str, Any] | None = None
-    """The schema the result has to go on from, if there is one."""
+    """The schema that the result has to continue, if there is one."""
     dataset: str | None = None
-    """The derivative that gets it, if that has executed already."""
+    """The derivative that gets the transform, if it has executed already."""
     checkpoint: str | None = None
-    """What the last execution kept."""
+    """The checkpoint of the last execution."""
 
 
 class CheckSourcePayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A source of a root to look at, as manifests spell it."""
+    """A source of a root to check, in the form of manifests."""
 
     source: dict[str, Any]
     """The `AddPushSource` or `SetPollingSource`."""
@@ -73,10 +73,10 @@ class CheckSourcePayload(Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class CheckReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a transform or a source gives."""
+    """The result that a transform or a source would have."""
 
     outcome: Literal["valid", "unknown"]
-    """Unknown: an input has no schema yet, so there is nothing to look at."""
+    """Unknown: an input has no schema yet, so nothing can be checked."""
     schema: dict[str, Any] | None = None
     reason: str | None = None
     warnings: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class CheckReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def job_of(dataset: DatasetId, payload: TransformPayload) -> JobSpec:
-    """The job to submit; one like it that waits already is joined."""
+    """Return the job to submit; an equal waiting job is joined."""
     asked = to_json(payload)
     lock = str(dataset)
     key = f"{KIND}:{lock}:{json.dumps(asked, sort_keys=True)}"

@@ -1,6 +1,6 @@
-"""The contract of a trial: datasets that are described and not made, and what would be in them.
+"""The contract of a trial: descriptions of datasets, and what they would contain if they were made.
 
-A small sample of the rows of one root travels as the body of the job.
+The body of the job may be a small sample of the rows of one root.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ KIND = "trial"
 
 
 class TrialDataset(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A dataset as its chain would begin: events as manifests spell them, inputs by id."""
+    """The first events of the chain of a dataset, in the form of manifests, with inputs by id."""
 
     alias: str
     events: tuple[dict[str, Any], ...]
-    """`Seed` first."""
+    """The events; the first one is the `Seed`."""
 
 
 class TrialPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What to try, inputs before what is computed from them."""
+    """The datasets to try; inputs are before the derivatives that use them."""
 
     datasets: tuple[TrialDataset, ...]
     sample_of: str | None = None
@@ -32,22 +32,22 @@ class TrialPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     source_name: str | None = None
     media_type: str | None = None
     input_rows: int
-    """So many of the first rows of each input are read."""
+    """Number of rows that are read of each input, the first ones."""
     shown_rows: int
-    """So many rows are told of each dataset."""
+    """Number of rows of each dataset in the receipt."""
 
 
 class TrialOutcome(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What would be in one dataset."""
+    """What one dataset would contain."""
 
     alias: str
     schema: dict[str, Any] | None = None
-    """In ODF form; None: nothing tells it yet, see `reason`."""
+    """Schema in ODF form; None if it is not known yet, see `reason`."""
     reason: str | None = None
     rows: tuple[dict[str, Any], ...] = ()
-    """The first ones."""
+    """The first rows."""
     rows_read: int | None = None
-    """Of the sample, or of the inputs; None: there were none to read."""
+    """Rows read from the sample, or from the inputs; None if there were none to read."""
     rows_made: int | None = None
     warnings: tuple[str, ...] = ()
     engine: str | None = None
@@ -55,7 +55,7 @@ class TrialOutcome(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TrialReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What would be in each dataset, in the order of the payload."""
+    """What each dataset would contain, in the order of the payload."""
 
     datasets: tuple[TrialOutcome, ...]
 

@@ -1,8 +1,8 @@
-"""The contract of a verification job: what a service asks and a worker answers.
+"""The contract of a verification job: payload and result.
 
-The job looks at each named dataset, and repeats the executions of derivatives. With a
-`candidate` it looks at blocks that are stored and not in the chain yet, and moves the head
-onto them if they are valid. With a `gate` it hashes rows that count already.
+The job verifies each named dataset, and repeats the executions of derivatives. With a
+`candidate` it verifies blocks that are stored but not in the chain yet, and moves the head
+to them if they are valid. With a `gate` it hashes rows that are committed already.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .verify_report import VerifyReport
 
 KIND = "verify"
 MAX_LISTED = 1000
-"""Problems, notes, warnings and data blocks of a dataset that the answer lists, each."""
+"""Limit of the problems, notes, warnings and data blocks (each) that a result lists per dataset."""
 
 
 class VerifyPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What to look at. Hashes and ids as text."""
+    """What to verify. Hashes and ids are text."""
 
     objects: bool = True
     rows: bool = True
@@ -32,43 +32,43 @@ class VerifyPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     after: str | None = None
     upto: str | None = None
     inputs: tuple[str, ...] = ()
-    """Ids of more datasets to look at whole, before this one: inputs the caller may see."""
+    """Ids of other datasets to verify completely before this one: inputs the caller may see."""
     candidate: str | None = None
-    """Block that becomes head if it is valid."""
+    """Block that becomes the head if it is valid."""
     expected: str | None = None
     """Head that the candidate was pushed onto."""
     force: bool = False
-    """The candidate replaces whatever is head."""
+    """Let the candidate replace any head."""
     gate: GateLimits | None = None
-    """Rows of received slices are hashed within these limits, and nothing else is looked at."""
+    """Only hash the rows of received slices, within these limits."""
     requested_by: str | None = None
 
 
 class VerifiedDataset(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was found of one dataset."""
+    """The result for one dataset."""
 
     id: str
     alias: str
     ok: bool
     replayed: int
-    """Executions that gave what is recorded."""
+    """Number of executions that gave the recorded result."""
     not_verifiable: int
-    """Executions that could not be repeated here."""
+    """Number of executions that could not be repeated here."""
     engines: tuple[str, ...]
     report: dict[str, Any]
     """As `odf-node verify --json` prints it."""
     error: str | None = None
-    """Why it could not be looked at, if it could not."""
+    """Why the dataset could not be verified, if it could not."""
     ran: RanReceipt | None = None
-    """Where its objects were looked at, if they were."""
+    """Where its objects were verified, if they were."""
 
 
 class VerifyAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """All datasets that were looked at, inputs first."""
+    """The results for all datasets that were verified, inputs first."""
 
     ok: bool
     head: str | None
-    """Of the dataset that was asked for."""
+    """Head of the dataset of the job."""
     datasets: tuple[VerifiedDataset, ...]
 
 
@@ -85,7 +85,7 @@ def answer_of(value: dict[str, Any]) -> VerifyAnswer:
 
 
 def listed(report: VerifyReport) -> dict[str, Any]:
-    """The report as JSON, its lists cut to what a job keeps."""
+    """Return the report as JSON, with at most `MAX_LISTED` entries in each list."""
     data = report.to_data()
     for name in ("problems", "notes", "warnings", "dataBlocks"):
         data[name] = data[name][:MAX_LISTED]

@@ -1,4 +1,4 @@
-"""What a verification found: problems by kind, what became of each data block, totals."""
+"""The report of a verification: problems by kind, the result for each data block, totals."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ KIND_OF_OBJECT = {
 _KIND_OF_REASON = {"BlockNotFound": BLOCK_NOT_FOUND, "UnsupportedBlockVersion": BLOCK_VERSION}
 
 LISTS = ("problems", "notes", "warnings", "data_blocks")
-"""What a report lists."""
+"""Names of the lists of a report."""
 VALID, DAMAGED, UNCLEAR = "valid", "damaged", "unclear"
 REPRODUCED, NOT_REPRODUCED, CANNOT_TELL = "reproduced", "not-reproduced", "not-verifiable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong, or (among the notes) that could not be decided."""
+    """A problem, or (among the notes) a question that could not be decided."""
 
     kind: str
-    """What family of failure it is, in the words of ODF peers: `DataDoesNotMatchMetadata`."""
+    """Kind of failure, by the names of other ODF nodes, such as `DataDoesNotMatchMetadata`."""
     reason: str
-    """What exactly, like `PhysicalHashMismatch`."""
+    """The exact reason, such as `PhysicalHashMismatch`."""
     message: str
     block: str | None = None
     sequence_number: int | None = None
     path: str | None = None
-    """Of the object, below the dataset's folder."""
+    """Path of the object, below the dataset's folder."""
     expected: Any = None
     actual: Any = None
-    """Of an execution that gave something else: the recorded event and the repeated one."""
+    """`expected` is the recorded event and `actual` the repeated one, if an execution gave another
+    result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBlock:
-    """What became of one data block."""
+    """The result for one data block."""
 
     block: str
     sequence_number: int
@@ -52,14 +53,14 @@ class CheckedBlock:
     size: int = 0
     """Bytes of the objects it names."""
     objects: str | None = None
-    """`valid`, `damaged` or `unclear`; None when its objects were not looked at."""
+    """`valid`, `damaged` or `unclear`; None if its objects were not checked."""
     replay: str | None = None
-    """`reproduced`, `not-reproduced` or `not-verifiable`; None when it was not executed anew."""
+    """`reproduced`, `not-reproduced` or `not-verifiable`; None if it was not executed again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What was looked at and what is wrong with it. Sizes in bytes."""
+    """Totals of what was verified, and what is wrong with it. Sizes are in bytes."""
 
     head: str
     dataset_id: str | None = None
@@ -71,26 +72,26 @@ class VerifyReport:
     notes: tuple[Problem, ...] = ()
     """Differences that do not prove damage."""
     warnings: tuple[Problem, ...] = ()
-    """Rules of this project that the dataset breaks and that its writer need not know."""
+    """Broken rules that only this project has, so that the writer need not know them."""
     data_blocks: tuple[CheckedBlock, ...] = ()
-    """Those of the asked interval, newest first."""
+    """Data blocks of the requested interval, newest first."""
 
     @property
     def ok(self) -> bool:
         return not self.problems
 
     def to_data(self) -> dict[str, Any]:
-        """JSON-compatible, in the spelling of the node's JSON."""
+        """Return JSON-compatible data, with keys as in the JSON of this node."""
         return {"ok": self.ok, **_camel(asdict(self))}
 
 
 def kind_of_block(reason: str) -> str:
-    """The family of what is wrong with a block."""
+    """Return the kind of a problem with a block."""
     return _KIND_OF_REASON.get(reason, BLOCK_MALFORMED)
 
 
 def _camel(value: Any) -> Any:
-    """The same data with keys as in the JSON of this node: `sequence_number` → `sequenceNumber`."""
+    """Convert the keys to those of the JSON of this node: `sequence_number` → `sequenceNumber`."""
     if isinstance(value, dict):
         return {_camel_key(key): _camel(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -99,7 +100,7 @@ def _camel(value: Any) -> Any:
 
 
 def report_of(data: dict[str, Any]) -> VerifyReport:
-    """From `VerifyReport.to_data`. Raises `msgspec.ValidationError`."""
+    """Parse the data of `VerifyReport.to_data`. Raise `msgspec.ValidationError`."""
     plain = {_snake_key(key): value for key, value in data.items() if key != "ok"}
     for name in LISTS:
         plain[name] = [

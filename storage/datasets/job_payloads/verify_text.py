@@ -1,4 +1,4 @@
-"""A verification for people: a line for each block if asked for, one for each problem, totals."""
+"""A verification as text: a line for each problem and, if `verbose`, for each block; totals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_LINE = 1000
 
 
 def report_text(report: VerifyReport, *, verbose: bool = False) -> str:
-    """What was found of one dataset."""
+    """Return the report on one dataset as text."""
     lines = [_block_line(block) for block in reversed(report.data_blocks)] if verbose else []
     lines += [_line(problem) for problem in report.problems]
     lines += ["note: " + _line(note) for note in report.notes]
@@ -23,7 +23,7 @@ def report_text(report: VerifyReport, *, verbose: bool = False) -> str:
 
 
 def answer_text(answer: VerifyAnswer, *, verbose: bool = False) -> str:
-    """What was found of a dataset and, perhaps, of those it is made of."""
+    """Return the results for a dataset, and for its inputs if they were verified, as text."""
     return "\n".join(_dataset_text(found, verbose=verbose) for found in answer.datasets)
 
 
@@ -57,6 +57,6 @@ def _line(problem: Problem) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without anything that could move a terminal's cursor: parts of it come from strangers."""
+    """Replace characters that could move a terminal's cursor: the text may be from strangers."""
     shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return shown if len(shown) <= MAX_LINE else shown[: MAX_LINE - 1] + "…"

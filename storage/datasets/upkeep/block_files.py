@@ -1,7 +1,8 @@
-"""Rows of the index made of blocks: hashed, only their frames decoded.
+"""Make the rows of the index from stored blocks: hash each block and decode only its frame.
 
-Blocks of a folder are read straight from it: millions of small files, where building a path,
-asking for a size and buffering a stream would each cost as much as hashing the block.
+Blocks in a local folder are read without the object store: there are millions of small files, and
+building a path, requesting a size and buffering a stream would each cost as much as hashing the
+block.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ MAX_BLOCK_BYTES = 64 << 20
 FIRST_READ = 64 << 10
 
 Row = tuple[bytes, bytes, int, bytes | None, str, bytes]
-"""A block as the driver takes it: dataset, hash, sequence number, prev, kind, raw."""
+"""A block as the database driver expects it: dataset, hash, sequence number, prev, kind, raw."""
 Read = Callable[[], list[Row]]
 
 
 class Batch:
-    """Blocks to be read, here or in another process: made of plain values, called without any."""
+    """A call that reads blocks, here or in another process; it needs no further arguments."""
 
     def __init__(self, read: Callable[..., list[Row]], *arguments: object) -> None:
         self._read, self._arguments = read, arguments
@@ -39,7 +40,7 @@ class Batch:
 
 
 def batches(objects: LocatedObjects, dataset: DatasetId) -> Iterator[Read]:
-    """All blocks that are listed; those whose bytes are others give no row."""
+    """Yield reads of all listed blocks; a block that does not match its hash gives no row."""
     if (local := objects.local_paths) is not None:
         folder = str(local.folder(dataset, ObjectKind.BLOCK))
         names = _names(folder)
@@ -67,7 +68,7 @@ def _names(folder: str) -> Iterator[str]:
 
 
 def read_files(folder: str, dataset: bytes, names: Sequence[str]) -> list[Row]:
-    """Rows of the files of these names that are blocks under their own hash."""
+    """Return the rows of the named files whose name is the hash of their bytes."""
     rows = list[Row]()
     for name in names:
         raw = _content(f"{folder}/{name}")
@@ -80,7 +81,7 @@ def read_files(folder: str, dataset: bytes, names: Sequence[str]) -> list[Row]:
 
 
 def _content(path: str) -> bytes | None:
-    """None for what is no file, or larger than any block."""
+    """Return the bytes of a file; None if it is not a readable file or larger than any block."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -99,7 +100,7 @@ def _content(path: str) -> bytes | None:
 
 
 def read_objects(objects: Objects, dataset: bytes, batch: Sequence[tuple[bytes, int]]) -> list[Row]:
-    """Rows of the blocks of these hashes and sizes, without those whose bytes are others."""
+    """Return the rows of the blocks with these hashes and sizes; skip those with other bytes."""
     rows, owner = list[Row](), DatasetId(dataset)
     for raw_hash, size in batch:
         key = ObjectKey(owner, ObjectKind.BLOCK, Multihash.decode(raw_hash))

@@ -1,4 +1,4 @@
-"""Is the index what the objects say? It is made again beside, and both are read in step."""
+"""Compare the index with one rebuilt from the objects, by reading both in the same order."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ TABLES: tuple[tuple[sa.Table, tuple[str, ...], tuple[str, ...]], ...] = (
     (inputs, ("dataset", "input"), ()),
     (blocks, ("dataset", "hash"), ("sequence_number", "prev", "raw")),
 )
-"""Table, the columns that name a row, and those that have to be equal."""
+"""Table, the columns that identify a row, and the columns that have to be equal."""
 
 Row = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 @dataclass(slots=True, kw_only=True)
 class CompareReport:
-    """How the index differs from one made of the objects."""
+    """How the index differs from one rebuilt from the objects."""
 
     rebuilt: RebuildReport
     difference_count: int = 0
     differences: list[str] = field(default_factory=list)
     former_blocks: int = 0
-    """Blocks of the index that no head leads to, as forced pushes leave them."""
+    """Number of blocks of the index that no head leads to; forced pushes leave such blocks."""
 
     @property
     def ok(self) -> bool:
@@ -64,7 +64,7 @@ def compare_index(
     pool: Executor | None = None,
     progress: Progress = lambda _dataset, _blocks: None,
 ) -> CompareReport:
-    """Make the index again in a temporary file and compare. Needs room for all blocks there.
+    """Rebuild the index in a temporary file and compare. The file needs space for all blocks.
 
     Datasets that change meanwhile may show up as different.
     """
@@ -90,7 +90,7 @@ def compare_index(
 def _rows(
     db: sa.Connection, table: sa.Table, names: tuple[str, ...], values: tuple[str, ...]
 ) -> Iterator[Row]:
-    """(name, values) in the order of names."""
+    """Yield (name, values) of the rows, ordered by name."""
     columns = [table.c[name] for name in names + values]
     query = sa.select(*columns).order_by(*columns[: len(names)])
     streamed = db.execution_options(stream_results=True, yield_per=READ_ROWS)
@@ -99,7 +99,7 @@ def _rows(
 
 
 def _sortable(value: Any) -> Any:
-    """What sorts as the databases do: by bytes."""
+    """Return a value that sorts as in the databases: by bytes."""
     if isinstance(value, DatasetId):
         return value.key
     return getattr(value, "raw", value)
@@ -108,7 +108,7 @@ def _sortable(value: Any) -> Any:
 def _compare(
     report: CompareReport, table: sa.Table, here: Iterator[Row], there: Iterator[Row]
 ) -> None:
-    """Walk both in step; a row of one alone, or two that differ, is a difference."""
+    """Walk both in the same order; report rows that only one has, and rows that differ."""
     ours, theirs = next(here, None), next(there, None)
     while ours is not None or theirs is not None:
         if theirs is None or (ours is not None and ours[0] < theirs[0]):

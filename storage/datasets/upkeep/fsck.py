@@ -1,10 +1,10 @@
-"""Is everything here that should be, and is it whole? Index against objects, both ways.
+"""Check that all objects exist and are whole: compare the index with the objects, both ways.
 
-For every dataset the chain is followed back from the head of the index. Each block must lie
-among the objects with the same bytes, each object a block names must be there, of the
-declared size and (unless only looked at quickly) of the right hash; head, alias and note
-beside the objects must say what the index says. What lies there and is named by nothing is
-noted: that is garbage, not damage. Rows and rules are `verify`'s business.
+For every dataset the chain is followed back from the head of the index. Each block must be stored
+as an object with the same bytes; each object that a block names must exist with the declared size
+and (unless `rehash` is off) the right hash; head, alias and info beside the objects must agree
+with the index. Stored objects that nothing names are notes: they are garbage, not damage. `verify`
+checks rows and rules.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from .walk import entries, is_kept_file, walk_back
 
 MAX_BLOCK_BYTES = 64 << 20
 MAX_LISTED = 10_000
-"""Problems and notes a report lists at most; all are counted."""
+"""Limit of problems, and of notes, that a report lists; all are counted."""
 
 REPAIRED = "repaired"
 Progress = Callable[[str, int, int], None]
-"""Called with the dataset, objects looked at so far, and bytes read so far."""
+"""Called with the dataset, the number of objects checked so far, and of bytes read so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, or worth knowing."""
+    """One problem or note."""
 
     dataset: str
     """Alias; the id when the index does not know it."""
@@ -53,14 +53,14 @@ class Finding:
     block: str | None = None
     sequence_number: int | None = None
     path: str | None = None
-    """Of the object, below the store."""
+    """Path of the object, below the store."""
     action: str | None = None
-    """What was done about it: `quarantined`, `repaired`, or `healing` by a job."""
+    """Action that was taken: `quarantined`, `repaired`, or `healing` by a job."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FsckReport:
-    """What was looked at and what is wrong. Sizes in bytes."""
+    """Counts of what was checked, and what is wrong. Sizes are in bytes."""
 
     datasets: int = 0
     blocks: int = 0
@@ -93,16 +93,16 @@ class FsckReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckOptions:
-    """How thoroughly to look, and what to do about it."""
+    """How thoroughly to check, and what to do about problems."""
 
     rehash: bool = True
-    """Read every object; otherwise only whether it is there, and its size."""
+    """Read and hash every object; otherwise check only that it exists, and its size."""
     throttle: Throttle = field(default_factory=Throttle)
     quarantine: bool = False
-    """Take damaged objects out of sight."""
+    """Move damaged objects to quarantine, where clients cannot read them."""
     repair: bool = False
-    """Write published heads and blocks again, which the index knows, and heal other objects from
-    copies; by jobs those that can be made or fetched again."""
+    """Write published heads and blocks again from the index, and heal other objects from copies,
+    or by jobs that compute or fetch them again."""
 
 
 def check_stores(
@@ -112,7 +112,7 @@ def check_stores(
     only: Collection[DatasetEntry] | None = None,
     progress: Progress = lambda _dataset, _objects, _size: None,
 ) -> FsckReport:
-    """Look at every dataset, or at `only` these. Changes nothing unless told to."""
+    """Check every dataset, or `only` these. Change nothing unless the options say so."""
     report, options = FsckReport(), options or FsckOptions()
     for entry in entries(stores.registry) if only is None else only:
         if str(first_word(entry.alias)).lower() in RESERVED:
@@ -145,7 +145,7 @@ def _check_unregistered(stores: Stores, report: FsckReport, dataset: DatasetId) 
 
 @dataclass(slots=True)
 class _Check:
-    """One dataset under examination."""
+    """The check of one dataset."""
 
     stores: Stores
     options: FsckOptions
@@ -154,9 +154,9 @@ class _Check:
     progress: Progress
     marks: Marks = field(default_factory=Marks)
     whole: bool = True
-    """The chain could be followed to its begin, and its links read: what is named is known."""
+    """Whether the whole chain and all links could be read, so that every named object is known."""
     linked: set[bytes] = field(default_factory=set)
-    """Digests of objects that rows link to, which are looked at once."""
+    """Digests of objects that rows link to, to check each once."""
 
     def run(self) -> None:
         self.report.datasets += 1
@@ -178,7 +178,7 @@ class _Check:
     # --- the chain --------------------------------------------------------------------------
 
     def _chain(self, head: Multihash) -> Iterator[HashedBlock]:
-        """Blocks from the head back; where the index fails, as the objects have them."""
+        """Yield the blocks from the head back; take them from the objects if the index fails."""
         following: Multihash | None = head
         number: int | None = None
         while following is not None:
@@ -197,7 +197,7 @@ class _Check:
     def _one_block(
         self, block: Multihash | None, number: int | None, *, is_head: bool
     ) -> HashedBlock | None:
-        """A block of the index, or of the objects when the index fails, which is reported."""
+        """Return a block of the index; if it fails, report that and return the stored block."""
         if block is None:
             return None
         reason = "RefDangling" if is_head else "BlockNotFound"
@@ -255,7 +255,7 @@ class _Check:
         self._object_problem(block, key, *problem, action=action)
 
     def _act_on_block(self, key: ObjectKey, raw: bytes, *, missing: bool) -> str | None:
-        """The index has the right bytes, so a block is never lost while it stands."""
+        """Repair or quarantine a block; the index has its right bytes, so it is not lost."""
         if self.options.repair:
             if heal_here(self.stores, key, MISSING if missing else DAMAGED) is None:
                 self.stores.objects.put(key, (raw,))
@@ -263,7 +263,8 @@ class _Check:
         return None if missing else self._quarantine(key)
 
     def _links(self, head: Multihash) -> Links | None:
-        """None where the chain is too damaged to tell its schema, which is reported."""
+        """Return the links; None if the chain is too damaged for its schema to be known. Other
+        checks report that damage."""
         try:
             return Links(self.stores, self.entry.id, head, self.stores.objects.open)
         except (BlockNotFound, BlockDamaged, ChainRuleBroken):
@@ -271,7 +272,7 @@ class _Check:
             return None
 
     def _check_linked(self, block: HashedBlock, links: Links | None) -> None:
-        """What rows of the block's slice link to; a slice that cannot be read is reported."""
+        """Check the objects that rows of the block's slice link to."""
         try:
             for linked in links.of(block) if links is not None else ():
                 self.marks.add(ObjectKind.DATA, linked)
@@ -285,8 +286,8 @@ class _Check:
         return self._check_object(block, self._key(named.kind, named.hash), named.size)
 
     def _check_object(self, block: HashedBlock, key: ObjectKey, declared: int | None) -> bool:
-        """Whether it is whole, or healed. `declared` None: no block tells the size, as of an
-        object that rows link to."""
+        """Check an object; return whether it is whole, or healed. `declared` is None for a linked
+        object, since no block declares its size."""
         self._count_object()
         size = self._size(key)
         problem = _difference(size, size or 0 if declared is None else declared)
@@ -299,13 +300,14 @@ class _Check:
         return action == REPAIRED
 
     def _act_on_named(self, key: ObjectKey, reason: str) -> str | None:
-        """Put aside, and healed as far as that can be done; nothing unless told to."""
+        """Quarantine and heal an object as far as possible, if the options say so; return the
+        action."""
         options = self.options
         missing = reason == "ObjectMissing"
         if not (options.repair or (options.quarantine and not missing)):
             return None
         if reason == "SizeMismatch" and self._hash_problem(key) is None:
-            return None  # it is the block that is wrong
+            return None  # the object is whole: the size in the block is wrong
         if heal_here(self.stores, key, MISSING if missing else DAMAGED) is not None:
             return REPAIRED
         if options.repair and begin_healing(self.stores, key):
@@ -351,7 +353,7 @@ class _Check:
             self._problem(reason, message, path=path, action=action)
 
     def _note_orphans(self) -> None:
-        """Objects that the head does not lead to."""
+        """Note the objects that the head does not lead to."""
         self.marks.settle()
         for info in self.stores.objects.list(self.entry.id):
             if not self.marks.has(info.key.kind, info.key.hash):
@@ -402,7 +404,7 @@ def _difference(actual: int | None, declared: int) -> tuple[str, str] | None:
 
 
 def _reserved(entry: DatasetEntry) -> Finding:
-    """From before its name was the node's."""
+    """Return the note for a dataset whose name was reserved after its creation."""
     message = "some of its addresses are the node's own: rename it, or what lies below them"
     return Finding(dataset=str(entry.alias), reason="ReservedName", message=message)
 

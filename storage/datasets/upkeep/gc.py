@@ -1,15 +1,16 @@
-"""Clearing away what no chain names: safe while the node works, bounded in memory.
+"""Garbage collection: remove objects that no chain names, safely while the node works.
 
-Garbage arises by design: bytes come first, the head moves last, so whatever breaks off in
-between leaves objects behind; a forced push leaves a whole chain behind. Nothing goes that
+Garbage arises by design: a commit writes bytes first and moves the head last, so a commit that
+breaks off leaves objects behind; a forced push leaves a whole chain behind. Memory is bounded.
+Garbage collection keeps every object that
 
 - the head of its dataset leads to, or a head it had within the grace time;
-- was put or renewed within the grace time: who is about to name an object puts or renews it;
-- a job that waits or runs speaks of.
+- was put or renewed within the grace time: a commit puts or renews objects before it names them;
+- a job that waits or runs names.
 
-A block that may go is forgotten by the index first, in a transaction in which the head
+The index first deletes the row of a block to be removed, in a transaction in which the head
 cannot move, so that no forced push continues it afterwards. The grace time has to be longer
-than any push or ingest takes from its last look at an object to its commit.
+than any push or ingest takes from its last check of an object to its commit.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from .walk import entries, is_kept_file, walk_back
 
 DEFAULT_GRACE = timedelta(hours=24)
 TRIES = 5
-"""How often a dataset is looked at anew because its head moved meanwhile."""
+"""Number of attempts for a dataset whose head moves meanwhile."""
 PAGE = 500
 MAX_FORMER_HEADS = 1000
-"""Diverged heads within the grace time that are followed; with more, the dataset waits."""
+"""Limit of diverged heads within the grace time; a dataset with more is left for later."""
 
 UNNAMED = {
     ObjectKind.BLOCK: "unreferenced block",
@@ -54,12 +55,12 @@ NO_DATASET = "object of no dataset"
 ABANDONED_PUSH = "object of an abandoned first push"
 
 Progress = Callable[[str, int], None]
-"""Called with the dataset looked at and how many objects were looked at so far."""
+"""Called with the present dataset and the number of objects listed so far."""
 
 
 @dataclass(slots=True)
 class RemovedCount:
-    """How many, and how many bytes."""
+    """Number of removed objects, and their bytes."""
 
     count: int = 0
     size: int = 0
@@ -67,26 +68,26 @@ class RemovedCount:
 
 @dataclass(slots=True, kw_only=True)
 class GcReport:
-    """What was removed, or with `dry_run` would be."""
+    """What was removed, or would be removed without `dry_run`."""
 
     dry_run: bool
     grace_s: int
     datasets: int = 0
     objects: int = 0
-    """Objects looked at."""
+    """Number of objects that were listed."""
     removed: dict[str, RemovedCount] = field(default_factory=dict)
-    """By reason."""
+    """Removed objects by reason."""
     young: int = 0
-    """Garbage within the grace time, left for later."""
+    """Number of garbage objects within the grace time, left for later."""
     blocks_forgotten: int = 0
-    """Rows of the index."""
+    """Number of blocks that were deleted from the index."""
     datasets_forgotten: list[str] = field(default_factory=list)
-    """Aliases of first pushes that never ended."""
+    """Aliases of datasets whose first push never ended."""
     unfinished_writes: int = 0
     merge_states: int = 0
-    """Datasets that are gone and whose merge states lay here still."""
+    """Number of deleted datasets that still had merge states."""
     left_alone: list[str] = field(default_factory=list)
-    """Datasets that were not touched, and why."""
+    """Datasets that were skipped, and why."""
 
     def count(self, reason: str, info: ObjectInfo) -> None:
         removed_count = self.removed.setdefault(reason, RemovedCount())
@@ -100,7 +101,7 @@ class GcReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What is known before the first dataset is looked at."""
+    """The facts of one run that are known before its first dataset."""
 
     stores: Stores
     report: GcReport
@@ -118,7 +119,8 @@ def collect_garbage(
     clock: Clock = system_clock,
     progress: Progress = lambda _dataset, _objects: None,
 ) -> GcReport:
-    """Remove garbage older than `grace`. Several may run at once; memory as `Marks` says."""
+    """Remove garbage older than `grace`. Several runs may work at once. Memory is that of `Marks`
+    of the largest dataset."""
     seconds = int(grace.total_seconds())
     before = Instant(clock().ns - seconds * NANOS)
     run = _Run(
@@ -139,7 +141,7 @@ def collect_garbage(
 
 
 def _named_by_jobs(stores: Stores) -> set[tuple[DatasetId, Multihash]]:
-    """Every hash in the payload of a job that has not ended."""
+    """Return every hash in the payload of a job that has not ended."""
     named: set[tuple[DatasetId, Multihash]] = set()
     after, open_ = None, (JobStatus.WAITING, JobStatus.RUNNING)
     while page := stores.jobs.page(after=after, limit=PAGE, statuses=open_):
@@ -160,7 +162,7 @@ def _hash_of(value: object) -> Multihash | None:
 
 
 def _former_heads(stores: Stores, since: Instant) -> dict[DatasetId, set[Multihash]]:
-    """Heads that datasets were moved away from since then."""
+    """Return the heads that datasets had before moves since that time."""
     former: dict[DatasetId, set[Multihash]] = defaultdict(set)
     after = 0
     while page := stores.refs.moves(after=after, limit=PAGE, since=since):
@@ -175,11 +177,11 @@ def _former_heads(stores: Stores, since: Instant) -> dict[DatasetId, set[Multiha
 
 
 class TooManyHeads(LimitExceeded):
-    """More diverged heads within the grace time than are followed."""
+    """A dataset has more diverged heads within the grace time than the limit."""
 
 
 UNREADABLE = (BlockNotFound, BlockDamaged, ChainRuleBroken, TooManyHeads, LinksUnreadable)
-"""What keeps one dataset from being collected, and no other."""
+"""Errors that prevent the collection of one dataset, but not of others."""
 
 
 def _collect(run: _Run, entry: DatasetEntry) -> None:
@@ -206,7 +208,8 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
 
 
 def _mark(run: _Run, dataset: DatasetId, head: Multihash) -> tuple[Marks, list[Multihash]]:
-    """What the head leads to, and former heads; those of them the head does not lead to."""
+    """Mark the objects that the head and former heads lead to. Return the marks, and the head with
+    the former heads that it does not lead to."""
     marks, heads = Marks(), [head]
     links = LinkMarker(run.stores, dataset, head)
     for block in walk_back(run.stores.blocks, dataset, head):
@@ -227,7 +230,8 @@ def _mark(run: _Run, dataset: DatasetId, head: Multihash) -> tuple[Marks, list[M
 
 
 def _mark_branch(run: _Run, dataset: DatasetId, head: Multihash, marks: Marks) -> None:
-    """What a former head leads to, up to where it left the rest. It may be gone already."""
+    """Mark what a former head leads to, back to the first marked block. Its blocks may be deleted
+    already."""
     fresh = []
     try:
         for block in walk_back(run.stores.blocks, dataset, head):
@@ -245,7 +249,7 @@ def _mark_branch(run: _Run, dataset: DatasetId, head: Multihash, marks: Marks) -
 
 
 def _forget_blocks(run: _Run, dataset: DatasetId, marks: Marks, heads: list[Multihash]) -> None:
-    """Raises `RefConflict` when the head has moved since it was marked."""
+    """Delete unmarked blocks from the index. Raise `RefConflict` if the head has moved since."""
     surplus = run.stores.blocks.count(dataset) - marks.count(ObjectKind.BLOCK)
     if surplus <= 0:
         return
@@ -253,7 +257,7 @@ def _forget_blocks(run: _Run, dataset: DatasetId, marks: Marks, heads: list[Mult
         run.report.blocks_forgotten += surplus
         return
     if run.stores.objects.read_ref(dataset, HEAD) != heads[0]:
-        run.stores.publish_head(dataset)  # it may point to what goes
+        run.stores.publish_head(dataset)  # the published head may point to a block to be removed
     run.report.blocks_forgotten += run.stores.refs.prune(dataset, heads=heads)
 
 
@@ -267,7 +271,8 @@ def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> None:
 
 
 def _is_abandoned_push(run: _Run, entry: DatasetEntry, head: Multihash) -> bool:
-    """Nothing but the Seed a push began with, and nobody was here within the grace time."""
+    """Return whether the dataset has only the Seed of its first push, and nothing has changed in
+    it within the grace time."""
     if entry.created_at >= run.before:
         return False
     block = run.stores.blocks.find(entry.id, head)
@@ -285,7 +290,7 @@ def _is_abandoned_push(run: _Run, entry: DatasetEntry, head: Multihash) -> bool:
 
 
 def _forget_push(run: _Run, entry: DatasetEntry, head: Multihash) -> None:
-    """Raises `RefConflict` when the push went on after all."""
+    """Delete the dataset of an abandoned push. Raise `RefConflict` if the push continued."""
     found = list(_listed(run, entry.id))
     if not run.report.dry_run:
         run.stores.forget_dataset(entry.id, expected=head)
@@ -298,7 +303,8 @@ def _forget_push(run: _Run, entry: DatasetEntry, head: Multihash) -> None:
 
 
 def _collect_unregistered(run: _Run, dataset: DatasetId) -> None:
-    """A folder with a head is a dataset that the index lost: never touched."""
+    """Collect a folder without a dataset. One with a head is a dataset that the index has lost;
+    it is never touched."""
     if run.stores.objects.read_ref(dataset, HEAD) is not None:
         run.report.left_alone.append(f"{dataset}: kept, but not in the index; rebuild the index")
         return

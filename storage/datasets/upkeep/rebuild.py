@@ -1,12 +1,12 @@
-"""The index made again from the objects alone.
+"""Rebuild the index from the objects alone.
 
-The truth of a node is its object store: blocks, heads and aliases lie there as files. From
-them come the datasets, references, blocks and inputs of the index; accounts, tokens and jobs
-are nowhere but in the database.
+The object store of a node has blocks, heads and aliases as files, and the datasets, references,
+blocks and inputs of the index can be made from them; accounts, tokens and jobs are only in the
+database.
 
-Blocks are read as they are listed, hashed, and only their frames decoded; a dataset becomes
-visible in one transaction, once its head leads to a first block. What its head does not
-lead to is left out.
+Blocks are read in the order of the listing and hashed, and only their frames are decoded. A
+dataset becomes visible in one transaction, once its head is known to lead to a first block. Blocks
+that its head does not lead to are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .block_files import Row, batches
 
 _DECLARING = (SetTransform.__name__, ExecuteTransform.__name__)
 AHEAD = 16
-"""Batches that are being read or wait to be taken in."""
+"""Number of batches that are being read or wait to be inserted."""
 READ_ROWS = 5000
 
 _COLUMNS = "INSERT INTO blocks (dataset, hash, sequence_number, prev, kind, raw) VALUES "
@@ -50,18 +50,18 @@ _INSERT = {
     "sqlite": _COLUMNS + "(?, ?, ?, ?, ?, ?)",
     "postgresql": _COLUMNS + "(%s, %s, %s, %s, %s, %s)",
 }
-"""Past SQLAlchemy, whose part would be a fifth of the time."""
+"""Statements for the driver; SQLAlchemy would take a fifth of the time."""
 
 Progress = Callable[[str, int], None]
 """Called with the dataset and the blocks read so far."""
 
 
 class IndexSource(LocatedObjects, ObjectLifetimes, DatasetNotes, Protocol):
-    """What an index is made of: blocks, heads and notes of all datasets."""
+    """The source of an index: blocks, heads and notes of all datasets."""
 
 
 class IndexNotEmpty(Conflict):
-    """An index is only made again in a database without datasets."""
+    """The database has datasets already; an index is only rebuilt in one without datasets."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -71,14 +71,14 @@ class IndexNotEmpty(Conflict):
 
 @dataclass(slots=True, kw_only=True)
 class RebuildReport:
-    """What became of each dataset that was found."""
+    """The result of a rebuild, with the datasets that failed."""
 
     datasets: int = 0
     blocks: int = 0
     problems: list[str] = field(default_factory=list)
     """Datasets that are not in the new index, and why."""
     notes: list[str] = field(default_factory=list)
-    """What had to be guessed."""
+    """Facts that were missing and had to be guessed."""
 
     @property
     def ok(self) -> bool:
@@ -98,14 +98,14 @@ def rebuild_index(
     clock: Clock = system_clock,
     progress: Progress = lambda _dataset, _blocks: None,
 ) -> RebuildReport:
-    """Fill the empty, migrated index behind `engine` from the objects.
+    """Fill the empty, migrated index of `engine` from the objects.
 
-    `pool` reads ahead: processes for local files, whose store can be pickled, threads for a
-    bucket. Memory: `AHEAD` batches of blocks. A dataset that is not whole is left out and
+    `pool` reads ahead: use processes for local files, whose store can be pickled, and threads for
+    a bucket. Memory holds `AHEAD` batches of blocks. A dataset that is not whole is left out and
     reported.
 
     Raises:
-        IndexNotEmpty: there are datasets already; nothing was changed.
+        IndexNotEmpty: the index has datasets already; nothing was changed.
     """
     with reading(engine) as db:
         if db.execute(sa.select(datasets.c.id).limit(1)).first() is not None:
@@ -122,7 +122,7 @@ def rebuild_index(
 
 @dataclass(frozen=True, slots=True)
 class _Loader:
-    """Takes in one dataset after the other."""
+    """Loads one dataset after the other."""
 
     objects: IndexSource
     engine: sa.Engine
@@ -131,7 +131,7 @@ class _Loader:
     pool: Executor | None
 
     def load(self, dataset: DatasetId, clock: Clock, progress: Progress) -> None:
-        """All of a dataset or nothing of it."""
+        """Load a dataset in one transaction."""
         head = self.objects.read_ref(dataset, HEAD)
         if head is None:  # garbage, by the layout of ODF
             return
@@ -161,9 +161,9 @@ class _Loader:
     # --- blocks -----------------------------------------------------------------------------
 
     def _rows(self, dataset: DatasetId) -> Iterator[list[Row]]:
-        """Rows of all blocks that are listed and whole, in batches, read ahead by the pool.
+        """Yield the rows of all listed blocks that are whole, in batches that the pool reads ahead.
 
-        Where that is processes, which compute as we do, we read a batch rather than wait for one.
+        If the pool has processes, this process reads a batch itself instead of waiting for one.
         """
         waiting = batches(self.objects, dataset)
         local = isinstance(self.pool, ProcessPoolExecutor)
@@ -196,7 +196,7 @@ class _Loader:
         )
 
     def _alias(self, db: sa.Connection, dataset: DatasetId) -> DatasetAlias:
-        """The alias kept with the dataset; one made of its id when that is absent or taken."""
+        """Return the published alias; one made from the id if that is absent or taken."""
         found = self.objects.read_alias(dataset)
         spare = DatasetAlias(Name(dataset.multibase), Name(self.owner))
         if found is None:
@@ -211,13 +211,14 @@ class _Loader:
 
 
 def _placeholder(dataset: DatasetId) -> DatasetEntry:
-    """An entry for the blocks to refer to, until the Seed is known. Nobody ever sees it."""
+    """Return an entry for the blocks to refer to until the Seed is known. It is replaced in the
+    same transaction."""
     name = DatasetAlias(Name(dataset.multibase), Name("rebuilding"))
     return DatasetEntry(dataset, name, DatasetKind.Root, Visibility.PRIVATE, system_clock())
 
 
 def _is_one_chain(db: sa.Connection, dataset: DatasetId, head: Multihash) -> bool:
-    """Whether the blocks are the chain of `head` and nothing else, as nearly all datasets are."""
+    """Return whether the blocks are only the chain of `head`, as in nearly all datasets."""
     query = (
         sa.select(
             blocks.c.sequence_number,
@@ -236,7 +237,7 @@ def _is_one_chain(db: sa.Connection, dataset: DatasetId, head: Multihash) -> boo
 
 
 def _first_block(db: sa.Connection, dataset: DatasetId, head: Multihash) -> bytes:
-    """Bytes of the first block of a chain that is whole. Raises `BlockNotFound`: it is not."""
+    """Return the bytes of the first block. Raise `BlockNotFound` if the chain is incomplete."""
     oldest = (
         sa.select(blocks.c.prev, blocks.c.raw)
         .where(blocks.c.dataset == dataset)
@@ -250,7 +251,7 @@ def _first_block(db: sa.Connection, dataset: DatasetId, head: Multihash) -> byte
 
 
 def _insert_inputs(db: sa.Connection, dataset: DatasetId) -> None:
-    """The inputs that the chain declares last, as the chain's state has them."""
+    """Insert the inputs that the chain declares last, the same as in the state of the chain."""
     newest = (
         sa.select(blocks.c.raw)
         .where(blocks.c.dataset == dataset, blocks.c.kind.in_(_DECLARING))
