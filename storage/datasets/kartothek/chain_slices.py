@@ -1,4 +1,4 @@
-"""The data slices of a dataset with what a publication needs of their blocks."""
+"""The data slices of a dataset, with the facts about their blocks that a publication needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..dataset.dataset import Dataset
 
 @dataclass(frozen=True, slots=True)
 class ChainSlice:
-    """A slice, the number of its block, and whether its columns are those of the newest schema."""
+    """A slice, the number of its block, and whether it has the columns of the newest schema."""
 
     sequence: int
     data: DataSlice
@@ -32,11 +32,11 @@ class ChainSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """A dataset as of a block, `head`."""
+    """A dataset as of the block `head`."""
 
     head: HashedBlock
     path: frozenset[Multihash]
-    """All blocks."""
+    """Hashes of all blocks."""
     slices: tuple[ChainSlice, ...]
     schema: pa.Schema
     vocab: Vocab
@@ -45,8 +45,8 @@ class ChainView:
 
 
 def chain_view(dataset: Dataset, at: Multihash | None = None) -> ChainView:
-    """Slices in offset order up to a block, by default the head. One look at each block of the
-    chain, no look at data. Raises `BlockNotFound`."""
+    """Return the view up to a block, by default the head, with slices in offset order. Read each
+    block of the chain once, and no data. Raise `BlockNotFound`."""
     found: list[tuple[int, DataSlice, pa.Schema | None]] = []
     path: list[Multihash] = []
     schema: pa.Schema | None = None
@@ -79,7 +79,7 @@ def chain_view(dataset: Dataset, at: Multihash | None = None) -> ChainView:
 
 
 def _arrow(said: DataSchema | None, raw: bytes | None) -> pa.Schema:
-    """Either form of a schema, without the layout a writer kept it in."""
+    """Return a schema of either form, without the physical layout that its writer used."""
     if said is not None:
         return to_arrow(said)
     return to_arrow(from_arrow(decode_raw_arrow_schema(raw or b"")))

@@ -1,6 +1,6 @@
-"""Slices from before a column was added, with that column as nulls of its type.
+"""Slices that are older than a column, completed with nulls in that column.
 
-Such a file is made once for a slice and the columns it is read in, and kept: neither ever changes.
+Such a file is made once for a slice and a schema, and kept, since neither ever changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _one_at_a_time = Lock()
 
 
 class SliceTooLarge(LimitExceeded):
-    """A slice has more bytes than are written anew for one request."""
+    """A slice has more bytes than the node may rewrite for one request."""
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(
@@ -46,14 +46,14 @@ class SliceTooLarge(LimitExceeded):
 
 
 class CompletingBusy(Unavailable):
-    """Files for other requests are being made for a long time already."""
+    """The wait for files of other requests took too long."""
 
     def __init__(self) -> None:
         super().__init__("files are being made for other readers; ask again")
 
 
 def completed_key(slice_hash: Multihash, schema: bytes) -> str:
-    """Where the slice is kept in the columns of this schema file."""
+    """Return the key of the slice completed to the columns of this schema file."""
     return f"{COMPLETED}/{slice_hash}/{content_hash(schema)[:16]}.parquet"
 
 
@@ -66,10 +66,10 @@ def complete_slice(
     *,
     most: int,
 ) -> None:
-    """Make the file under `key` if it is not there. One at a time in this process.
+    """Make the file under `key` if it is missing. This process makes one file at a time.
 
     Raises:
-        SliceTooLarge: more than `most` bytes. CompletingBusy.
+        SliceTooLarge: the slice has more than `most` bytes. CompletingBusy.
         ObjectDamaged, ObjectHealing: the slice is not whole.
     """
 

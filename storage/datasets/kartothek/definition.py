@@ -1,4 +1,4 @@
-"""How a dataset is to be published, as people write it: checked, and turned into a publication."""
+"""The definition of a publication as users write it: check it, and make a publication of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 _Names = Annotated[tuple[_Name, ...], Meta(max_length=64)]
 _Duration = Annotated[str, Meta(max_length=8)]
 KEYED = (MergeStrategySnapshot, MergeStrategyUpsertStream, MergeStrategyChangelogStream)
-"""Strategies after which a key has one row at most."""
+"""Merge strategies after which each key has at most one row."""
 
 
 class MalformedPublication(BadInput):
@@ -35,7 +35,7 @@ class MalformedPublication(BadInput):
 
 
 class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What is asked for. What is left out has its default."""
+    """The requested publication. Missing fields have their defaults."""
 
     uuid: Annotated[str, Meta(max_length=200)] | None = None
     """Name in the store; by default the id of the dataset."""
@@ -43,7 +43,7 @@ class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     """`file:///folder`, `s3://bucket/prefix`; None: served by the node itself."""
     mode: Literal["changelog", "state"] = "changelog"
     primary_key: _Names | msgspec.UnsetType | None = msgspec.UNSET
-    """None: rows are matched as a whole; by default the key of the merge strategy."""
+    """Default: the key of the merge strategy. None: rows are matched by all their columns."""
     secondary_indices: _Names = ()
     partition_on: _Names = ()
     metadata_format: Literal["json", "msgpack"] = "json"
@@ -52,16 +52,17 @@ class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     max_index_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = MAX_INDEX_BYTES
 
     def name(self, dataset: Dataset) -> str:
-        """Raises `MalformedUuid`."""
+        """Return the name in the store. Raise `MalformedUuid`."""
         return checked_uuid(self.uuid or dataset_folder(dataset.id))
 
     @property
     def interval(self) -> timedelta:
-        """Raises `UnreadableDuration`."""
+        """The shortest time between two refreshes. Raises `UnreadableDuration`."""
         return parse_duration(self.min_interval)
 
     def publication(self, dataset: Dataset) -> Publication:
-        """Raises `MalformedUuid`, `UnreadableDuration`, `MalformedPublication`."""
+        """Make the publication. Raise `MalformedUuid`, `UnreadableDuration`,
+        `MalformedPublication`."""
         if self.partition_on and self.store is None:
             raise MalformedPublication("partitionOn takes a store: files are written for it")
         key = self.primary_key
@@ -81,7 +82,7 @@ class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 def read_definition(value: Any) -> Definition:
-    """From JSON that was read. Raises `MalformedPublication`."""
+    """Convert parsed JSON to a definition. Raise `MalformedPublication`."""
     try:
         return convert(value, Definition)
     except (msgspec.ValidationError, ValueError) as bad:

@@ -1,4 +1,4 @@
-"""Columns of a data file as the schema file has them: cast within a kind, refused across kinds."""
+"""Convert columns of a data file to the types of the schema file, within one kind of type only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odf_node.protocol.kartothek.types import kind_of, plain
 
 
 def conflict(found: pa.DataType, wanted: pa.DataType) -> str | None:
-    """Why values of a type cannot be those of another one; None if they can."""
+    """Return why values of a type cannot be converted to another one; None if they can."""
     try:
         found_kind = kind_of(found)
     except UnsupportedColumn as error:
@@ -42,8 +42,8 @@ def _members_conflict(found: pa.DataType, wanted: pa.DataType) -> str | None:
 
 
 def fitted(column: pa.Array, wanted: pa.DataType, *, name: str, key: str) -> pa.Array:
-    """The same values as `wanted`. Raises `TypeConflict`: they are of another kind, or no
-    such values."""
+    """Return the values as the type `wanted`. Raise `TypeConflict` if the column is of another
+    kind, or a value does not fit."""
     if column.type == wanted:
         return column
     if (reason := conflict(column.type, wanted)) is not None:
@@ -60,8 +60,8 @@ def fitted(column: pa.Array, wanted: pa.DataType, *, name: str, key: str) -> pa.
 def in_schema(
     batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, pa.Scalar], *, key: str
 ) -> pa.RecordBatch:
-    """Rows of the data file `key` in these columns: `values` of its key win, absent columns are
-    null. Raises `TypeConflict`."""
+    """Return rows of the data file `key` in these columns: `values` from the key take precedence,
+    missing columns are null. Raise `TypeConflict`."""
     rows = batch.num_rows
     columns = []
     for field in schema:

@@ -1,4 +1,4 @@
-"""The state of a dataset as it is in a store: from its state file, or none."""
+"""Find the state file of a dataset in a store, and read the state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...stores.ports.keyed_values import Content
 
 @dataclass(frozen=True, slots=True)
 class FoundState:
-    """A state file: where it is, its bytes, what it says."""
+    """A state file: its key, its content, and the decoded state."""
 
     key: str
     content: Content
@@ -22,9 +22,9 @@ class FoundState:
 
 
 def state_file(store: KeyedReads, uuid: str) -> tuple[str, Content] | None:
-    """Key and bytes of the state file, JSON before MessagePack; None if there is no dataset.
+    """Return key and content of the state file, JSON before MessagePack; None if there is none.
 
-    Raises `KeyedFileTooLarge`, and what the store raises.
+    Raises `KeyedFileTooLarge`, and the errors of the store.
     """
     for key in state_keys(checked_uuid(uuid)):
         content = store.read(key, most=MAX_STATE_BYTES)
@@ -34,7 +34,11 @@ def state_file(store: KeyedReads, uuid: str) -> tuple[str, Content] | None:
 
 
 def find_state(store: KeyedReads, uuid: str) -> FoundState:
-    """The state of a dataset. Raises `NoKartothek`, `MalformedState`, and what a store raises."""
+    """Return the state of a dataset.
+
+    Raises:
+        NoKartothek, MalformedState, and the errors of the store.
+    """
     found = state_file(store, uuid)
     if found is None:
         raise NoKartothek(uuid)

@@ -1,8 +1,8 @@
 """A dataset as of one block as a Kartothek dataset whose name is the hash of the block.
 
-Its files are worked out from the chain, and never change. It is a changelog without indices. Its
-data files are the slices as they are, but for those from before a column was added: readers fail on
-a column that is missing as soon as they filter by it.
+Its files are computed from the chain, and never change. It is a changelog without indices. Its data
+files are the unchanged slices, except slices that are older than a column: those need completing,
+since readers fail on a missing column when they filter by it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .parts import EMPTY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenDataset:
-    """What is under each key."""
+    """The files and the slices of the dataset, by key."""
 
     files: dict[str, bytes]
     slices: dict[str, Multihash]
@@ -36,7 +36,7 @@ class FrozenDataset:
 
 
 def frozen_dataset(dataset: Dataset, at: Multihash) -> FrozenDataset:
-    """The dataset as of a block. Raises `BlockNotFound`, `UnsupportedColumn`."""
+    """Return the dataset as of a block. Raise `BlockNotFound`, `UnsupportedColumn`."""
     chain = chain_view(dataset, at)
     uuid = str(at)
     schema = table_schema(chain.schema)

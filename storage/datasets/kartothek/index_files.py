@@ -1,4 +1,4 @@
-"""Files of the node's own index, where somebody else opens them: a store that is only read."""
+"""A read-only store of the files of the node's index, which another process opens."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...stores.ports.errors import KeyedFileTooLarge, KeyNotFound
 from ...stores.ports.keyed_values import Content, KeyInfo
 
 OpenFile = Callable[[str], BinaryIO | None]
-"""A file by its key, to be read from any place; None if there is none."""
+"""Opens a file by its key, with random access; returns None if there is none."""
 
 
 class IndexFiles:
-    """The files as processes without a store of their own see them."""
+    """The files of an index, for processes that have no access to the store."""
 
     def __init__(self, open_file: OpenFile) -> None:
         self._open = open_file
@@ -37,5 +37,5 @@ class IndexFiles:
         return stream
 
     def list(self, _: str) -> Iterator[KeyInfo]:
-        """The state of the node's index names every partition: nobody lists."""
+        """List nothing: the state of the node's index names every partition."""
         return iter(())

@@ -1,4 +1,4 @@
-"""Where the node's own index of a dataset lies, and of which block it is. Brings no Arrow."""
+"""The location of the node's index of a dataset, and the block it is as of. Needs no Arrow."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from ...stores.ports import KeyedReads, KeyedStore
 
 _log = logging.getLogger("odf.kartothek")
 INDEX = "index"
-"""Folder of the own index among what is made of a dataset."""
+"""Folder of the index among the projections of a dataset."""
 MAX_STATE_BYTES = 64 << 20
-"""Largest state file of an index that is looked at before a read."""
+"""Limit of the bytes of the state file of an index."""
 
 
 class IndexRef(msgspec.Struct, frozen=True, kw_only=True):
-    """The node's own index of a dataset, made of blocks of the history that is read."""
+    """The node's index of a dataset, made from blocks of the history that is read."""
 
     files: dict[str, str]
-    """Keys of its files, by column. A file is written once: its key means these bytes, or none."""
+    """Keys of its files, by column. A file may be deleted, but never changes."""
     labels: tuple[str, ...]
-    """Its partitions: a slice each, named by its block."""
+    """Labels of its partitions; each is a slice, named by its block."""
     sequences: tuple[int, ...]
-    """Numbers of the blocks of the slices that are read, in their order."""
+    """Numbers of the blocks of the slices that are read, in the order of the slices."""
 
 
 class IndexState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the state of an index says that look-ups need."""
+    """The part of the state of an index that lookups need."""
 
     head: Multihash
-    """The block it was brought up to; for another history it is not used."""
+    """The block up to which it was made; it is not used for another history."""
     files: dict[str, str]
     labels: tuple[str, ...]
 
@@ -52,12 +52,12 @@ class _State(msgspec.Struct):
 
 
 def index_store(projections: KeyedStore, dataset: DatasetId) -> Below:
-    """The files of the index of a dataset, as a store of their own."""
+    """Return a store with the files of the index of a dataset."""
     return Below(projections, f"{dataset_folder(dataset)}/{INDEX}")
 
 
 def index_state(store: KeyedReads, dataset: DatasetId) -> IndexState | None:
-    """What the index says of itself; None if there is no index, or none that can be used."""
+    """Return the state of the index; None if there is no index, or none that can be used."""
     content = store.read(state_keys(dataset_folder(dataset))[0], most=MAX_STATE_BYTES)
     if content is None:
         return None

@@ -1,4 +1,4 @@
-"""Indices of a published dataset: those of partitions that stay, joined with those of new ones."""
+"""Build the indices of a published dataset: join pairs of partitions that stay and new ones."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _log = logging.getLogger("odf.kartothek")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIndices:
-    """Files to write, by column."""
+    """The index files to write, by column."""
 
     files: Mapping[str, bytes]
     sizes: Mapping[str, Mapping[str, int]]
-    """Values and bytes of those to write."""
+    """Number of values, and bytes, of the files to write."""
     skipped: tuple[str, ...]
-    """Columns whose index is larger than is allowed."""
+    """Columns whose index exceeds the limit."""
 
 
 def built_indices(
@@ -49,8 +49,8 @@ def built_indices(
     parts: Sequence[Part],
     stands: Standing,
 ) -> BuiltIndices:
-    """Indices on the columns of a publication. Data is read of new partitions only, unless an
-    index of those that stay cannot be used."""
+    """Build the indices on the columns of a publication. Read the data of new partitions only,
+    unless an old index cannot be used."""
     there = {part.label for part in parts if part.is_there}
     new = [part for part in parts if not part.is_there]
     columns = [
@@ -81,7 +81,7 @@ def built_indices(
 
 
 def _is_skipped(name: str, publication: Publication, stands: Standing) -> bool:
-    """It was too large already, and only grows."""
+    """Return whether the index was too large before; it would only have grown."""
     was = stands.written
     return was is not None and was.config == publication.fingerprint() and name in was.skipped
 
@@ -89,7 +89,7 @@ def _is_skipped(name: str, publication: Publication, stands: Standing) -> bool:
 def _old_pairs(
     store: KeyedStore, uuid: str, columns: Sequence[str], there: set[str], stands: Standing
 ) -> dict[str, pa.Table]:
-    """Pairs of the partitions that stay, of every index that can be used."""
+    """Return the pairs of the partitions that stay, from every index that can be used."""
     if not there or stands.state is None:
         return {}
     table = open_table(store, uuid)
@@ -112,7 +112,7 @@ def _old_pairs(
 def _read(
     data: Columns, parts: Sequence[Part], columns: Sequence[str]
 ) -> Mapping[str, list[pa.Table]]:
-    """Pairs of these partitions from their rows."""
+    """Return the pairs of these partitions, from their rows."""
     found: dict[str, list[pa.Table]] = defaultdict(list)
     for part in parts if columns else ():
         for name, values in data.values_of(part, columns).items():

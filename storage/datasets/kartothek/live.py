@@ -1,9 +1,9 @@
-"""Rows that a publication of the state has: what stood before, moved on by the rows that are new.
+"""Compute the live rows of a published state: update the former ones by the new rows.
 
-Rows are only ever matched with rows that say the same (of the key, or altogether), so that new rows
-and the standing ones with the same hash decide among themselves; nothing else changes. The
-first publication is the same, with nothing that stood before. What says which rows stand is
-`live_by_key` and `live_by_row`, and nothing here.
+A row is only matched with rows that have the same key, or altogether the same values. So an update
+needs only the new rows and the live rows with the same hashes; no others change. The first
+publication is the same, with no former rows. Only `live_by_key` and `live_by_row` decide which
+rows are live.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _log = logging.getLogger("odf.kartothek")
 def standing_rows(
     scan: Scan, chain: ChainView, key: Sequence[str] | None, kept: KeyedStore | None
 ) -> tuple[Offsets, int]:
-    """Sorted offsets of rows that stand at the head, and how many retractions took back nothing.
+    """Return the sorted offsets of rows that are live at the head, and the number of retractions
+    that retracted nothing.
 
-    `key` None matches whole rows. Slices are read that are newer than what is `kept`, and those
-    that hold rows with the same hashes; all of them where nothing is kept. Takes memory for a byte
-    of each row there is, and 16 bytes of each new one.
+    `key` None matches whole rows. Only slices newer than the `kept` index are read, and those with
+    rows of the same hashes; all slices if nothing is kept. Memory: a byte for each row of the
+    dataset, and 16 bytes for each new row.
 
     Raises:
-        UnusableKey. SwapLost: another run kept its own meanwhile.
+        UnusableKey. SwapLost: another run has saved its index meanwhile.
     """
     columns = matched_columns(chain.schema, chain.vocab, key)
     if kept is None:

@@ -1,11 +1,11 @@
-"""Which rows of a dataset stand as of a block, and where to find them again, kept in a keyed store.
+"""An index in a keyed store of the live rows of a dataset as of a block, by the hash of the row.
 
-    live/state.json          the note: what is kept, and of which block
+    live/state.json          the note: what is kept, and as of which block
     live/<hash of the file>  a bit for each row, or a segment: pairs (hash, offset), sorted by hash
 
-A hash is of what a row is matched by. Runs of segments are merged when they are of a size, as in a
-merge state. Rows that stand no more may still be found: the bits tell. Files are named by
-their content, so that a damaged one is noticed; the chain is the truth, and all can be made anew.
+A hash is of the columns by which rows are matched. Runs of segments of similar size are merged, as
+in a merge state. A lookup may find rows that are not live any more; the bits show which are. Files
+are named by their content, so that damage is noticed; all of them can be made again from the chain.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..merge_state.state import to_merge
 from .publication import content_hash
 
 LIVE = "live"
-"""Folder of what is kept."""
+"""Folder of the index."""
 _NOTE = f"{LIVE}/state.json"
 _MAX_NOTE_BYTES = 64 << 20
 _MAX_BITS_BYTES = 512 << 20
@@ -39,7 +39,7 @@ Pairs = np.ndarray[Any, np.dtype[np.void]]
 
 
 class LiveIndexDamaged(Damaged):
-    """A file of what is kept is missing, or not what was written."""
+    """A file of the index is missing or damaged."""
 
 
 class _Segment(msgspec.Struct, frozen=True):
@@ -52,10 +52,10 @@ class _Segment(msgspec.Struct, frozen=True):
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True):
     spec: str
-    """By what rows are matched."""
+    """Hash of the columns by which rows are matched."""
     head: str
     rows: int
-    """Offsets below are known."""
+    """Number of rows; the index covers all offsets below."""
     unmatched: int
     bits: str
     runs: tuple[tuple[_Segment, ...], ...] = ()
@@ -66,7 +66,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """Rows up to a block, as bits by offset; `unmatched` rows took back nothing."""
+    """Live rows up to a block, as bits by offset; `unmatched` counts retractions of nothing."""
 
     head: str
     stands: np.ndarray[Any, np.dtype[np.bool_]]
@@ -75,8 +75,8 @@ class Live:
 
 @dataclass(slots=True)
 class LiveIndex:
-    """What is kept for one way to match rows. One run at a time uses it; of two, one is refused
-    when it saves."""
+    """The index for one way to match rows. One run at a time may use it; of two, one fails when it
+    saves."""
 
     store: KeyedStore
     spec: str
@@ -84,7 +84,7 @@ class LiveIndex:
     _tag: str | None = field(default=None, init=False)
 
     def load(self) -> Live | None:
-        """None: nothing is kept. Raises `LiveIndexDamaged`."""
+        """Load the live rows; None if nothing is kept. Raise `LiveIndexDamaged`."""
         found = self.store.read(_NOTE, most=_MAX_NOTE_BYTES)
         self._note, self._tag = None, None if found is None else found.tag
         if found is None:
@@ -102,12 +102,12 @@ class LiveIndex:
         return Live(head=note.head, stands=bits, unmatched=note.unmatched)
 
     def begin_anew(self) -> None:
-        """What was kept is of no use: the next `save` replaces it."""
+        """Ignore what is kept; the next `save` replaces it."""
         self._note = None
 
     def find(self, hashes: Hashes) -> Offsets:
-        """Sorted offsets of all rows with these hashes, as far as `load` knew them; maybe also of
-        some that do not stand any more. Raises `LiveIndexDamaged`."""
+        """Return the sorted offsets of all loaded rows with these hashes; some of them may not be
+        live any more. Raise `LiveIndexDamaged`."""
         wanted = distinct(hashes)
         found = [np.zeros(0, np.int64)]
         for segment in (each for run in self._runs for each in run):
@@ -119,8 +119,8 @@ class LiveIndex:
         return distinct(np.concatenate(found))
 
     def save(self, live: Live, hashes: Hashes, offsets: Offsets) -> None:
-        """Keep `live`; hashes and offsets are of the rows that `load` did not know. Raises
-        `SwapLost`: another run saved meanwhile. `LiveIndexDamaged`."""
+        """Save `live`; hashes and offsets are of the rows that `load` did not return. Raise
+        `SwapLost` if another run saved meanwhile, `LiveIndexDamaged`."""
         pairs = _sorted(np.rec.fromarrays([hashes, offsets], dtype=_PAIR), live)
         sizes = [*(sum(segment.rows for segment in run) for run in self._runs), len(pairs)]
         count = max(to_merge(sizes), 1)
@@ -153,7 +153,8 @@ class LiveIndex:
             yield _Segment(self._put(some.tobytes()), len(some), *ends)
 
     def _collect_unknown(self) -> None:
-        """Files of other ways to match, of damaged notes, and of runs that were killed."""
+        """If the present note is not used, delete all files but the note: they are of another way
+        to match, of a damaged note, or of runs that were killed."""
         if self._note is None:
             listed = [info.key for info in self.store.list(LIVE)]
             self.store.delete([key for key in listed if key != _NOTE])
@@ -174,7 +175,7 @@ class LiveIndex:
 
 
 def forget_live(store: KeyedStore) -> None:
-    """Nothing is kept any more."""
+    """Delete the index."""
     store.delete([_NOTE])
     store.delete([info.key for info in store.list(LIVE)])
 
@@ -184,7 +185,7 @@ def _key(name: str) -> str:
 
 
 def _sorted(pairs: Pairs, live: Live) -> Pairs:
-    """Those that stand, by hash."""
+    """Return the pairs of live rows, sorted by hash."""
     some: Pairs = pairs[live.stands[pairs["offset"]]]
     ordered: Pairs = some[np.argsort(some["hash"], kind="stable")]
     return ordered

@@ -1,7 +1,7 @@
-"""Rows of a changelog that stand where no primary key says which rows are about the same thing.
+"""Compute the live rows of a changelog without a primary key.
 
-Each row that takes back takes back the row of greatest offset that says the same and stands. With
-a key it is the state: `live_by_key` of the projections.
+Each retraction retracts the live row with the same values and the greatest offset. With a key, the
+live rows are the state: `live_by_key` of the projections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..read.rows import (
 
 
 def live_by_row(scan: Scan, vocab: Vocab) -> tuple[np.ndarray[Any, Any], int]:
-    """Offsets of rows that stand, sorted; and how many retractions took back nothing."""
+    """Return the sorted offsets of live rows, and the number of retractions of nothing."""
     wanted: set[tuple[Any, ...]] = set()
     if any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
         for batch in scan(None, None):

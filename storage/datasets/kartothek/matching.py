@@ -1,7 +1,7 @@
-"""What rows are matched by, as hashes of whole columns, and standing rows moved on by new ones.
+"""Hash the columns by which rows are matched, and update live rows by new ones.
 
-Rows are only ever matched with rows that say the same (of the key, or altogether): new rows, and
-the standing ones with the hash of one of them that asks, decide among themselves.
+A row is only matched with rows that have the same key, or altogether the same values. So an update
+needs only the new rows, and the live rows whose hash is that of a new row that asks for a match.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ..merge_state.key_hash import NotHashable, check_hashable, key_hashes
 from ..read.rows import CORRECT_FROM, RETRACT, Scan
 
 ROW = np.dtype([("hash", "<u8"), ("offset", "<i8"), ("asks", "?")])
-"""`asks`: whether it has to do with rows before it."""
+"""`asks` says whether the row may affect earlier rows."""
 Rows = np.ndarray[Any, np.dtype[np.void]]
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 Stands = np.ndarray[Any, np.dtype[np.bool_]]
-"""By offset."""
+"""Whether each row is live, by offset."""
 
 
 def hashed(
     scan: Scan, vocab: Vocab, columns: Sequence[str], key: Sequence[str] | None, new: Offsets | None
 ) -> Iterator[Rows]:
-    """`ROW`s of rows that are new, None: of all. Where rows are matched as a whole, only those ask
-    that take back."""
+    """Yield `ROW`s of the new rows (None: of all). If rows are matched as a whole, only retractions
+    ask for a match."""
     needed = list(dict.fromkeys([*columns, vocab.offset_column, vocab.operation_type_column]))
     for batch in scan(needed, new):
         found = np.zeros(batch.num_rows, ROW)
@@ -43,16 +43,16 @@ def hashed(
 
 
 def matched_columns(schema: pa.Schema, vocab: Vocab, key: Sequence[str] | None) -> list[str]:
-    """Columns that are hashed: those that rows are matched by, as far as they have a hash. Fewer
-    columns give more rows to look at, never less."""
+    """Return the columns to hash: those by which rows are matched and that can be hashed. Hashing
+    fewer columns only gives more candidate rows, never fewer."""
     ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
     names = key or [name for name in schema.names if name not in ours]
     return [name for name in names if _is_hashed(schema.field(name).type)]
 
 
 def moved_on(before: Stands, total: int, touched: Offsets, found: Offsets) -> Stands:
-    """Which of `total` rows stand, where `found` are those that do of the `touched` ones and of the
-    rows behind `before`."""
+    """Return which of `total` rows are live. `found` are the live ones among the `touched` rows and
+    the rows after `before`."""
     stands = np.concatenate([before, np.zeros(total - len(before), bool)])
     stands[touched] = False
     stands[found] = True

@@ -1,7 +1,7 @@
-"""The node's own index of a dataset: which slices hold a value of a column.
+"""The index that the node keeps of a dataset: which slices have a value of a column.
 
-It is the changelog of the dataset published into a store of the node's own without its data files:
-readers of the index open the slices.
+It is the changelog of the dataset, published into an internal store without data files: readers of
+the index open the slices.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ RECORD = "record.json"
 class OwnIndex:
     """Indices on some columns of a dataset, up to a block.
 
-    A partition is a slice; `block_of` tells by its label which block it is of. Slices of later
-    blocks are in no index.
+    A partition is a slice; `block_of` returns its block by its label. Slices of later blocks are
+    in no index.
     """
 
     table: Table
     columns: frozenset[str]
-    """Those that have an index."""
+    """Columns that have an index."""
     head: Multihash
     sequence_number: int
 
 
 def made_of(projections: KeyedStore, dataset: DatasetId) -> Below:
-    """What was made of a dataset for its readers, as a store of its own."""
+    """Return a store with the projections of a dataset, which are made for readers."""
     return Below(projections, dataset_folder(dataset))
 
 
 def own_index(projections: KeyedStore, dataset: DatasetId) -> OwnIndex | None:
-    """The index as it was written last; None if there is none, or none that can be used.
+    """Return the index that was written last; None if there is none, or none that can be used.
 
-    It may be of a head that is none any more: compare `head` with the chain that is read.
+    Its head may have been replaced since: compare `head` with the chain that is read.
     """
     return opened_index(index_store(projections, dataset), dataset_folder(dataset))
 
 
 def opened_index(store: KeyedReads, uuid: str) -> OwnIndex | None:
-    """As `own_index`, of a store that holds the files of one index."""
+    """As `own_index`, from a store with the files of one index."""
     try:
         table = open_table(store, uuid)
         said = table.found.state.metadata
@@ -80,8 +80,8 @@ def opened_index(store: KeyedReads, uuid: str) -> OwnIndex | None:
 
 
 def block_of(label: str) -> int | None:
-    """The sequence number of the block of a slice, by the label of its partition; None: of none,
-    since the dataset has no rows."""
+    """Return the sequence number of the block of a slice, by the label of its partition; None for
+    the partition of a dataset without rows."""
     digits = label[1:9]
     return int(digits) if label[:1] == "b" and digits.isdigit() else None
 
@@ -95,7 +95,7 @@ def refresh_own_index(
     clock: Clock = system_clock,
     scratch: Path | None = None,
 ) -> Published:
-    """Bring the index up to the head; only slices that are new are read. Raises as `publish`."""
+    """Bring the index up to the head; read only new slices. Raises as `publish`."""
     made = made_of(projections, dataset.id)
     publication = Publication(
         uuid=dataset_folder(dataset.id),
@@ -116,7 +116,7 @@ def refresh_own_index(
 
 
 def remove_own_index(projections: KeyedStore, dataset: DatasetId) -> None:
-    """Everything that was made of the dataset for look-ups goes."""
+    """Delete the index, and the column values that were kept for it."""
     uuid = dataset_folder(dataset)
     made = made_of(projections, dataset)
     gone = [info.key for folder in (INDEX, SLICES) for info in made.list(folder)]

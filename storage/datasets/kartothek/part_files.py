@@ -1,4 +1,4 @@
-"""Data files of partitions that are no slice: without dead rows, or with columns added later."""
+"""Data files of partitions that are not a slice: without dead rows, or with later columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .writer import write_data_file
 
 
 def written_part(data: Columns, part: Part, schema: pa.Schema, path: Path) -> Path:
-    """A file of the part's rows in all columns of the schema."""
+    """Write a file with the rows of the part in all columns of the schema; return its path."""
     write_data_file(path, schema, _batches(data, part, schema))
     return path
 

@@ -1,4 +1,4 @@
-"""Rows of a slice by the values of partition columns: which of them are in which partition."""
+"""Split the rows of a slice into partitions by the values of partition columns."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OFFSET = "offset"
 
 
 class UnusablePartitionValue(BadInput):
-    """A row has a value in a partition column that no key can have."""
+    """A row has a value in a partition column that cannot be part of a key."""
 
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(f"partition column {column[:100]!r}: {reason}", column=column[:100])
 
 
 class PartitionRows:
-    """Splits slices. The last one is remembered: its partitions follow each other."""
+    """Splits slices. Caches the last split, since the partitions of a slice are consecutive."""
 
     def __init__(
         self, scan: Scan, schema: pa.Schema, columns: Sequence[str], offset_column: str
@@ -40,7 +40,7 @@ class PartitionRows:
     def split(
         self, each: ChainSlice, offsets: np.ndarray[Any, Any]
     ) -> Mapping[str, np.ndarray[Any, Any]]:
-        """Sorted offsets by folder. Raises `UnusablePartitionValue`."""
+        """Return sorted offsets by folder. Raise `UnusablePartitionValue`."""
         if self._last is not None and self._last[:2] == (each, len(offsets)):
             return self._last[2]
         found = self._read(offsets) if len(offsets) else {}

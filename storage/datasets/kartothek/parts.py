@@ -1,6 +1,6 @@
-"""Which partitions a published dataset has: slices as they are, slices without dead rows.
+"""Plan the partitions of a published dataset: unchanged slices, and slices without dead rows.
 
-Pure planning: what is there already is kept, everything new gets a label nobody reads.
+Pure: existing partitions are kept, and new ones get labels that no reader uses yet.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from odf_node.protocol.kartothek.keys import data_key
 from .chain_slices import ChainSlice
 
 EMPTY = "empty"
-"""Label of the partition of a dataset without rows: with none, readers would have to list."""
+"""Label of the partition of a dataset without rows; without it, readers would list the store."""
 
 
 MAX_PARTITIONS = 100_000
-"""Of one published dataset: its state file names each."""
+"""Limit of partitions of one published dataset; its state file names each of them."""
 Split = Callable[[ChainSlice, "np.ndarray[Any, Any]"], Mapping[str, "np.ndarray[Any, Any]"]]
-"""Offsets of a slice by the folder that the values of their partition columns make."""
+"""Splits offsets of a slice by the folder of the values of their partition columns."""
 
 
 class TooManyPartitions(LimitExceeded):
@@ -40,18 +40,18 @@ class TooManyPartitions(LimitExceeded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One partition. `source` None: the empty one."""
+    """One partition. `source` None: the partition of a dataset without rows."""
 
     label: str
     rows: int
     source: ChainSlice | None
     offsets: np.ndarray[Any, Any]
-    """Sorted. Where the partition has a folder, those of all folders of its slice."""
+    """Sorted offsets. If the partition has a folder, they are of all folders of its slice."""
     is_there: bool
     is_whole: bool
-    """Its file is the slice itself."""
+    """Whether its file is the slice itself."""
     folder: str = ""
-    """`col=val/…/`, of the values of partition columns."""
+    """`col=val/…/`, from the values of partition columns."""
 
     @property
     def is_all(self) -> bool:
@@ -70,11 +70,11 @@ def planned_parts(
     mark: str,
     split: Split | None = None,
 ) -> list[Part]:
-    """Partitions of these slices, of which the `live` offsets stand (None: all).
+    """Return the partitions of these slices with the `live` offsets (None: all).
 
-    `there` are partitions, with their numbers of rows, that were made of the same slices: rows
-    of a slice only ever die, so the same number of rows is the same rows. `mark` makes labels
-    unique where the plain one is taken. A slice is split only if rows of it are new or died.
+    `there` has existing partitions of the same slices, with their numbers of rows: rows of a slice
+    can die but not come back, so equal numbers mean the same rows. `mark` makes labels unique if
+    the plain one is taken. A slice is split only if it is new or some of its rows died.
 
     Raises:
         TooManyPartitions: more than `MAX_PARTITIONS`.
@@ -123,7 +123,7 @@ def _folders(
     there: Mapping[str, int],
     split: Split | None,
 ) -> Mapping[str, int]:
-    """Numbers of rows by folder; no folder without rows."""
+    """Return the numbers of rows by folder, without empty folders."""
     if split is None:
         return {"": len(offsets)} if len(offsets) else {}
     if sum(there[label] for label in its.values()) == len(offsets):
@@ -153,7 +153,7 @@ def _offsets(each: ChainSlice, live: np.ndarray[Any, Any] | None) -> np.ndarray[
 
 
 def _pieces(label: str) -> tuple[str, int]:
-    """Folder, and the number of the block, in a label of ours."""
+    """Return folder and block number of a label that `planned_parts` made."""
     folder, slash, name = label.rpartition("/")
     return folder + slash, int(name[1:9])
 

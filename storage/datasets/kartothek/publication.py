@@ -1,4 +1,4 @@
-"""What is to be published, and what became of it."""
+"""The settings of a publication, and its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_INDEX_BYTES = 64 << 20
 
 
 class Mode(StrEnum):
-    """Rows of the table: all that the changelog has, or those that stand."""
+    """Rows of the table: all rows of the changelog, or only the live ones."""
 
     CHANGELOG = "changelog"
     STATE = "state"
@@ -33,12 +33,12 @@ class StateFormat(StrEnum):
 
 
 def content_hash(raw: bytes) -> str:
-    """By which a publisher knows its own files again."""
+    """Return the hash by which a publisher recognises its own files."""
     return hashlib.sha3_256(raw).hexdigest()
 
 
 class PublicationConflict(Conflict):
-    """The state file in the store is not the one that was published last."""
+    """The state file in the store is not the one that this node published last."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ class UnusablePublication(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """How a dataset is published. `primary_key` None: rows are matched as a whole."""
+    """How a dataset is published. `primary_key` None: rows are matched by all their columns."""
 
     uuid: str
     mode: Mode = Mode.CHANGELOG
@@ -63,16 +63,16 @@ class Publication:
     grace: timedelta = timedelta(hours=24)
     max_index_bytes: int = MAX_INDEX_BYTES
     has_data: bool = True
-    """False: an index of the slices as they are, with no data files. Only for a changelog."""
+    """False: only an index of the unchanged slices, without data files. Only for a changelog."""
 
     def fingerprint(self) -> str:
-        """Changes when other files have to be written for the same rows."""
+        """Return a hash that changes if other files have to be written for the same rows."""
         says = [self.mode, self.primary_key, self.secondary_indices, self.state_format]
         more = [self.partition_on] if self.partition_on else []
         return content_hash(json.dumps([*says, self.max_index_bytes, *more]).encode())
 
     def check(self, schema: pa.Schema) -> None:
-        """Whether the columns are those of the dataset. Raises `UnusablePublication`."""
+        """Check the named columns against the dataset's schema. Raise `UnusablePublication`."""
         if len(self.secondary_indices) > MAX_INDICES:
             raise UnusablePublication(f"at most {MAX_INDICES} columns have an index")
         for name in (*self.secondary_indices, *self.partition_on, *(self.primary_key or ())):
@@ -94,13 +94,13 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What readers see now."""
+    """What readers of the publication see now."""
 
     head: str
     partitions: int
     rows: int
     indices: Mapping[str, Mapping[str, int]]
-    """Values and bytes of each index, by column."""
+    """Number of values, and bytes, of each index, by column."""
     skipped: tuple[str, ...]
     unmatched_retractions: int = 0
     changed: bool = True

@@ -1,7 +1,7 @@
-"""A dataset published as a Kartothek dataset: every refresh is one swap of its state file.
+"""Publish a dataset as a Kartothek dataset: every refresh is one swap of its state file.
 
-What a refresh has to write follows from the chain and from what stands in the store. Partitions
-that stay are neither read nor written again.
+A refresh compares the chain with the present state in the store. Partitions that stay are neither
+read nor written again.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def publish(
     kept: KeyedStore | None = None,
     scratch: Path | None = None,
 ) -> Published:
-    """Bring the published dataset to the head. What is learned of slices and rows is `kept` for the
-    next time; files are made in a folder of their own in `scratch`.
+    """Bring the published dataset to the head. `kept` stores what is learned of slices and rows for
+    the next refresh; temporary files are made in a new folder in `scratch`.
 
     Raises:
-        UnusablePublication: a column is not there or cannot be indexed. UnusableKey.
-        PublicationConflict: somebody else wrote the state file, and no `force`.
+        UnusablePublication: a column is missing or cannot be indexed. UnusableKey.
+        PublicationConflict: another writer wrote the state file, and `force` is off.
         SwapLost: another run was first; nothing of this one is visible.
         ObjectDamaged, ObjectHealing: a slice is not whole.
     """
@@ -109,8 +109,8 @@ def publish(
 def _standing_now(
     store: KeyedStore, publication: Publication, records: Records, record: Record, *, force: bool
 ) -> Standing:
-    """As `standing`. Another run of ours may have swapped since the record was read: it has noted
-    that in the record, so a state that is not ours counts only beside the record as it was."""
+    """As `standing`, but raise `SwapLost` if another run of this node has swapped the state file
+    since the record was read: such a run has changed the record first."""
     try:
         return standing(store, publication.uuid, record, force=force)
     except PublicationConflict:
@@ -122,11 +122,11 @@ def _standing_now(
 def withdraw(
     store: KeyedStore, publication: Publication, records: Records, *, force: bool = False
 ) -> None:
-    """The published dataset goes, its state file first.
+    """Delete the published dataset, its state file first.
 
     Raises:
-        PublicationConflict: somebody else wrote the state file, and no `force`.
-        SwapLost: another run swapped meanwhile; nothing is gone.
+        PublicationConflict: another writer wrote the state file, and `force` is off.
+        SwapLost: another run swapped meanwhile; nothing was deleted.
     """
     stands = _standing_now(store, publication, records, records.read(), force=force)
     store.delete(list(stands.files))
@@ -135,7 +135,7 @@ def withdraw(
 
 
 class _Plan:
-    """Everything a refresh writes, worked out before anything is written."""
+    """Everything that a refresh writes, computed before anything is written."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class _Plan:
         self.built: BuiltIndices = built_indices(store, data, publication, self._parts, stands)
 
     def made(self) -> tuple[Changes, Written]:
-        """What to write, and what to remember of it."""
+        """Return the files to write, and the entry for the record."""
         keys = {part.label: data_key(self._uuid, part.label) for part in self._parts}
         created = self._now.to_datetime()
         new = {name: index_key(self._uuid, name, created) for name in self.built.files}
@@ -223,7 +223,7 @@ class _Plan:
         return live
 
     def _there(self) -> Mapping[str, int]:
-        """Partitions made of slices of this very history, in this very schema."""
+        """Return the partitions that were made from slices of this history in this schema."""
         was = self._stands.written
         if was is None or was.schema_hash != content_hash(self._raw_schema):
             return {}
@@ -262,7 +262,7 @@ class _Plan:
         return {schema_key(self._uuid, TABLE): self._raw_schema}
 
     def _annotations(self) -> dict[str, str]:
-        """Texts by which a reader can compare any file with the chain."""
+        """Return the metadata by which a reader can compare the publication with the chain."""
         head, chain = self._chain.head, self._chain
         key = self._publication.primary_key
         old = {} if self._stands.state is None else self._stands.state.metadata
@@ -291,7 +291,7 @@ def _split(scan: Scan, chain: ChainView, publication: Publication) -> Split | No
 def _collect(
     store: KeyedStore, publication: Publication, records: Records, written: Written, now: Instant
 ) -> None:
-    """Files that nobody may read any more go; what was written is what is remembered."""
+    """Delete dropped files after the grace time, and record `written` as the last state."""
     grace = int(publication.grace.total_seconds() * 1e9)
     gone = [key for key, since in written.dropped.items() if since + grace <= now.ns]
     if gone:

@@ -1,8 +1,8 @@
-"""What a publisher remembers of a dataset it published: what it wrote last, what it was writing.
+"""The record of a published dataset: what the publisher wrote last, and what it began to write.
 
-A write is noted before it begins. So a later run knows its own state file, whether or not the run
-that wrote it was killed, and which files such a run left behind. Of two runs that note at the
-same time one is refused, and has written nothing.
+A write is recorded before it begins. So a later run recognises the state file of a run that was
+killed, and knows the files that such a run left behind. Of two runs that record at the same time,
+one fails, and has written nothing.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ class Written:
     state_hash: str
     head: str
     config: str
-    """The publication it is of, as a hash."""
+    """Fingerprint of the publication."""
     schema_hash: str
     rows: Mapping[str, int]
-    """Of each partition, by label."""
+    """Number of rows of each partition, by label."""
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Values and bytes of each index, by column."""
+    """Number of values, and bytes, of each index, by column."""
     skipped: tuple[str, ...] = ()
     """Columns whose index was too large."""
     keys: tuple[str, ...] = ()
-    """Files that were written for it."""
+    """Keys of files that were written for it."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """Files that are in no state any more, and since when."""
+    """Keys of files that are in no state any more, with the time since when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """`last` was written; each of `begun` may have been, and may still be."""
+    """`last` was written; each of `begun` may have been written, or may still be in progress."""
 
     last: Written | None = None
     begun: tuple[Written, ...] = ()
 
     @property
     def ours(self) -> Mapping[str, Written]:
-        """Every state that may stand in the store, by the hash of its file."""
+        """Every state that may be in the store, by the hash of its file."""
         every = (*(() if self.last is None else (self.last,)), *self.begun)
         return {each.state_hash: each for each in every}
 
 
 class Records(Protocol):
-    """Where the record of one publication is kept."""
+    """Store of the record of one publication."""
 
     def read(self) -> Record: ...
     def write(self, record: Record) -> None:
-        """Replace the record that was read or written last, all at once. Raises `SwapLost`."""
+        """Replace atomically the record that was read or written last. Raise `SwapLost`."""
 
     def remove(self) -> None: ...
 
 
 def record_key(url: str, uuid: str) -> str:
-    """Where the record of what is published at a store is kept, among what is made of a dataset."""
+    """Return the key of the record of a publication at a store, among the dataset's projections."""
     place = hashlib.sha3_256(f"{url}\n{uuid}".encode()).hexdigest()[:16]
     return f"records/{place}.json"
 
@@ -85,7 +85,7 @@ class KeyedRecords:
         self._tag: str | None = None
 
     def read(self) -> Record:
-        """Nothing was published: an empty record. Raises `UnreadableRecord`."""
+        """Return the record, empty if nothing was published. Raise `UnreadableRecord`."""
         found = self._store.read(self._key, most=MAX_RECORD_BYTES)
         self._tag = None if found is None else found.tag
         if found is None:

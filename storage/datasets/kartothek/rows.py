@@ -1,7 +1,7 @@
-"""Rows of a table, partition by partition, in the columns of the schema file.
+"""Read the rows of a table, partition by partition, in the columns of the schema file.
 
-Rows come in the order of their file; partitions in no order that means anything. A file that is
-missing, damaged or of other types ends the read: a part of the rows is never passed off as all.
+Rows have the order of their file; the order of partitions has no meaning. A file that is missing,
+damaged or of other types ends the read with an error, so that a part never looks like all rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .tables import Partition, Table
 
 
 class UnknownKartothekColumn(BadInput):
-    """A column that the schema file does not have."""
+    """The schema file has no such column."""
 
 
 def rows_of(
     table: Table, *, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows the predicate is true of (None: all), in these columns (None: all, as in the schema).
+    """Return the rows that satisfy the predicate (None: all) in these columns (None: all).
 
     Raises:
         UnknownKartothekColumn, MalformedPredicate: at once.
@@ -49,7 +49,7 @@ def rows_of(
 def whole_table(
     table: Table, *, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> pa.Table:
-    """As `rows_of`, all in memory."""
+    """Return the rows of `rows_of` as one table in memory."""
     names = table.schema.names if columns is None else columns
     batches = rows_of(table, columns=columns, predicate=predicate)
     return pa.Table.from_batches(batches, pa.schema([table.schema.field(n) for n in names]))
@@ -58,7 +58,7 @@ def whole_table(
 def partition_rows(
     table: Table, partition: Partition, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one partition in these columns. Raises as `rows_of`."""
+    """Yield the rows of one partition in these columns. Raises as `rows_of`."""
     key = partition.key
     schema = pa.schema([table.schema.field(name) for name in names])
     with open_partition(table, partition) as stream:
@@ -67,13 +67,13 @@ def partition_rows(
             for batch in _batches(file, stream, _stored(file, partition, names, key)):
                 yield in_schema(batch, schema, partition.values, key=key)
         except (UnreadableSlice, *UNREADABLE, ValueError) as error:
-            if isinstance(error, MemoryError):  # Arrow's is one of its other errors as well
+            if isinstance(error, MemoryError):  # Arrow's memory error is an `ArrowException` too
                 raise
             raise UnreadableDataFile(key, f"no Parquet: {str(error)[:200]}") from None
 
 
 def open_partition(table: Table, partition: Partition) -> BinaryIO:
-    """The data file of a partition. Raises `KartothekFileMissing`."""
+    """Open the data file of a partition. Raise `KartothekFileMissing`."""
     try:
         return table.store.open(partition.key)
     except KeyNotFound:
@@ -97,7 +97,7 @@ def _rows(table: Table, names: list[str], predicate: Predicate | None) -> Iterat
 def _stored(
     file: pq.ParquetFile, partition: Partition, names: Sequence[str], key: str
 ) -> list[str]:
-    """Columns to read from the file: what the key says of a column wins."""
+    """Return the columns to read from the file; values in its key take precedence."""
     there = file.schema_arrow.names
     wanted = [name for name in names if name in there and name not in partition.values]
     for name in wanted:
@@ -110,6 +110,6 @@ def _batches(file: pq.ParquetFile, stream: object, stored: list[str]) -> Iterato
     if stored:
         yield from batches_of(file, stream, columns=stored)  # type: ignore[arg-type]
         return
-    rows = file.metadata.num_rows  # of columns that it does not have
+    rows = file.metadata.num_rows  # the file has none of the columns: only the row count matters
     if rows:
         yield pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])

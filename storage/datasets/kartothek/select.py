@@ -1,6 +1,6 @@
-"""Partitions that may have rows a predicate is true of: by partition columns and by indices.
+"""Select partitions that may have rows matching a predicate, by partition columns and indices.
 
-An index that cannot be used costs time and loses nothing: it is left out with a word in the log.
+An index that cannot be used is skipped with a log entry; this costs time but loses no rows.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ..read.batches import batches_of
 from .tables import Partition, Table
 
 OWN_ROWS = 1024
-"""Values of an index of the node's own that are unpacked at a time, each with its labels."""
+"""Number of rows of the node's own index that are decoded at a time: a value with its labels."""
 _log = logging.getLogger("odf.kartothek")
 
 
 def selected(table: Table, predicate: Predicate | None) -> list[Partition]:
-    """Partitions to read, in the order of the table; all without a predicate."""
+    """Return the partitions to read, in the order of the table; all without a predicate."""
     if predicate is None:
         return list(table.partitions)
     indices = _Indices(table, predicate)
@@ -49,7 +49,7 @@ def selected(table: Table, predicate: Predicate | None) -> list[Partition]:
 
 
 def _labels_of(table: Table, terms: Sequence[Term], indices: _Indices) -> set[str]:
-    """Partitions that may have rows all terms are true of."""
+    """Return the labels of partitions that may have rows for which all terms are true."""
     labels = {partition.label for partition in table.partitions if _may_hold(partition, terms)}
     for term in terms:
         listed = indices.labels(term)
@@ -58,7 +58,7 @@ def _labels_of(table: Table, terms: Sequence[Term], indices: _Indices) -> set[st
 
 
 def _may_hold(partition: Partition, terms: Sequence[Term]) -> bool:
-    """Whether the partition's own values fit."""
+    """Return whether the partition's values of partition columns satisfy the terms."""
     return all(
         term_mask(term, pa.repeat(partition.values[term.column], 1))[0].as_py()
         for term in terms
@@ -67,7 +67,7 @@ def _may_hold(partition: Partition, terms: Sequence[Term]) -> bool:
 
 
 class _Indices:
-    """The indices that a predicate can use, each read once, for all its terms together."""
+    """The indices that a predicate can use; each is read once for all terms."""
 
     def __init__(self, table: Table, predicate: Predicate) -> None:
         self._table = table
@@ -81,7 +81,8 @@ class _Indices:
                 self._terms.setdefault(term.column, []).append(term)
 
     def labels(self, term: Term) -> set[str] | None:
-        """Where the term is true of some value; None where no index tells."""
+        """Return the labels of partitions that have a value for which the term is true; None if
+        there is no usable index."""
         terms = self._terms.get(term.column, [])
         if term not in terms:
             return None
@@ -106,7 +107,7 @@ class _Indices:
 def index_pairs(
     table: Table, column: str, known: pa.Array, terms: Sequence[Term] | None = None
 ) -> Iterator[pa.Table]:
-    """Pairs (value, label) of the index on a column, as `pairs_in`. Raises `MalformedIndex`."""
+    """Yield pairs (value, label) of the index on a column. Raise `MalformedIndex`."""
     column_type = table.schema.field(column).type
     place = table.found.state.indices[column]
     if isinstance(place, Mapping):
@@ -121,8 +122,8 @@ def index_pairs(
 def own_pairs(
     store: KeyedReads, key: str, term: Term, column_type: pa.DataType, known: pa.Array
 ) -> Iterator[pa.Table]:
-    """As `index_pairs`, of a file that the node wrote for itself: only row groups are read that can
-    hold a value that the term is true of, which has to be prunable. Raises `MalformedIndex`."""
+    """As `index_pairs`, for a file that the node wrote itself: read only the row groups that can
+    have a value for which the term is true. The term has to be prunable. Raise `MalformedIndex`."""
     with _index_file(store, key, term.column, column_type) as (file, _):
         groups = _groups_with(file, term.column, column_type, [term])
         found = (
@@ -137,7 +138,7 @@ def own_pairs(
 def _index_file(
     store: KeyedReads, key: str, column: str, column_type: pa.DataType
 ) -> Iterator[tuple[pq.ParquetFile, BinaryIO]]:
-    """An index file. Whatever is wrong with it is `MalformedIndex`."""
+    """Open an index file. Raise `MalformedIndex` for any problem with it."""
     try:
         with store.open(key) as stream:
             file = open_slice(stream)
@@ -154,9 +155,9 @@ def _index_file(
 def _groups_with(
     file: pq.ParquetFile, column: str, column_type: pa.DataType, sought: Sequence[Term]
 ) -> list[int]:
-    """Row groups that may hold a value that any of the terms is true of.
+    """Return the row groups that may have a value for which any of the terms is true.
 
-    Statistics of a footer are asked for where the node wrote the file itself, and nowhere else.
+    This trusts the statistics in the footer, so it is only for files that the node wrote itself.
     """
     count = file.metadata.num_row_groups
     ends = [_ends(file.metadata.row_group(at), column) for at in range(count)]
@@ -168,7 +169,7 @@ def _groups_with(
 
 
 def _ends(group: pq.RowGroupMetaData, column: str) -> tuple[Any, Any]:
-    """The least and the greatest value; nothing where the footer does not say, as of long texts."""
+    """Return the least and the greatest value; None if the footer has none, as for long texts."""
     for at in range(group.num_columns):
         chunk = group.column(at)
         told = chunk.statistics

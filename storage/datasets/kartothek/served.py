@@ -1,7 +1,7 @@
-"""A publication that the node serves itself: its files are the node's, its slices stay slices.
+"""A publication that the node serves itself: it stores files, but notes instead of slices.
 
-Under the key of a slice there is a note of its hash, so that a key means the same bytes for as long
-as it is there, whatever becomes of the chain.
+Under the key of a slice there is a note with its hash, so that a key always means the same bytes,
+even if the chain changes.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from ...stores.ports.keyed_values import LinkSource
 from .own_index import made_of
 
 SERVED = "served"
-"""Folder of its files among what is made of a dataset."""
+"""Folder of its files among the projections of a dataset."""
 NOTE_BYTES = 200
-"""Longest note. No Parquet file that holds a column is as short."""
+"""Limit of the bytes of a note. Every Parquet file with a column is longer."""
 
 
 class NoObject(NodeFault):
-    """Bytes without a hash were to be noted as a slice."""
+    """The source to link is not an object with a hash."""
 
 
 class ServedStore(Below):
-    """A keyed store in which a slice is not stored a second time."""
+    """A keyed store that does not store slices a second time."""
 
     def link(self, key: str, source: LinkSource) -> None:
-        """A note of the hash of the slice."""
+        """Store a note with the hash of the slice under the key."""
         if source.object_hash is None:
             raise NoObject(f"{key} is no object of this node")
         self.put(key, (str(source.object_hash).encode(),))
 
 
 def served_store(projections: KeyedStore, dataset: DatasetId) -> ServedStore:
-    """Where the publication of a dataset is kept that the node serves."""
+    """Return the store of the publication of a dataset that the node serves."""
     return ServedStore(made_of(projections, dataset), SERVED)
 
 
 def noted_slice(store: KeyedReads, key: str) -> Multihash | None:
-    """The slice that is noted under a key; None for a file, and for no file."""
+    """Return the hash of the slice noted under a key; None if there is a file or nothing."""
     try:
         found = store.read(key, most=NOTE_BYTES)
         return None if found is None else Multihash.parse(found.raw.decode("ascii"))

@@ -1,4 +1,4 @@
-"""The node's own index of a dataset as what is known of its slices."""
+"""The node's own index of a dataset as a `SliceIndex` for pruning."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _log = logging.getLogger("odf.kartothek")
 def own_slice_indices(
     open_file: OpenFile, said: IndexRef | None, schema: pa.Schema
 ) -> list[OwnSliceIndex]:
-    """The index that is meant, by files that somebody opens, for columns of these types."""
+    """Return the index as a list, empty without one. `open_file` opens its files; `schema` has the
+    types of the columns."""
     return [] if said is None else [OwnSliceIndex(IndexFiles(open_file), said, schema)]
 
 
 class OwnSliceIndex:
-    """A `SliceIndex` for slices of the history that the index was made of.
+    """A `SliceIndex` for slices of the history from which the index was made.
 
-    Slices of blocks that the index does not cover may hold anything.
+    Slices of blocks that the index does not cover may have any value.
     """
 
     def __init__(self, store: KeyedReads, said: IndexRef, schema: pa.Schema) -> None:

@@ -1,6 +1,6 @@
-"""The values of columns in slices, each once: read from rows, and kept for the next who asks.
+"""The distinct values of columns in slices: read from the rows once, and then kept.
 
-Indices are made of them. They are kept by the hash of the slice, which never changes.
+Indices are made from them. They are kept under the hash of the slice, which never changes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ..read.rows import Scan
 from .parts import Part, Split
 
 SLICES = "slices"
-"""Folder of what is kept: `slices/<hash of the slice>/<column>.parquet`."""
+"""Folder of the kept files: `slices/<hash of the slice>/<column>.parquet`."""
 VALUE = "value"
 _log = logging.getLogger("odf.kartothek")
 
 
 def encode_values(values: pa.Array) -> bytes:
-    """The file of the values of a column in a slice."""
+    """Return the bytes of a file with the values of a column in a slice."""
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({VALUE: values}), sink, compression="snappy", version="2.6")
     raw: bytes = sink.getvalue().to_pybytes()
@@ -42,13 +42,13 @@ def encode_values(values: pa.Array) -> bytes:
 
 
 class SliceValues:
-    """Values that are kept in a keyed store of the node's own."""
+    """Files of distinct values in an internal keyed store of the node."""
 
     def __init__(self, store: KeyedStore) -> None:
         self._store = store
 
     def find(self, slice_hash: Multihash, column: str, wanted: pa.DataType) -> pa.Array | None:
-        """None: they were never kept, or the file cannot be used."""
+        """Return the kept values; None if there are none, or the file cannot be used."""
         key = _key(slice_hash, column)
         try:
             with self._store.open(key) as stream:
@@ -66,17 +66,17 @@ class SliceValues:
         return pa.chunked_array(batches, wanted).combine_chunks()
 
     def put(self, slice_hash: Multihash, column: str, raw: bytes) -> None:
-        """`raw` is of `encode_values`."""
+        """Keep the values; `raw` is the result of `encode_values`."""
         self._store.put(_key(slice_hash, column), (raw,))
 
     def has(self, slice_hash: Multihash) -> frozenset[str]:
-        """Encoded names of columns whose values are kept."""
+        """Return the encoded names of columns whose values are kept."""
         found = self._store.list(f"{SLICES}/{slice_hash}")
         return frozenset(info.key.rsplit("/", 1)[1].removesuffix(".parquet") for info in found)
 
 
 class Columns:
-    """Columns of the slices of a dataset, read or remembered."""
+    """Distinct values of columns of partitions, kept ones or read from the rows."""
 
     def __init__(
         self, scan: Scan, schema: pa.Schema, kept: SliceValues | None, split: Split | None = None
@@ -84,13 +84,13 @@ class Columns:
         self.scan, self.schema, self._kept, self.split = scan, schema, kept, split
 
     def offsets_of(self, part: Part) -> np.ndarray[Any, Any]:
-        """Of the rows of a partition."""
+        """Return the offsets of the rows of a partition."""
         if self.split is None or part.source is None:
             return part.offsets
         return self.split(part.source, part.offsets)[part.folder]
 
     def values_of(self, part: Part, columns: Sequence[str]) -> Mapping[str, pa.Array]:
-        """Values of these columns in the rows of a partition, each once, no null and no NaN."""
+        """Return the distinct values of these columns in a partition, without null and NaN."""
         types = {name: normalised(self.schema.field(name).type) for name in columns}
         if part.source is None:
             return {name: pa.array([], types[name]) for name in columns}
@@ -113,7 +113,7 @@ class Columns:
 def distinct(
     batches: Iterator[pa.RecordBatch], types: Mapping[str, pa.DataType]
 ) -> dict[str, pa.Array]:
-    """The values of columns in these rows, each once."""
+    """Return the distinct values of columns in these rows."""
     values = {name: [pa.array([], wanted)] for name, wanted in types.items()}
     for batch in batches:
         for name in types:

@@ -1,4 +1,4 @@
-"""What stands in the store before a publication: our last state, nothing, or another's."""
+"""The present state in the store before a refresh: ours, that of another writer, or none."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from .records import Record, Written
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """`written` and `state` are None where nothing of ours is visible."""
+    """The present state in the store. `written` and `state` are None if it is not ours."""
 
     written: Written | None
     state: State | None
     files: Mapping[str, Content]
-    """State files that are there."""
+    """State files in the store, by key."""
     taken: frozenset[str]
     """Keys that readers may still read; no other content may be written under them."""
     left: Mapping[str, int]
-    """Files that may have to go, and since when nobody needs them; 0: from now on."""
+    """Files that may have to be deleted, with the time since which they are unused; 0: now."""
 
 
 def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> Standing:
-    """Look at the state files. Raises `PublicationConflict`: one is not ours, and no `force`."""
+    """Read the state files. Raise `PublicationConflict` if one is not ours and `force` is off."""
     contents = {key: store.read(key, most=MAX_STATE_BYTES) for key in state_keys(uuid)}
     files = {key: content for key, content in contents.items() if content is not None}
     ours = record.ours
@@ -59,7 +59,7 @@ def standing(store: KeyedStore, uuid: str, record: Record, *, force: bool) -> St
 
 
 def _leftovers(record: Record, written: Written) -> dict[str, int]:
-    """Files of runs that did not get as far as their state file."""
+    """Return the files of runs that broke off before they wrote their state file."""
     unfinished = [each for each in record.begun if each.state_hash != written.state_hash]
     return {key: 0 for each in unfinished for key in (*each.keys, *each.dropped)}
 

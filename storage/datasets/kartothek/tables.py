@@ -1,7 +1,7 @@
-"""A table of a Kartothek dataset, opened: its schema and its partitions. No data file is read.
+"""Open a table of a Kartothek dataset: its schema and its partitions, without reading data files.
 
-Two files are read, the state and the schema, whatever the number of partitions. The store is
-listed only where the state names no partitions.
+Only two files are read, the state and the schema, for any number of partitions. The store is
+listed only if the state names no partitions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ...stores.ports import KeyedReads
 from .found import FoundState, find_state
 
 MAX_LISTED = 1_000_000
-"""Most files that are looked at where partitions have to be found by listing."""
+"""Limit of files in a listing, if partitions have to be found that way."""
 _HIDDEN = ("_", ".")
 Files = Mapping[str, Mapping[str, str]]
 """Label → table → key."""
@@ -42,17 +42,17 @@ Files = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One data file. `label` is what indices call it, and nothing else."""
+    """One data file. `label` is its name in indices, and has no other meaning."""
 
     label: str
     key: str
     values: Mapping[str, pa.Scalar]
-    """Of the partition columns."""
+    """Values of the partition columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table of a dataset, as its state and schema files say."""
+    """One table of a dataset, as its state and schema files describe it."""
 
     store: KeyedReads
     found: FoundState
@@ -63,12 +63,12 @@ class Table:
 
 
 def open_table(store: KeyedReads, uuid: str, name: str | None = None) -> Table:
-    """A table by its name; None: the only one there is.
+    """Open a table by its name; None: the only table of the dataset.
 
     Raises:
         NoKartothek, KartothekFileMissing: no state file; no schema file.
-        TableNotChosen: several tables and no name, or a name of none of them.
-        BadKartothek: a file is not what the format says; the error names file and reason.
+        TableNotChosen: there are several tables and no name, or no table of that name.
+        BadKartothek: a file breaks the format; the error names file and reason.
     """
     found = find_state(store, uuid)
     state = found.state
@@ -96,7 +96,8 @@ def _chosen(key: str, tables: Sequence[str], name: str | None) -> str:
 
 
 def _table_without_files(store: KeyedReads, uuid: str, name: str | None) -> str:
-    """The name of the table where no partition tells: the usual one, or the one that is listed."""
+    """Return the name of the table if there are no partitions: the usual name if it has a schema
+    file, else the one found by listing."""
     if name is not None:
         return name
     if store.read(schema_key(uuid, TABLE), most=MAX_SCHEMA_BYTES) is not None:
@@ -116,7 +117,7 @@ def _schema(store: KeyedReads, key: str) -> pa.Schema:
 
 
 def _listed(store: KeyedReads, uuid: str) -> Files:
-    """Partitions by the keys of files. Raises `NotParquet`, `MalformedState`."""
+    """Find partitions by the keys of files. Raise `NotParquet`, `MalformedState`."""
     files: dict[str, dict[str, str]] = defaultdict(dict)
     tables: set[str] = set()
     for key in _keys_below(store, uuid):
@@ -146,7 +147,7 @@ def _keys_below(store: KeyedReads, uuid: str) -> list[str]:
 def _partitions(
     files: Files, table: str, schema: pa.Schema, declared: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[Partition, ...]]:
-    """Partition columns, and partitions with their values. Raises `MalformedPartition`."""
+    """Return the partition columns, and partitions with values. Raise `MalformedPartition`."""
     columns = None if declared is None else tuple(declared)
     partitions = []
     for label, some in files.items():

@@ -1,7 +1,7 @@
-"""Where datasets may be published: folders and buckets that the administrator names.
+"""Stores to which datasets may be published: folders and buckets that the administrator names.
 
-A store is a URL of a user's choice, which this machine writes to. So without a setting nothing
-but the node's own store is one.
+A user chooses the URL of a store, and this machine writes to it. So without a setting only the
+node's internal store is allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SETTING = "ODF_STORE_PUBLISH_TO"
 
 
 class StoreNotAllowed(Refused):
-    """The administrator allows no publication there."""
+    """The administrator does not allow publication at this address."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -30,8 +30,8 @@ class StoreNotAllowed(Refused):
 
 
 def allowed_store(url: str, allowed: Sequence[str], *, kept_in: Sequence[Path]) -> KeyedStore:
-    """The store at a URL below one of the `allowed` ones. `kept_in` are folders in which the node
-    keeps its own state: nothing is published in them or around them.
+    """Open the store at a URL below one of the `allowed` ones. `kept_in` are the folders of the
+    node's state: they and all folders that contain them are refused.
 
     Raises:
         StoreNotAllowed. MalformedKeyedStoreUrl, MalformedStoreUrl.
@@ -42,7 +42,7 @@ def allowed_store(url: str, allowed: Sequence[str], *, kept_in: Sequence[Path]) 
     if scheme == "file":
         folder = Path("/", *segments).resolve()
         roots = [Path("/", *_place(each)[1]).resolve() for each in allowed if _is_file(each)]
-        if not any(folder.is_relative_to(root) for root in roots):  # a link leads elsewhere
+        if not any(folder.is_relative_to(root) for root in roots):  # a symbolic link leads outside
             raise StoreNotAllowed
         own = [each.resolve() for each in kept_in]
         if any(folder.is_relative_to(each) or each.is_relative_to(folder) for each in own):
@@ -59,7 +59,7 @@ def _is_below(scheme: str, segments: Sequence[str], its: str, root: Sequence[str
 
 
 def _place(url: str) -> tuple[str, list[str]]:
-    """Scheme, and host and path in pieces. Raises `MalformedKeyedStoreUrl`."""
+    """Return the scheme, and the segments of host and path. Raise `MalformedKeyedStoreUrl`."""
     scheme, separator, _ = url.partition("://")
     try:
         parts = urlsplit(url)

@@ -1,7 +1,7 @@
-"""Writes a state of a dataset for every reader there is: data, schema, indices, then the state.
+"""Write a state of a dataset so that all readers can read it: data, schema, indices, then state.
 
-Whatever ends it before the state file is swapped, readers see what they saw. Source: Kartothek
-dataset format 4, "Committing"; "Writer profile".
+If it breaks off before the state file is swapped, readers still see the former state. Source:
+Kartothek dataset format 4, "Committing"; "Writer profile".
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Changes:
     indices: Mapping[str, bytes] = field(default_factory=dict)
 
     def keys(self) -> tuple[str, ...]:
-        """Of all files but the state."""
+        """Return the keys of slices, data files and indices."""
         return (*self.links, *self.data, *self.indices)
 
 
 def write_changes(store: KeyedStore, changes: Changes, *, expected: str | None) -> None:
-    """Write everything, and swap the state file that has the tag `expected`. `SwapLost`."""
+    """Write all files, then swap the state file with the tag `expected`. Raise `SwapLost`."""
     for key, source in changes.links.items():
         store.link(key, source)
     for key, chunks in changes.data.items():
@@ -48,13 +48,13 @@ def write_changes(store: KeyedStore, changes: Changes, *, expected: str | None) 
 
 
 def write_data_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """A data file that the oldest readers read: Snappy, plain or dictionary pages."""
+    """Write a data file that the oldest readers can read: Snappy, plain or dictionary pages."""
     with pq.ParquetWriter(path, schema, compression="snappy", version="2.6") as writer:
         for batch in batches:
             writer.write_batch(batch)
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:
-    """The bytes of a file."""
+    """Yield the bytes of a file in chunks."""
     with path.open("rb") as stream:
         yield from iter(lambda: stream.read(READ_BYTES), b"")
