@@ -16,8 +16,7 @@ class GateLimits(Struct, frozen=True, kw_only=True, rename="camel"):
     """Limit of the ratio of decoded values to the size of their file."""
     hashed_at_once: int | None = None
     """Limit of the bytes of slices in one commit whose rows are hashed before the head moves. None:
-    no
-    limit."""
+    no limit."""
 
 
 class CheckLimits(Struct, frozen=True, kw_only=True):

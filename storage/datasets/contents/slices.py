@@ -39,8 +39,7 @@ class SliceCheck:
     `streams` and passes the digests to `found`.
 
     `source` is a file or an Arrow buffer with random access. If `offset_column` is None, because
-    the
-    name of the column is not known, offsets are not checked.
+    the name of the column is not known, offsets are not checked.
     """
 
     def __init__(
@@ -60,8 +59,7 @@ class SliceCheck:
 
     def found(self, digests: Sequence[bytes]) -> list[Finding]:
         """Return what is wrong, given the digests of the streams. An empty list means that the
-        slice is
-        right."""
+        slice is right."""
         if self._digest is None:
             return self._found
         try:

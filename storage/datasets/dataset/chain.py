@@ -59,8 +59,7 @@ class Chain:
 
     def _nearly_known(self, target: Multihash) -> ChainState | None:
         """Return the state if it is known as of one of the last blocks before `target`, else None.
-        This
-        saves callers that follow a moving head the query for the whole path."""
+        This saves callers that follow a moving head the query for the whole path."""
         blocks: list[HashedBlock] = []
         at: Multihash | None = target
         while at is not None and len(blocks) < NEAR:

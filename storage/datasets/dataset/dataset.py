@@ -181,16 +181,14 @@ class Dataset:
 
     def whole_file(self, kind: ObjectKind, object_hash: Multihash, copy: Path) -> Path:
         """Return an object as a file whose bytes were hashed: the file of a local store, else
-        `copy`, which
-        may exist already. Raises the same errors as `open_whole`."""
+        `copy`, which may exist already. Raises the same errors as `open_whole`."""
         if copy.exists() and is_whole_file(self._stores, copy, object_hash):
             return copy
         return copy_hashed(self._stores, ObjectKey(self.id, kind, object_hash), copy)
 
     def link_source(self, kind: ObjectKind, object_hash: Multihash) -> LinkSource:
         """Return where the bytes of an object are stored, after they were hashed, for a store that
-        takes
-        them over unchanged. Raises the same errors as `open_hashed`."""
+        takes them over unchanged. Raises the same errors as `open_hashed`."""
         key = ObjectKey(self.id, kind, object_hash)
         ensure_hashed(self._stores, key)
         objects = self._stores.objects
@@ -227,12 +225,11 @@ class Dataset:
         """Append blocks (oldest first) to `expected`; with `force`, replace any head.
 
         `ended` are the jobs that did this work: they end with the commit, or not at all. Received
-        slices
-        have to pass the `gate`; slices that a worker of this node made need no gate.
+        slices have to pass the `gate`; slices that a worker of this node made need no gate.
 
         Forced blocks either begin with a Seed of this dataset's id and kind, or continue a block of
-        this
-        dataset. Nothing happens if there are no blocks, or if the last one is the head already.
+        this dataset. Nothing happens if there are no blocks, or if the last one is the head
+        already.
 
         Raises:
             RefConflict: the head is not `expected` any more.
@@ -280,8 +277,7 @@ class Dataset:
         gate: Gate | None = None,
     ) -> ChainState:
         """Check a commit as `prepare` does, without writing anything. `coming` are objects that the
-        caller
-        puts before the head moves."""
+        caller puts before the head moves."""
         state = self._state_after(blocks, expected)
         check_objects(self._stores.objects, self.id, blocks, coming=coming)
         if gate is not None and (claims := self.claims(blocks, expected)):
@@ -391,8 +387,7 @@ def check_objects(
     coming: Container[NamedObject] = (),
 ) -> None:
     """Check that every object the blocks name exists with the declared size, except those in
-    `coming`,
-    which are about to be put. Each object counts as new again for garbage collection.
+    `coming`, which are about to be put. Each object counts as new again for garbage collection.
 
     Raises:
         ObjectMissing, SizeMismatch: for the first object that is wrong.

@@ -3,7 +3,9 @@
 Blocks of executions have no field for it. The note has a line for each change of engine or version,
 and one for each version that gave the same results as an older one:
 
-    7 spark 4.0.1 112 spark 4.1.0 = spark 4.0.1 4.1.0
+    7 spark 4.0.1
+    112 spark 4.1.0
+    = spark 4.0.1 4.1.0
 
 The first word is the sequence number of the first block that the engine computed. Blocks that were
 received on top of our own have the engine `?`, because it is unknown here.
@@ -67,8 +69,7 @@ class EngineNote:
 
     def with_run(self, run: EngineRun) -> EngineNote:
         """Return the note with a block that is computed now. Runs of later blocks are dropped,
-        because the
-        chain does not have those blocks any more."""
+        because the chain does not have those blocks any more."""
         before = tuple(known for known in self.runs if known.since < run.since)
         last = before[-1] if before else None
         if last is not None and (last.engine, last.version) == (run.engine, run.version):

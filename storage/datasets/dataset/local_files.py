@@ -1,5 +1,4 @@
-"""Objects as hashed local files: in place if the store keeps files, else copied; files in
-chunks."""
+"""Objects as hashed local files: in place if the store keeps files, else as copies."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ SPOOL_BYTES = 16 << 20
 
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
     """Return the object as a file: in place if the store keeps files, else a copy in `folder`. Its
-    bytes
-    were hashed, also those of a copy that existed already.
+    bytes were hashed, also those of a copy that existed already.
 
     Raises:
         ObjectNotFound: the dataset has no such upload.

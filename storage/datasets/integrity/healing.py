@@ -114,8 +114,7 @@ def heal_here(stores: HealingStores, key: ObjectKey, problem: str) -> str | None
 
 def begin_healing(stores: HealingStores, key: ObjectKey) -> bool:
     """Submit a job that makes or fetches the object again, unless one waits already. Return whether
-    a
-    job can do so."""
+    a job can do so."""
     kind = healing_job(stores, key)
     if kind is None:
         return False
@@ -155,8 +154,7 @@ def postpone_healing(stores: HealingStores, key: ObjectKey, why: str) -> None:
 
 def retry_open_damages(stores: HealingStores, *, limit: int = 100) -> int:
     """Check the objects that are not whole; the service calls this from time to time. Return how
-    many
-    are whole now.
+    many are whole now.
 
     Some were put again by their owners; others are due for another try.
     """

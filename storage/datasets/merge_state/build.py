@@ -1,7 +1,7 @@
-"""Bringing a merge state up to a head: rows of new slices in, runs merged, one file replaced.
+"""Bring a merge state up to a head: add rows of new slices, merge runs, replace the manifest.
 
-The manifest is replaced last and whole, so that whatever breaks off leaves the state as it was;
-files it does not name are removed with the next change.
+The manifest is replaced last and atomically, so that an update that breaks off leaves the state
+unchanged; files that the manifest does not name are removed with the next change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READ_ROWS = 1 << 16
 
 
 def load(folder: Path) -> Manifest | None:
-    """The manifest; None if there is none, or none that is whole."""
+    """Return the manifest; None if it is missing or damaged."""
     try:
         digest, _, body = (folder / MANIFEST).read_bytes().partition(b"\n")
         if digest.decode() != hashlib.sha256(body).hexdigest():
@@ -43,7 +43,7 @@ def load(folder: Path) -> Manifest | None:
 
 
 def save(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest, then remove what it does not name."""
+    """Replace the manifest, then remove the segments that it does not name."""
     body = msgspec.json.encode(manifest)
     fresh = folder / f"{MANIFEST}.new"
     fresh.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
@@ -57,10 +57,10 @@ def save(folder: Path, manifest: Manifest) -> None:
 def grown(
     folder: Path, manifest: Manifest, slices: Iterable[Path], *, head: str, schema: pa.Schema
 ) -> Manifest:
-    """The manifest with the rows of further slices, oldest first. Nothing is saved.
+    """Return the manifest with the rows of more slices, oldest first, without saving it.
 
     Raises:
-        StateDamaged: rows too long to keep, or a segment that is not what was written.
+        StateDamaged: rows are too long to keep, or a segment is damaged.
     """
     runs, seen = list(manifest.runs), manifest.rows_seen
     several = False
@@ -77,7 +77,7 @@ def grown(
 
 
 def _tables(slices: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows of the slices, about a segment at a time."""
+    """Yield the rows of the slices in tables of about the size of a segment."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for path in slices:
@@ -93,7 +93,7 @@ def _tables(slices: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of the schema; one an old slice lacks is null in its rows."""
+    """Return the columns of the schema; a column that an old slice lacks is null."""
     columns = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names
@@ -106,7 +106,7 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _tidied(
     folder: Path, runs: list[tuple[SegmentInfo, ...]], spec: StateSpec
 ) -> list[tuple[SegmentInfo, ...]]:
-    """Runs merged as far as their sizes ask for it."""
+    """Merge the newest runs as far as `to_merge` says; return all runs."""
     runs = [run for run in runs if run]
     count = to_merge([sum(segment.rows for segment in run) for run in runs])
     if not count:

@@ -1,4 +1,4 @@
-"""Whether a merge state says what its chain says, and making one anew."""
+"""Check a merge state against its chain, and rebuild it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .store import slices_after
 
 
 class StateOutdated(BadInput):
-    """A state of columns the dataset does not have any more."""
+    """The state has columns that the dataset does not have any more."""
 
 
 def problem_of(folder: Path, dataset: Dataset, *, deep: bool) -> str | None:
-    """What is wrong with a state; None if nothing is. `deep` compares it with the slices."""
+    """Return what is wrong with a state, or None. `deep` compares it with the slices."""
     manifest = load(folder)
     if manifest is None or manifest.head is None:
         return "its list of files is missing or damaged"
@@ -49,7 +49,7 @@ def problem_of(folder: Path, dataset: Dataset, *, deep: bool) -> str | None:
 
 
 def rebuild(folder: Path, dataset: Dataset) -> Manifest:
-    """Make a state anew, for the key and columns it has. Raises `StateDamaged`, `StateOutdated`."""
+    """Rebuild a state with its key and columns. Raise `StateDamaged`, `StateOutdated`."""
     manifest = load(folder)
     if manifest is None:
         raise StateDamaged("merge state: nothing tells what it was for; drop it")
@@ -88,7 +88,7 @@ def _schema(spec: StateSpec, dataset: Dataset) -> pa.Schema:
 
 
 def _content(folder: Path, manifest: Manifest) -> Multihash:
-    """Hash of the rows the state comes down to."""
+    """Return the hash of the rows of the state after merging all runs."""
     mapped = [[Segment.map(folder, info) for info in run] for run in manifest.runs]
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".merged-") as name:
         scratch = Path(name)

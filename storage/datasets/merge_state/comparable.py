@@ -1,8 +1,8 @@
-"""Equality and order of values, defined once: a column as a flat one that Arrow compares alike.
+"""The one definition of equality and order of values: convert columns to flat, comparable ones.
 
-Nulls equal each other and come first, at every depth. 0.0 is -0.0; every NaN is the same value,
-above all numbers. Texts and bytes compare by their bytes, structs member by member, lists element
-by element and then by length, maps as lists of their entries.
+Nulls equal each other and are first, at every depth. 0.0 equals -0.0; all NaN are equal, and above
+all numbers. Texts and bytes compare by their bytes, structs member by member, lists element by
+element and then by length, maps as lists of their entries.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _Offsets = npt.NDArray[np.integer[Any]]
 _SIGN = np.int64(np.iinfo(np.int64).max)
 _NULL, _VALUE = b"\x01", b"\x02"
 _END = b"\x00"
-"""Below `_NULL` and `_VALUE`, so that of lists that begin alike the shorter one comes first."""
+"""Less than `_NULL` and `_VALUE`, so that a list is less than a longer one with the same start."""
 
 
 def comparable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A flat column with equality and order of the values; nulls stay nulls.
+    """Return a flat column with the same equality and order as the values; nulls stay nulls.
 
-    Nested values become bytes, floats whole numbers; all other types stay what they are.
+    Nested values become bytes, floats become integers; all other types stay the same.
     """
     array = _whole(column)
     if pa.types.is_floating(array.type):
@@ -37,7 +37,7 @@ def comparable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def comparable_table(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Table:
-    """Comparable columns under the names `k0`, `k1`, …"""
+    """Return the comparable columns with the names `k0`, `k1`, …"""
     return pa.table(
         [comparable(each) for each in columns], [f"k{at}" for at in range(len(columns))]
     )
@@ -46,7 +46,7 @@ def comparable_table(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Table:
 def equal_values(
     one: pa.Array | pa.ChunkedArray, other: pa.Array | pa.ChunkedArray
 ) -> npt.NDArray[np.bool_]:
-    """Value by value whether two columns of one type are equal."""
+    """Return, value by value, whether two columns of one type are equal."""
     left, right = comparable(one), comparable(other)
     equal = pc.equal(left, right).fill_null(False)
     if left.null_count and right.null_count:
@@ -55,7 +55,8 @@ def equal_values(
 
 
 def numbered(columns: Sequence[pa.Array | pa.ChunkedArray]) -> npt.NDArray[np.int64]:
-    """A number for each row, the same for rows that are equal in all columns, below their count."""
+    """Return a number for each row, equal for rows that are equal in all columns. The numbers are
+    less than the number of rows."""
     numbers = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         coded = pc.dictionary_encode(comparable(column), null_encoding="encode")
@@ -65,14 +66,15 @@ def numbered(columns: Sequence[pa.Array | pa.ChunkedArray]) -> npt.NDArray[np.in
 
 
 def float_bits(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Bits of the values as 64-bit floats, the same for those that are equal; of nulls any."""
+    """Return the bits of the values as 64-bit floats, the same for equal values. The bits of nulls
+    have no meaning."""
     values = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     bits: npt.NDArray[np.int64] = np.where(np.isnan(values), np.nan, values).view(np.int64)
     return bits
 
 
 def _encoded(array: pa.Array) -> list[bytes | None]:
-    """Each value as bytes that are compared like it, and that no other value's bytes begin with."""
+    """Encode each value as bytes with the same order, which are not a prefix of another value's."""
     kind = array.type
     if pa.types.is_struct(kind):
         members = [_encoded(array.field(at)) for at in range(kind.num_fields)]
@@ -100,7 +102,7 @@ def _lists(array: pa.Array) -> Iterator[bytes]:
 
 
 def _bounds(array: pa.Array) -> tuple[_Offsets, _Offsets, pa.Array]:
-    """Where the elements of each list begin and end, and the elements of all."""
+    """Return the starts and ends of the elements of each list, and the elements of all lists."""
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
         starts = (array.offset + np.arange(len(array))) * kind.list_size
@@ -140,7 +142,7 @@ def _numbers(array: pa.Array) -> Iterator[bytes]:
 
 
 def _signed(rows: npt.NDArray[np.uint8]) -> Iterator[bytes]:
-    """Numbers with their highest byte first; negative ones below the others."""
+    """Yield signed big-endian numbers so that negative ones are less than the others."""
     flipped = rows.copy()
     flipped[:, 0] ^= 0x80
     return (row.tobytes() for row in flipped)

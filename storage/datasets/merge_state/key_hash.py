@@ -1,7 +1,7 @@
 """64-bit hashes of key columns, whole columns at a time.
 
-Equal keys have equal hashes; different keys may share one, so that who looks a key up compares
-the keys themselves afterwards. Equality is that of `comparable.py`.
+Equal keys have equal hashes; different keys may share a hash, so a lookup has to compare the keys
+themselves afterwards. Equality is that of `comparable.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .comparable import comparable, float_bits
 
 Hashes = npt.NDArray[np.uint64]
 HASHED_BYTES = 128
-"""Of longer text only the beginning counts, and its length."""
+"""Number of bytes of a text that are hashed; of a longer text, also its length counts."""
 _CHUNK_BYTES = 4 << 20
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _BASE = 0x5851F42D4C957F2D
@@ -28,7 +28,7 @@ _NULL = np.uint64(0xA0761D6478BD642F)
 
 
 class NotHashable(BadInput):
-    """A key column of a type that has no hash, since its values are unknown."""
+    """A key column has a type for which no hash is defined."""
 
 
 def _powers() -> Hashes:
@@ -43,7 +43,7 @@ _POWERS = _powers()
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
-    """One hash per row over all columns. Raises `NotHashable`."""
+    """Return one hash for each row over all columns. Raise `NotHashable`."""
     total = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         total = _mixed(total * _STEP + _column(column))
@@ -51,7 +51,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
 
 
 def check_hashable(kinds: Sequence[pa.DataType]) -> None:
-    """Raises `NotHashable` for the first type that has no hash."""
+    """Check that all types have a hash. Raise `NotHashable` for the first that has none."""
     for kind in kinds:
         _column(pa.array([], kind))
 
@@ -93,7 +93,7 @@ def _numbers(array: pa.Array) -> Hashes:
 
 
 def _text(array: pa.Array) -> Hashes:
-    """Sum of byte times power of its place, per value; then the length."""
+    """Hash each value: the sum of its bytes times powers by position, mixed with its length."""
     if not len(array):
         return np.zeros(0, np.uint64)
     raw = array.cast(pa.large_binary())
@@ -127,7 +127,7 @@ def _sums(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Hashes
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Every bit of the input sways every bit of the output (splitmix64)."""
+    """Mix values so that every input bit affects every output bit (splitmix64)."""
     mixed: Any = values + _STEP
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

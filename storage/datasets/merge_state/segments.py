@@ -1,8 +1,8 @@
 """Segments: rows sorted by the hash of their key, one Arrow file each, mapped into memory.
 
-Rows with equal hashes are oldest first, and never parted between segments of a run. A file is
-written once and known by its digest; a process that maps it reads it through, unless that was
-done of late and nobody has touched it since.
+Rows with equal hashes are oldest first, and in the same segment of a run. A file is written once
+and its digest is recorded; a process that maps the file verifies the digest, unless it did so
+recently and the file has not changed since.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Mask = npt.NDArray[np.bool_]
 
 
 class StateDamaged(Damaged):
-    """A file of a merge state is not what was written."""
+    """A file of a merge state is damaged or missing."""
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment as its state lists it. Hashes are inclusive."""
+    """A segment as its state lists it. `first` and `last` are its least and greatest hash."""
 
     name: str
     rows: int
@@ -60,12 +60,12 @@ class Segment:
 
     @classmethod
     def map(cls, folder: Path, info: SegmentInfo, *, hashed: Hashed | None = None) -> Segment:
-        """A file of the folder. Raises as `of`."""
+        """Map a file of the folder. Raises as `of`."""
         return cls.of(folder / info.name, info, hashed=hashed)
 
     @classmethod
     def of(cls, path: Path, info: SegmentInfo, *, hashed: Hashed | None = None) -> Segment:
-        """Once its bytes were hashed, now or as `hashed` remembers. Raises `StateDamaged`."""
+        """Map a file after verifying its digest, unless `hashed` knows it. Raise `StateDamaged`."""
         try:
             identity = identity_of_file(path.stat())
             known = hashed is not None and hashed.knows(info.sha256, identity)
@@ -82,12 +82,12 @@ class Segment:
 
 
 def write_segments(folder: Path, rows: pa.Table, hashes: Hashes) -> Iterator[SegmentInfo]:
-    """Write sorted rows as segments of about `SEGMENT_ROWS`. Raises `StateDamaged`."""
+    """Write sorted rows as segments of about `SEGMENT_ROWS` rows. Raise `StateDamaged`."""
     step = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES * len(hashes) // max(1, rows.nbytes)))
     start = 0
     while start < len(hashes):
         end = min(start + step, len(hashes))
-        if end < len(hashes):  # equal hashes stay together
+        if end < len(hashes):  # keep equal hashes in one segment
             end = int(np.searchsorted(hashes, hashes[end - 1], "right"))
         yield _write(folder, rows.slice(start, end - start), hashes[start:end])
         start = end
@@ -116,8 +116,8 @@ def _write(folder: Path, rows: pa.Table, hashes: Hashes) -> SegmentInfo:
 def latest(
     rows: pa.Table, hashes: Hashes, key: list[str], *, dropped: str | None
 ) -> tuple[pa.Table, Hashes]:
-    """Of sorted rows the last per key; those that are retracted go if `dropped` names the
-    column that says so. Where different keys share a hash, all their rows stay."""
+    """Return the last of the sorted rows for each key. `dropped` names the column of operations;
+    if it is given, leave out retracted rows. If keys share a hash, keep all their rows."""
     if not len(hashes):
         return rows, hashes
     follows = hashes[:-1] == hashes[1:]
@@ -140,7 +140,7 @@ def latest(
 
 
 def same_rows(one: pa.Table, other: pa.Table, columns: list[str]) -> Mask:
-    """Row by row: whether all the columns are equal."""
+    """Return, row by row, whether all the columns are equal."""
     same = np.ones(one.num_rows, bool)
     for name in columns:
         same &= equal_values(one.column(name), other.column(name))

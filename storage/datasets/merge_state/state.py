@@ -1,8 +1,8 @@
 """The state of one dataset for one key as of a head: runs of segments, older runs first.
 
-Like a log-structured merge tree: rows of new slices become a run of their own, and runs are
-merged when they are of a size, so that a batch costs by its own rows and a look-up meets few
-runs. What a look-up gives is a superset: older versions of a row may still be among it.
+It works like a log-structured merge tree: rows of new slices become a new run, and runs of similar
+size are merged, so that the cost of a batch depends on its own rows, and a lookup reads few runs.
+A lookup returns a superset: it may include older versions of a row.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .key_hash import Hashes, key_hashes
 from .segments import SEGMENT_ROWS, Mask, Rows, Segment, SegmentInfo, latest, write_segments
 
 GROWTH = 2
-"""A run is merged with the ones after it unless it is so many times larger."""
+"""A run is merged with the newer ones unless it is at least this many times larger than them."""
 
 
 class StateSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a state keeps: columns of the slices with their types as text, and the key."""
+    """What a state keeps: columns of slices with their types as text, and its key columns."""
 
     key: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     operation: str | None
-    """The column of operation codes; None keeps keys once seen whatever became of them."""
+    """The column of operation codes; None: keep all keys that were seen, also retracted ones."""
 
     @property
     def names(self) -> list[str]:
@@ -36,11 +36,11 @@ class StateSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a state consists of."""
+    """The contents of a state."""
 
     spec: StateSpec
     head: str | None
-    """All slices up to this block are in."""
+    """The state includes all slices up to this block; None: no slices."""
     rows_seen: int = 0
     runs: tuple[tuple[SegmentInfo, ...], ...] = ()
 
@@ -51,9 +51,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows whose key hash is that of a row that was asked for: who asked, and where they are.
+    """Rows of a state whose key hash equals a requested one, from the oldest run to the newest.
 
-    From the oldest run to the newest.
+    `asked` is the index of the requested hash; `segment` and `row` are the position of the row.
     """
 
     asked: Rows
@@ -65,7 +65,7 @@ class Candidates:
 
 
 class MergeState:
-    """Segments of all runs, mapped, older runs first."""
+    """The mapped segments of all runs, older runs first."""
 
     def __init__(self, segments: Sequence[Segment], schema: pa.Schema) -> None:
         self.segments, self.schema = segments, schema
@@ -75,7 +75,7 @@ class MergeState:
         return sum(segment.info.rows for segment in self.segments)
 
     def find(self, hashes: Hashes) -> Candidates:
-        """Rows for each of the hashes, which need no order."""
+        """Return the rows for each of the hashes, which may have any order."""
         order = np.argsort(hashes, kind="stable")
         wanted = hashes[order]
         asked, positions, rows = [], [], []
@@ -102,7 +102,7 @@ class MergeState:
         )
 
     def take(self, found: Candidates, columns: Sequence[str]) -> pa.Table:
-        """Values of those rows, in their order."""
+        """Return the values of these rows, in the order of `found`."""
         names = list(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         counts = np.bincount(found.segment)
@@ -123,7 +123,7 @@ class MergeState:
 
 
 def sorted_rows(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, Hashes]:
-    """Rows in the order of segments; rows come oldest first."""
+    """Sort rows, given oldest first, in the order of segments; return them with their hashes."""
     hashes = key_hashes([_one(rows.column(name)) for name in key])
     order = np.argsort(hashes, kind="stable")
     return rows.take(order), hashes[order]
@@ -132,8 +132,8 @@ def sorted_rows(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, Hashes]:
 def merged_runs(
     runs: Sequence[Sequence[Segment]], spec: StateSpec, folder: Path, *, oldest: bool
 ) -> Iterator[SegmentInfo]:
-    """One run of several, which come older first. `oldest`: nothing is older than they are, so
-    that what is retracted may be forgotten."""
+    """Merge several runs, given oldest first, into one. `oldest`: there are no older runs, so that
+    retracted rows may be dropped."""
     dropped = spec.operation if oldest else None
     pending: list[tuple[pa.Table, Hashes]] = []
     waiting = 0
@@ -157,13 +157,14 @@ def _flush(folder: Path, pending: list[tuple[pa.Table, Hashes]]) -> Iterator[Seg
 
 
 def _ranges(infos: Iterable[SegmentInfo]) -> Iterator[tuple[int, int]]:
-    """Ranges of hashes (above the first, up to the second) that meet a segment of each run."""
+    """Return ranges of hashes (above the first, up to the second) for the merge; each range meets
+    at most one segment of each run."""
     bounds = sorted({info.last for info in infos})
     return zip([-1, *bounds[:-1]], bounds, strict=True) if bounds else iter(())
 
 
 def _in_order(parts: Sequence[tuple[pa.Table, Hashes]]) -> tuple[pa.Table, Hashes]:
-    """Rows of several runs, older runs first, sorted."""
+    """Sort the rows of several runs, given oldest first."""
     rows = pa.concat_tables([table for table, _ in parts])
     if len(parts) == 1:
         return rows, parts[0][1]
@@ -173,7 +174,7 @@ def _in_order(parts: Sequence[tuple[pa.Table, Hashes]]) -> tuple[pa.Table, Hashe
 
 
 def _between(segment: Segment, low: int, high: int) -> tuple[pa.Table, Hashes] | None:
-    """Rows with hashes above `low`, up to `high`."""
+    """Return the rows with hashes above `low`, up to `high`; None if there are none."""
     if segment.info.last <= low or segment.info.first > high:
         return None
     start = 0 if low < 0 else int(np.searchsorted(segment.hashes, np.uint64(low), "right"))
@@ -185,7 +186,7 @@ def _between(segment: Segment, low: int, high: int) -> tuple[pa.Table, Hashes] |
 
 
 def to_merge(sizes: Sequence[int]) -> int:
-    """How many of the newest runs (sizes in rows, oldest first) are to become one."""
+    """Return how many of the newest runs (sizes in rows, oldest first) have to be merged."""
     count, total = 1, sizes[-1] if sizes else 0
     for size in reversed(sizes[:-1]):
         if size >= GROWTH * total:

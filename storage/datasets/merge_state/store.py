@@ -1,9 +1,9 @@
-"""All merge states of a machine: found by dataset and key, brought up to date, kept in bounds.
+"""All merge states of a machine: look up by dataset and key, bring up to date, limit their size.
 
     <folder>/fed01…/<fingerprint>/state.json, ….arrow
 
-The chain is the truth. A state that is behind is given the slices it lacks; one that is damaged,
-of another format, or of a history the head does not continue is made anew.
+The chain decides. A state that is behind gets the missing slices; a state that is damaged, of
+another format, or of a history that the head does not continue is rebuilt.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ FOLDER = "merge-state"
 LOCK = "lock"
 _log = logging.getLogger("odf.integrity")
 Local = Callable[[DataSlice], Path]
-"""A slice of the dataset as a file."""
+"""Returns a slice of the dataset as a local file."""
 
 
 def states_folder(data: Path) -> Path:
-    """Where states lie in a data folder."""
+    """Return the folder of the states in a data folder."""
     return data / FOLDER
 
 
 class MergeStates:
-    """States below a folder, of at most `max_bytes` together; the least used go first."""
+    """States below a folder, of at most `max_bytes` together; removes the least recently used."""
 
     def __init__(self, folder: Path, *, max_bytes: int, rehash_s: float = REHASH_S) -> None:
-        """Segments that nobody touched are hashed again after `rehash_s`, not at every look: a
-        look-up costs by its rows, not by the history."""
+        """Segments that have not changed are hashed again only after `rehash_s` seconds, so that
+        the cost of a lookup depends on its rows, not on the history."""
         self.folder, self.max_bytes = folder, max_bytes
         self._hashed = Hashed(seconds=rehash_s)
 
@@ -67,12 +67,14 @@ class MergeStates:
         *,
         links_for: Callable[[int], Path | None] = lambda _: None,
     ) -> MergeState:
-        """The state of a dataset as of a head. `schema` has the columns of the spec. Its files are
-        linked into the folder that `links_for` gives for so many bytes, where they stay while
-        others change the state; it is mapped already, and needs none in this process.
+        """Return the state of a dataset as of a head. `schema` has the columns of the spec.
+
+        `links_for` returns a folder for the total bytes of the state, or None; the files are linked
+        into it, so that other processes can read them while the state changes. This process does
+        not need the links, since the state is mapped.
 
         Raises:
-            NotHashable: a key column of a type that has no hash.
+            NotHashable: a key column has a type without a hash.
             StateDamaged: the rows are too long to be kept.
         """
         check_hashable([schema.field(name).type for name in spec.key])
@@ -134,7 +136,7 @@ class MergeStates:
         return Segment.map(folder, info, hashed=self._hashed)
 
     def trim(self, *, keep: Path | None = None) -> list[Path]:
-        """Remove the least recently used states until the others fit; which ones went."""
+        """Remove the least recently used states until the others fit; return their folders."""
         known = []
         for folder in self.folders():
             with suppress(OSError):
@@ -151,18 +153,18 @@ class MergeStates:
         return gone
 
     def folders(self, dataset: DatasetId | None = None) -> list[Path]:
-        """Folders of states, of one dataset or of all."""
+        """Return the folders of the states of one dataset, or of all."""
         whose = _below(self.folder) if dataset is None else [self.folder / dataset_folder(dataset)]
         return sorted(path for folder in whose for path in _below(folder) if path.is_dir())
 
     def drop(self, dataset: DatasetId) -> int:
-        """Forget the states of a dataset; how many there were."""
+        """Remove the states of a dataset; return their number."""
         count = len(self.folders(dataset))
         shutil.rmtree(self.folder / dataset_folder(dataset), ignore_errors=True)
         return count
 
     def sweep(self, known: Callable[[DatasetId], bool], *, dry_run: bool = False) -> list[Path]:
-        """Remove states of datasets that are gone; the folders concerned."""
+        """Remove the states of deleted datasets; return their folders."""
         gone = []
         for path in sorted(_below(self.folder)):
             dataset = parse_folder(path.name)
@@ -174,7 +176,11 @@ class MergeStates:
 
 
 def slices_after(dataset: Dataset, after: str | None, upto: Multihash) -> Iterator[DataSlice]:
-    """Slices of the blocks after one, oldest first. Raises `InvalidInterval`, `BlockNotFound`."""
+    """Yield the slices of the blocks after one, oldest first.
+
+    Raises:
+        InvalidInterval, BlockNotFound.
+    """
     tail = Multihash.parse(after) if after is not None else None
     for page in dataset.pages(after=tail, upto=upto):
         for block in page:
@@ -184,7 +190,7 @@ def slices_after(dataset: Dataset, after: str | None, upto: Multihash) -> Iterat
 
 
 def fingerprint(spec: StateSpec) -> str:
-    """Equal for equal columns, types, key and format."""
+    """Return a text that is equal for equal columns, types, key, operation column and format."""
     text = msgspec.json.encode([VERSION, pa.__version__, msgspec.to_builtins(spec)])
     return hashlib.sha256(text).hexdigest()[:24]
 
@@ -201,7 +207,7 @@ def _link(files: Sequence[Path], folder: Path) -> None:
 
 
 def _below(folder: Path) -> list[Path]:
-    """What is in a folder; another process may remove it meanwhile."""
+    """Return the entries of a folder; empty if another process has removed it meanwhile."""
     with suppress(FileNotFoundError, NotADirectoryError):
         return list(folder.iterdir())
     return []
@@ -209,7 +215,8 @@ def _below(folder: Path) -> list[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time changes a state; mapped files stay readable when they are removed."""
+    """Lock a state, so that one process at a time changes it. Readers need no lock: mapped files
+    stay readable after their removal."""
     with (folder / LOCK).open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -65,10 +65,8 @@ class StoreSettings:
     """`sqlite:///path` or `postgresql://…`; absent: `node.db` in `data`."""
     objects_url: str | None = None
     """`file:///path`, `s3://bucket/prefix`, or `s3+http://host:port/bucket/prefix` for a
-    self-hosted
-    server (also `s3+https`); absent: `data`. boto3 finds credentials, region and further settings
-    of
-    S3 in its usual sources: `AWS_ACCESS_KEY_ID`, profiles, roles."""
+    self-hosted server (also `s3+https`); absent: `data`. boto3 finds credentials, region and
+    further settings of S3 in its usual sources: `AWS_ACCESS_KEY_ID`, profiles, roles."""
     objects_public_url: str | None = None
     """Where clients reach the server of the bucket, `https://host[:port]`; absent: where the node
     does."""

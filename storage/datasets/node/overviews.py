@@ -57,8 +57,7 @@ def overview_of(state: ChainState, head: Multihash) -> Overview:
 
 def _as_of(stores: Stores, dataset: DatasetId, head: Multihash) -> Overview:
     """Return the overview as of `head`. It is empty for a chain that cannot be read: fsck reports
-    that
-    chain, and lists still show all others."""
+    that chain, and lists still show all others."""
     try:
         state = stores.dataset(DatasetRef(id=dataset)).state(head)
     except NodeError:

@@ -20,8 +20,7 @@ from .stores import Stores
 
 def author_of(stores: Stores, entry: DatasetEntry, definition: Definition) -> Author | None:
     """Return the author of a definition. None stands for the owner of the dataset, if the chain is
-    older
-    than the records of authors."""
+    older than the records of authors."""
     known = stores.definitions.of_dataset(entry.id)
     return known.get(definition_hash(definition), NOBODY) if known else None
 
@@ -39,7 +38,7 @@ def hidden_inputs(
     """Return the inputs that are not here, or that the author of the transform may not read (any
     more).
 
-    With `everything_is_read`, from the setting `ODF_NODE_ANONYMOUS_READS`, all datasets of this node
+    With `everything_is_read`, from the setting `ODF_NODE_ANONYMOUS_READS`, all datasets here
     count as public; absent inputs are still returned.
     """
     if state.transform is None:
@@ -58,8 +57,7 @@ def hidden_inputs(
 
 def has_account_secrets(stores: Stores, entry: DatasetEntry, source: Definition) -> bool:
     """Return whether a source may use the secrets of the owner's account: the owner or an
-    administrator
-    defined it, with a token that reaches further than the dataset."""
+    administrator defined it, with a token that reaches further than the dataset."""
     return reader_of(stores, entry, source).acts_for(entry)
 
 

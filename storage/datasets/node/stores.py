@@ -162,8 +162,7 @@ class Stores:
         """Remove the dataset and all its objects; its lines in the log of moves stay.
 
         The published head is removed first. If a crash follows, the files of a dataset that the
-        index has
-        forgotten are garbage, and a rebuild of the index does not bring the dataset back.
+        index has forgotten are garbage, and a rebuild of the index does not bring the dataset back.
 
         Raises:
             DatasetNotFound: it is unknown; objects left over by an earlier try are removed.
@@ -215,8 +214,7 @@ class Stores:
         """Open a transaction for the reads of the yielded reader, and for no others.
 
         Inside, the caller must not write or wait for slow I/O, and must stop after an SQL error.
-        States
-        that took long to fold are stored after the transaction has ended.
+        States that took long to fold are stored after the transaction has ended.
         """
         with reading(self.engine) as db:
             reader = Reader(db, self.states)
