@@ -249,7 +249,7 @@ def _put_aside(stores: HealingStores, key: ObjectKey) -> None:
         _log.exception(line("not put aside", object=store_name(key)))
 
 
-# --- telling --------------------------------------------------------------------------------
+# --- reporting ------------------------------------------------------------------------------
 
 
 def _tell(stores: HealingStores, key: ObjectKey, problem: str, source: str | None) -> None:

@@ -1,5 +1,4 @@
-"""Identities of objects, which show without a read whether an object changed since it was
-hashed."""
+"""Identities of objects, which show without a read whether an object changed since its hash."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     """How to compute a derivative."""
 
     reset_on_diverged: bool | None = None
-    """Compute anew when an input was rewritten; absent means the setting of the worker."""
+    """Compute everything again if an input was rewritten; absent: the setting of the worker."""
     everything_is_read: bool | None = None
     """Whether the node shows all datasets to everybody, and so to every definition."""
 
@@ -42,7 +42,7 @@ class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     reason: str | None = None
     """Why nothing was done, if that is not obvious."""
     was_reset: bool = False
-    """An input was rewritten, so everything was computed anew."""
+    """An input was rewritten, so everything was computed again."""
     engine: str | None = None
     engine_version: str | None = None
 

@@ -1,6 +1,6 @@
-"""What a definition may read when it runs: the datasets its author may read, and the account's
-secrets if they belong to the author.
+"""What a definition may read when it runs: datasets by the rights of its author, and secrets.
 
+It may use the secrets of the dataset's account only if they are the author's.
 The service checks this before it queues work, and the worker before it does the work, because
 definitions and rights change while jobs wait.
 """

@@ -6,8 +6,8 @@ Question  ────────────────────►  confi
 an open file, or none  ───────►
           ◄────────────────────  Planned: columns, datasets used, slices needed
 LINKED    ────────────────────►  computes: the tables have links to the slices it needs
-          ◄────────────────────  rows in the format that was asked for, piece by piece
-          ◄────────────────────  End: why there is no more
+          ◄────────────────────  rows in the requested format, piece by piece
+          ◄────────────────────  End: why the result is incomplete, or no reason
 """
 
 from __future__ import annotations

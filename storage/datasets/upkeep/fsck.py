@@ -272,7 +272,8 @@ class _Check:
             return None
 
     def _check_linked(self, block: HashedBlock, links: Links | None) -> None:
-        """Check the objects that rows of the block's slice link to."""
+        """Check the objects that rows of the block's slice link to. If the slice cannot be read,
+        the check of the dataset is not `whole`, so that no orphans are noted."""
         try:
             for linked in links.of(block) if links is not None else ():
                 self.marks.add(ObjectKind.DATA, linked)
@@ -359,7 +360,7 @@ class _Check:
             if not self.marks.has(info.key.kind, info.key.hash):
                 self.report.note(_orphan(str(self.entry.alias), info))
 
-    # --- telling ----------------------------------------------------------------------------
+    # --- reporting --------------------------------------------------------------------------
 
     def _object_problem(
         self, block: HashedBlock, key: ObjectKey, reason: str, message: str, *, action: str | None

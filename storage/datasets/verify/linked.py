@@ -1,5 +1,7 @@
-"""Verify that the objects that rows link to exist and match their hashes. Two stages: read the
-links of the slices, then hash each linked object once."""
+"""Verify that the objects that rows link to exist and match their hashes.
+
+There are two stages: read the links of the slices, then hash each linked object once.
+"""
 
 from __future__ import annotations
 

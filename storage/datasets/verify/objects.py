@@ -160,7 +160,7 @@ def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
         return physical
     if any(finding.certain for finding in rows):
         return rows
-    if rows:  # the rows could not be checked, so nothing excuses the other bytes
+    if rows:  # it is uncertain whether the rows are right, so report the other bytes too
         return [*physical, *rows]
     message = physical[0].message + ", but its rows are the declared ones: it was encoded anew"
     return [Finding(reason=physical[0].reason, message=message, certain=False)]

@@ -1,6 +1,7 @@
-"""Versions of a dataset: the n-th block with data makes version n; its files are the slices so far.
+"""Versions of a dataset: number n is made by the block with data number n, counted from 0.
 
-Blocks without data make no version; a new schema belongs to the next version. Pure; without Arrow.
+The files of a version are slices. Blocks without data make no version; a new schema belongs to the
+next version with data. Pure; without Arrow.
 """
 
 from __future__ import annotations
