@@ -1,6 +1,6 @@
 """What a definition may read when it runs: datasets by the rights of its author, and secrets.
 
-It may use the secrets of the dataset's account only if they are the author's.
+It may use the secrets of the dataset's account only if its author may act for that account.
 The service checks this before it queues work, and the worker before it does the work, because
 definitions and rights change while jobs wait.
 """
