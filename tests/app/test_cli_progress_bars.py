@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.app.cli import watch
+from odf_node.app.cli import progress_bars
 from odf_node.app.cli.ingest import job_progress
 
 
 @pytest.fixture
 def bars(monkeypatch):
     """The bars of a terminal that is not there."""
-    made = watch._bars()
+    made = progress_bars._bars()
     made.disable = True
-    monkeypatch.setattr(watch, "_bars", lambda: made)
+    monkeypatch.setattr(progress_bars, "_bars", lambda: made)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     return made
 
@@ -25,7 +25,7 @@ def test_phases_of_a_job_follow_each_other(bars):
         {"status": "running", "progress": {"phase": "read", "rows": 30}},
         {"status": "running", "progress": {"phase": "merge"}},
     )
-    with watch.stepwise(quiet=False) as step:
+    with progress_bars.stepwise(quiet=False) as step:
         seen = job_progress(step)
         for job in jobs:
             seen(job)
@@ -35,14 +35,14 @@ def test_phases_of_a_job_follow_each_other(bars):
 
 def test_executions_that_are_made_again_are_counted(bars):
     progress = {"phase": "execute", "rows": 7, "done": 3, "total": 40}
-    with watch.stepwise(quiet=False) as step:
+    with progress_bars.stepwise(quiet=False) as step:
         job_progress(step)({"status": "running", "progress": progress})
         shown = [(task.description, task.completed, task.total) for task in bars.tasks]
     assert shown == [("execute", 3, 40)]
 
 
 def test_a_push_shows_that_the_node_commits(bars):
-    with watch.progress_bars(quiet=False) as progress:
+    with progress_bars.progress_bars(quiet=False) as progress:
         progress.expect_objects(1, 10)
         progress.object_bytes(10)
         progress.committing()
@@ -51,6 +51,6 @@ def test_a_push_shows_that_the_node_commits(bars):
 
 
 def test_nobody_looks_at_json():
-    with watch.stepwise(quiet=True) as step:
+    with progress_bars.stepwise(quiet=True) as step:
         assert step is None
         assert job_progress(step) is None
