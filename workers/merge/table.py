@@ -29,7 +29,8 @@ from .upsert_stream import upsert_stream
 
 Merge = Callable[[Merging, pa.Table, HistoryRange | None], Merged]
 """Merges the rows of a batch (with their position, in the types of the slice) with the history of
-their keys, or None if there is no history. It receives all rows of a key together."""
+their keys, or None if there is no history. It receives all rows of a key together, unless the
+strategy decides row by row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class Strategy:
     passes: bool = False
     """Whether every row of the batch is appended unchanged if there is no history, regardless of
     others."""
+    by_row: bool = False
+    """Whether the history alone decides about a row of the batch, whatever other rows there are."""
     reads_history: bool = True
     """Whether rows are compared with the current rows of their key."""
     reads_all: bool = False
@@ -69,7 +72,7 @@ MERGE: dict[type, Strategy] = {
         merge=append, order=_by_event_time, passes=True, reads_history=False
     ),
     MergeStrategyLedger: Strategy(
-        merge=ledger, order=_by_event_time, passes=True, knows_keys_only=True
+        merge=ledger, order=_by_event_time, passes=True, by_row=True, knows_keys_only=True
     ),
     MergeStrategySnapshot: Strategy(merge=snapshot, order=_by_key, passes=True, reads_all=True),
     MergeStrategyChangelogStream: Strategy(

@@ -25,26 +25,27 @@ def batch_of(content: bytes) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the same rows in batches of about `MESSAGE_BYTES`: small ones joined, large ones
-    cut."""
+def gathered(
+    batches: Iterable[pa.RecordBatch], most: int = MESSAGE_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Return the same rows in batches of about `most` bytes: small ones joined, large ones cut."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if waiting and batch.schema != waiting[0].schema:
             yield from _joined(waiting)
             waiting, size = [], 0
-        for part in _cut(batch):
+        for part in _cut(batch, most):
             waiting.append(part)
             size += part.nbytes
-            if size >= MESSAGE_BYTES:
+            if size >= most:
                 yield from _joined(waiting)
                 waiting, size = [], 0
     yield from _joined(waiting)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    parts = -(-batch.nbytes // (2 * MESSAGE_BYTES)) or 1
+def _cut(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    parts = -(-batch.nbytes // (2 * most)) or 1
     step = -(-batch.num_rows // parts) or 1
     if parts <= 1:
         yield batch

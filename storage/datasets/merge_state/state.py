@@ -83,14 +83,16 @@ class MergeState:
             low = int(np.searchsorted(wanted, segment.info.first, "left"))
             high = int(np.searchsorted(wanted, segment.info.last, "right"))
             some = wanted[low:high]
-            left = np.searchsorted(segment.hashes, some, "left")
-            counts = np.searchsorted(segment.hashes, some, "right") - left
-            if not counts.any():
+            left = np.searchsorted(segment.hashes, some, "left")  # none is above the last
+            hits = np.flatnonzero(segment.hashes[left] == some)
+            if not len(hits):
                 continue
+            left = left[hits]
+            counts = np.searchsorted(segment.hashes, some[hits], "right") - left
             total = int(counts.sum())
             begins = np.repeat(np.cumsum(counts) - counts, counts)
             rows.append(np.repeat(left, counts) + np.arange(total) - begins)
-            asked.append(np.repeat(order[low:high], counts))
+            asked.append(np.repeat(order[low:high][hits], counts))
             positions.append(np.full(total, at, np.int64))
         if not rows:
             none = np.zeros(0, np.int64)

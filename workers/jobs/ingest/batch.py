@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from ...merge.history import HistoryFiles
 from ...partitions.failure import Failure
 from ...partitions.here import Here
 from ...partitions.port import Output, Way
@@ -38,7 +37,6 @@ class Batch:
     posts: tuple[PostRead, ...]
     splits: tuple[tuple[Split, ...], ...]
     """Splits of each post; empty for a post without input."""
-    history: HistoryFiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ def run_batch(way: Way, batch: Batch, folder: Path, after_read: AfterRead) -> Ba
         rows.partitions.release()
         return replace(found, usage=way.usage)
     after_read(sum(each.rows for each in posts))
-    ordered = in_order(way, batch.posts, rows, batch.history)
+    ordered = in_order(way, batch.posts, rows)
     plans = [each.plan for each, of in zip(batch.posts, posts, strict=True) if of.failure is None]
     planned = slice_plan(joint_plan(plans), found.schema)
     slices = write(way, ordered, planned, folder, batch.posts[0].cut)

@@ -67,9 +67,7 @@ class OrderedRows:
     """Sorting that remains: one slice has all rows, and its writer sorts them."""
 
 
-def in_order(
-    way: Way, posts: Sequence[PostRead], rows: ReadRows, history: HistoryFiles | None
-) -> OrderedRows:
+def in_order(way: Way, posts: Sequence[PostRead], rows: ReadRows) -> OrderedRows:
     """Merge the rows with the history of their keys, and return them in the order in which they
     will be written. Posts that share slices were each sorted while they were read.
 
@@ -82,20 +80,15 @@ def in_order(
     (post,), (found,) = posts, rows.posts
     if post.passes:
         return _sorted(way, post, rows.partitions, found.facts, found.samples, found.starts)
-    return _merged(way, post, found, rows.partitions, history)
+    return _merged(way, post, found, rows.partitions)
 
 
 def _is_ordered(post: PostRead, rows: PostRows) -> bool:
     return post.passes and (post.sorts or (rows.ascends and _is_by_event_time(post)))
 
 
-def _merged(
-    way: Way,
-    post: PostRead,
-    rows: PostRows,
-    partitions: Partitions,
-    history: HistoryFiles | None,
-) -> OrderedRows:
+def _merged(way: Way, post: PostRead, rows: PostRows, partitions: Partitions) -> OrderedRows:
+    history = post.history
     if not rows.rows and (history is None or not MERGE[type(post.plan.merge)].reads_all):
         return OrderedRows(partitions=partitions, facts=rows.facts)
     known = 0 if history is None else bytes_of_all(post.plan.merge, history.size)
@@ -104,7 +97,7 @@ def _merged(
     merged = partitions.then(
         ranges,
         partial(by_key, merging.key, rows.starts, ranges),
-        partial(merge_rows, post, _rows_schema(post, rows), history, ranges),
+        partial(merge_rows, post, _rows_schema(post, rows), ranges),
     )
     facts: list[MergeFacts] = [each for facts in merged.facts() for each in facts]
     partitions.release()
@@ -200,5 +193,6 @@ def _rows_schema(post: PostRead, rows: PostRows) -> pa.Schema:
 
 
 def is_passing(plan: IngestPlan, history: HistoryFiles | None) -> bool:
-    """Whether all rows of a post are appended unchanged."""
-    return MERGE[type(plan.merge)].passes and history is None
+    """Whether a row of a post is appended regardless of other rows of the post."""
+    rule = MERGE[type(plan.merge)]
+    return rule.passes and (history is None or rule.by_row)

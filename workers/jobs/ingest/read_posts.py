@@ -34,7 +34,8 @@ class PostRows:
 
     @property
     def rows(self) -> int:
-        return sum(each.rows for each in self.facts)
+        """Number of good rows."""
+        return sum(each.rows_read for each in self.facts)
 
     @property
     def size(self) -> int:
@@ -42,8 +43,8 @@ class PostRows:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Number of rows of the post before each partition."""
-        return (0, *accumulate(each.rows for each in self.facts))[:-1]
+        """Number of rows of the post that were read before each partition."""
+        return (0, *accumulate(each.rows_read for each in self.facts))[:-1]
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -124,7 +125,7 @@ def _rejected(most: int | None, facts: Sequence[ReadFacts]) -> Rejected | None:
     every, before = Rejected(most), 0
     for each in facts:
         every.follow(each.rejected, before)
-        before += each.rows + len(each.rejected)
+        before += each.rows_read + len(each.rejected)
     return every
 
 
@@ -147,4 +148,4 @@ def _ascends(facts: Sequence[ReadFacts]) -> bool:
         ):
             return False
         latest = latest if each.last is None else each.last
-    return sum(each.nulls for each in facts) in (0, sum(each.rows for each in facts))
+    return sum(each.nulls for each in facts) in (0, sum(each.rows_read for each in facts))

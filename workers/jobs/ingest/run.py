@@ -33,7 +33,6 @@ from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
-from ...merge.history import HistoryFiles
 from ...merge.table import bytes_of_all
 from ...partitions.files import Enclosed
 from ...partitions.here import Here
@@ -65,7 +64,6 @@ class PreparedPost:
     """None: there is nothing to read."""
     read: PostRead
     splits: Splits
-    history: HistoryFiles | None
     size: int
     """Size of the input in bytes, including the history if it is read as a whole."""
     way: Way
@@ -176,6 +174,7 @@ def prepare_post(
         plan=plan,
         split=split_read,
         cut=options.cut,
+        history=history if way.width == 1 else lent(history, way),
         max_bad_rows=None if source is None or source.is_prepared else most,
         passes=passes,
         sorts=passes and (source is None or is_one_partition(source, splits)),
@@ -186,7 +185,6 @@ def prepare_post(
         source=source,
         read=read,
         splits=splits,
-        history=history if way.width == 1 else lent(history, way),
         size=size,
         way=way,
     )
@@ -197,7 +195,6 @@ def batch_of(posts: Sequence[PreparedPost]) -> Batch:
     return Batch(
         posts=tuple(post.read for post in posts),
         splits=tuple(post.splits.splits for post in posts),
-        history=posts[0].history,
     )
 
 

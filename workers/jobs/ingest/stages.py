@@ -22,11 +22,12 @@ from odf_node.protocol.chain.state import Vocab
 from ...merge.changes import in_slice_types
 from ...merge.findings import NOTHING, Findings
 from ...merge.history import HistoryFiles
-from ...merge.keys import hashes_of, key_range, key_ranges
+from ...merge.keys import ALL_HASHES, hashes_of, key_range, key_ranges
 from ...merge.order import Order, range_of, sample, sort_indices
 from ...merge.table import MERGE, check_batch, merging_of, takes_operations
 from ...partitions.failure import Failure
 from ...partitions.files import Delivered, Outbox, deliver, workplace
+from ...partitions.messages import gathered
 from ...partitions.port import Batches, Output
 from ...plan.ingest import IngestPlan
 from ...readers.fields_seen import FieldsSeen
@@ -46,6 +47,9 @@ from .undeclared import arranged
 SAMPLES = 64
 """Rows of a batch whose keys are sampled in order to cut all rows into ranges."""
 BATCH_ROWS = 65_536
+LOOKUP_BYTES = 16 << 20
+"""Bytes of rows whose keys are looked up together in the history: the more, the closer the hashes
+are to each other, and the fewer pages of the history are read again."""
 Starts = Sequence[int]
 """Total of all earlier partitions, for each partition: of rows, or of their cost."""
 
@@ -57,9 +61,11 @@ class PostRead:
     plan: IngestPlan
     split: SplitRead
     cut: Cut
+    history: HistoryFiles | None = None
+    """The history with which the rows are compared."""
     max_bad_rows: int | None = None
     passes: bool = False
-    """Whether every row is appended, regardless of any other rows."""
+    """Whether a row is appended regardless of other rows of the post."""
     sorts: bool = False
     """Whether the partition sorts its rows: it has all rows of the post, and memory for them."""
 
@@ -92,6 +98,8 @@ class ReadFacts(RowFacts):
     """Facts about a split that was read; `schema` is the slice's, or None if nothing determines
     it."""
 
+    rows_read: int = 0
+    """Number of good rows that were read; `rows` counts those that remain to be processed."""
     schema: pa.Schema | None = None
     columns: tuple[str, ...] = ()
     """Columns of the batch, which may lack operation codes."""
@@ -205,7 +213,7 @@ def read_rows(read: PostRead, split: Split) -> Output:
         found = _Required(schema, plan.vocab, rows.schema.names)
         typed = _typed(rows.batches, schema, plan)
         if read.passes:
-            typed = _timed(found.passed(typed), plan)
+            typed = _timed(found.passed(_unknown(typed, read)), plan)
         if read.sorts:
             every = list(typed)
             found.nulls.check()
@@ -213,6 +221,7 @@ def read_rows(read: PostRead, split: Split) -> Output:
         yield from totals.passed(typed)
         yield ReadFacts(
             rows=totals.rows,
+            rows_read=rows.seen.rows,
             cost=totals.cost,
             size=totals.size,
             samples=totals.keys(),
@@ -235,6 +244,17 @@ def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:
     for batch in batches:
         rows = pa.table(batch).select([*_known(schema, batch.schema), POSITION])
         yield from in_slice_types(rows, schema, merging).to_batches()
+
+
+def _unknown(batches: Batches, read: PostRead) -> Batches:
+    """Leave out rows that the history has, if the history alone decides about them."""
+    if read.history is None:
+        yield from batches
+        return
+    merging = merging_of(read.plan.merge, read.plan.vocab)
+    merge, history = MERGE[type(read.plan.merge)].merge, read.history.opened(0, ALL_HASHES)
+    for batch in gathered(batches, LOOKUP_BYTES):
+        yield from merge(merging, pa.table(batch), history).rows.to_batches()
 
 
 def _timed(batches: Batches, plan: IngestPlan) -> Batches:
@@ -292,7 +312,6 @@ def by_key(
 def merge_rows(
     read: PostRead,
     schema: pa.Schema,
-    history: HistoryFiles | None,
     ranges: int,
     number: int,
     batches: Batches,
@@ -302,10 +321,12 @@ def merge_rows(
     merging, plan = merging_of(read.plan.merge, read.plan.vocab), read.plan
     every = list(batches)
     rule = MERGE[type(plan.merge)]
-    if not every and not (rule.reads_all and history is not None):
+    if not every and not (rule.reads_all and read.history is not None):
         yield MergeFacts()
         return
-    known = None if history is None else history.opened(*key_ranges(ranges)[number])
+    known = None
+    if read.history is not None:
+        known = read.history.opened(*key_ranges(ranges)[number])
     rows = pa.Table.from_batches(every) if every else schema.empty_table()
     merged = rule.merge(merging, rows, known)
     totals = _Totals(read.cut, read.order)
