@@ -53,12 +53,12 @@ class Scene:
     def lose_executors(self, is_over: Callable[[], bool]) -> int:
         """Kill one that works every few seconds."""
         kills = 0
-        while not is_over() and kills < (40 if LONG else 3):
+        while not is_over() and kills < (12 if LONG else 3):
             working = [pid for pid in self.cluster.executors() if self.cluster.is_working(pid)]
             if working:
                 self.cluster.kill_executor(self.chance.choice(working))
                 kills += 1
-            time.sleep(self.chance.uniform(2, 6) if LONG else self.chance.uniform(0.5, 2))
+            time.sleep(self.chance.uniform(4, 12) if LONG else self.chance.uniform(0.5, 2))
         return kills
 
     def lose_driver(self, is_over: Callable[[], bool]) -> int:

@@ -1,6 +1,7 @@
 """Random histories are the same in one partition and in many, and as the rules of merges say.
 
-`ODF_TEST_HISTORIES` is how many are played; one in forty is played on a real Spark as well.
+`ODF_TEST_HISTORIES` is how many are played, `ODF_TEST_SPARK_HISTORIES` how many of them on a real
+Spark.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HISTORIES = int(os.environ.get("ODF_TEST_HISTORIES", "40"))
+ON_SPARK = int(os.environ.get("ODF_TEST_SPARK_HISTORIES", "5"))
+pytestmark = pytest.mark.timeout(180 + 4 * max(HISTORIES, ON_SPARK))
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 MILLIS = pa.timestamp("ms", "UTC")
 NEST = pa.struct([pa.field("a", pa.float64()), pa.field("b", pa.list_(pa.string()))])
@@ -321,7 +324,7 @@ def test_random_histories_are_the_same_on_spark(
 
     monkeypatch.setattr(OnSpark, "partition_bytes", 1000)
 
-    for seed in range(max(5, HISTORIES // 40)):
+    for seed in range(ON_SPARK):
         history = history_made(seed)
         results = []
         ways: tuple[Way, Way] = (Here(), OnSpark(spark))
