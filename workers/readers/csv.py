@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,25 +94,11 @@ class _CsvRead:
         yield from self._own_batches(skip=done)
 
     def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
-        names = [str(number) for number in range(len(self.schema))]
         small = self.path.stat().st_size <= BLOCK_BYTES
         # A reader of a file starts a thread that reads ahead, which costs more than a small file.
         reader = arrow_csv.open_csv(
             pa.BufferReader(self.path.read_bytes()) if small else self.path,
-            read_options=arrow_csv.ReadOptions(
-                column_names=names, block_size=BLOCK_BYTES, use_threads=False
-            ),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=self.form.separator,
-                quote_char=self.form.quote,
-                escape_char=False,
-                newlines_in_values=True,
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types={name: pa.string() for name in names},
-                null_values=sorted(self.nulls),
-                strings_can_be_null=True,
-            ),
+            **_arrow_options(len(self.schema), self.form, self.nulls),
         )
         first = True
         for block in reader:
@@ -193,6 +181,28 @@ class _CsvRead:
                 raise BadValue(index, None).of_column(at)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@lru_cache
+def _arrow_options(columns: int, form: CsvFormat, nulls: frozenset[str]) -> dict[str, Any]:
+    """Return the options with which Arrow's tokenizer agrees with ours; all columns are texts."""
+    names = [str(number) for number in range(columns)]
+    return {
+        "read_options": arrow_csv.ReadOptions(
+            column_names=names, block_size=BLOCK_BYTES, use_threads=False
+        ),
+        "parse_options": arrow_csv.ParseOptions(
+            delimiter=form.separator,
+            quote_char=form.quote,
+            escape_char=False,
+            newlines_in_values=True,
+        ),
+        "convert_options": arrow_csv.ConvertOptions(
+            column_types={name: pa.string() for name in names},
+            null_values=sorted(nulls),
+            strings_can_be_null=True,
+        ),
+    }
 
 
 def _errors(rejected: Rejected | None) -> str:

@@ -47,6 +47,8 @@ _BASIC = re.compile(
 """ISO 8601 without separators: `20200131`, `20200131T235959Z`."""
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
+SHOWN = 4
+"""Number of first values that show the form of a column of times."""
 _ASCII_BLANKS = " \t\n\r\f\v"
 
 
@@ -259,8 +261,8 @@ def _cast_timestamp(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
     ):
         # Usually a column has one form, which the first values show. Comparing is quicker than
         # matching.
-        if _all_match(array.slice(0, 4), pattern) and (
-            _has_form_of_first(array) or _all_match(array, pattern)
+        if _all_match(array.slice(0, SHOWN), pattern) and (
+            len(array) <= SHOWN or _has_form_of_first(array) or _all_match(array, pattern)
         ):
             try:
                 millis = pc.cast(array, read_as).cast(pa.int64()).cast(pa.timestamp("ms", "UTC"))

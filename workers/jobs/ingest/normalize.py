@@ -177,10 +177,12 @@ def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
     times = change(given) if change else given
     days = pa.types.is_date(times.type)
     unit, count = ("days", DAY_MS) if days else ("ms", 1)
-    counts = pc.cast(pc.cast(times, pa.int32() if days else pa.int64()), pa.int64())
+    counts = times.view(pa.int32() if days else pa.int64())
     first, last = FIRST_MS // count, LAST_MS // count
-    known = pc.and_(pc.greater_equal(counts, first), pc.less_equal(counts, last))
-    if (at := pc.index(known, False).as_py()) >= 0:
+    least, greatest = pc.min_max(counts).as_py().values()
+    if least is not None and (least < first or greatest > last):
+        known = pc.and_(pc.greater_equal(counts, first), pc.less_equal(counts, last))
+        at = pc.index(known, False).as_py()
         value = given[at].as_py() if pa.types.is_integer(given.type) else f"{counts[at]} {unit}"
         raise BadRow(OUT_OF_RANGE, column=name, value=value)
     return times

@@ -278,6 +278,9 @@ def _in_order(every: list[pa.RecordBatch], order: Order) -> Batches:
 
 
 def sorted_rows(table: pa.Table, order: Order) -> Batches:
+    if table.num_rows < 2:
+        yield from table.to_batches()
+        return
     at = sort_indices(table, order)
     ascends = bool((np.diff(at.to_numpy()) == 1).all())
     yield from (table if ascends else table.take(at)).to_batches(BATCH_ROWS)
