@@ -26,9 +26,11 @@ def batch_of(content: bytes) -> pa.RecordBatch:
 
 
 def gathered(
-    batches: Iterable[pa.RecordBatch], most: int = MESSAGE_BYTES
+    batches: Iterable[pa.RecordBatch], most: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Return the same rows in batches of about `most` bytes: small ones joined, large ones cut."""
+    """Return the same rows in batches of about `most` bytes, by default `MESSAGE_BYTES`: small ones
+    joined, large ones cut."""
+    most = MESSAGE_BYTES if most is None else most
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
