@@ -312,7 +312,7 @@ def test_random_histories_are_the_same_in_many_partitions(
         refused += sum(len(each) == 3 for each in results[0])
         most = max(most, *many.partitions)
     assert compared > 2 * HISTORIES
-    assert 0 < refused < compared, "some are refused, and most are not"
+    assert 0 < refused < 1.1 * HISTORIES, "about one batch of a history is refused"
     assert most > 5, "the partitions were many"
 
 
