@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from odf_node.protocol.metadata.reading import MergeStrategy
 from odf_node.storage.datasets.merge_state.segments import Segment, write_segments
-from odf_node.storage.datasets.merge_state.state import MergeState, StateSpec, sorted_rows
+from odf_node.storage.datasets.merge_state.state import MergeState, StateSpec, latest_rows
 from odf_node.workers.merge.history import HistoryRange
 from odf_node.workers.merge.table import state_of
 from odf_node.workers.slices.columns import Merging
@@ -22,7 +22,7 @@ def history_of_rows(
     spec: StateSpec = state_of(strategy, merging, slices[0].schema)
     segments = []
     for rows in slices:
-        table, hashes = sorted_rows(rows.select(spec.names), spec.key)
+        table, hashes = latest_rows(rows.select(spec.names), spec, oldest=False)
         segments += [Segment.map(folder, info) for info in write_segments(folder, table, hashes)]
     schema = pa.schema([slices[0].schema.field(name) for name in spec.names])
     return HistoryRange(state=MergeState(segments, schema), spec=spec)

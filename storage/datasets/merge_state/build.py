@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from odf_node.protocol.typed import decode_json
 
+from ..integrity.memory import Hashed
 from .segments import (
     SEGMENT_BYTES,
     SEGMENT_ROWS,
@@ -24,8 +25,7 @@ from .segments import (
     StateDamaged,
     write_segments,
 )
-from .segments import latest as latest_rows
-from .state import Manifest, StateSpec, merged_runs, sorted_rows, to_merge
+from .state import Manifest, StateSpec, latest_rows, merged_runs, to_merge
 
 MANIFEST = "state.json"
 READ_ROWS = 1 << 16
@@ -55,25 +55,31 @@ def save(folder: Path, manifest: Manifest) -> None:
 
 
 def grown(
-    folder: Path, manifest: Manifest, slices: Iterable[Path], *, head: str, schema: pa.Schema
+    folder: Path,
+    manifest: Manifest,
+    slices: Iterable[Path],
+    *,
+    head: str,
+    schema: pa.Schema,
+    hashed: Hashed | None = None,
 ) -> Manifest:
-    """Return the manifest with the rows of more slices, oldest first, without saving it.
+    """Return the manifest with the rows of more slices, oldest first, without saving it. `hashed`
+    knows the digests of files that were hashed or written recently.
 
     Raises:
         StateDamaged: rows are too long to keep, or a segment is damaged.
     """
-    runs, seen = list(manifest.runs), manifest.rows_seen
-    several = False
+    spec, runs, seen = manifest.spec, list(manifest.runs), manifest.rows_seen
+    newest: Segment | None = None
     for rows in _tables(slices, schema):
-        table, hashes = sorted_rows(rows, manifest.spec.key)
-        dropped = None if runs else manifest.spec.operation
-        table, hashes = latest_rows(table, hashes, list(manifest.spec.key), dropped=dropped)
+        if newest is not None:
+            runs.append(_written(folder, newest, hashed))
+        table, hashes = latest_rows(rows, spec, oldest=not runs)
+        newest = Segment.in_memory(table, hashes) if len(hashes) else None
         seen += rows.num_rows
-        runs.append(tuple(write_segments(folder, table, hashes)))
-        several = True
-    if several:
-        runs = _tidied(folder, runs, manifest.spec)
-    return Manifest(spec=manifest.spec, head=head, rows_seen=seen, runs=tuple(runs))
+    if newest is not None:
+        runs = _with(newest, folder, runs, spec, hashed)
+    return Manifest(spec=spec, head=head, rows_seen=seen, runs=tuple(runs))
 
 
 def _tables(slices: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -103,17 +109,26 @@ def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
-def _tidied(
-    folder: Path, runs: list[tuple[SegmentInfo, ...]], spec: StateSpec
+def _written(folder: Path, run: Segment, hashed: Hashed | None) -> tuple[SegmentInfo, ...]:
+    rows = pa.Table.from_batches([run.batch])
+    return tuple(write_segments(folder, rows, run.hashes, hashed))
+
+
+def _with(
+    newest: Segment,
+    folder: Path,
+    runs: list[tuple[SegmentInfo, ...]],
+    spec: StateSpec,
+    hashed: Hashed | None,
 ) -> list[tuple[SegmentInfo, ...]]:
-    """Merge the newest runs as far as `to_merge` says; return all runs."""
-    runs = [run for run in runs if run]
-    count = to_merge([sum(segment.rows for segment in run) for run in runs])
+    """Add the newest run, merged with earlier ones as far as `to_merge` says; return all runs."""
+    sizes = [sum(segment.rows for segment in run) for run in runs]
+    count = to_merge([*sizes, newest.info.rows])
     if not count:
-        return runs
-    kept, some = runs[:-count], runs[-count:]
-    mapped = [[Segment.map(folder, info) for info in run] for run in some]
-    merged = tuple(merged_runs(mapped, spec, folder, oldest=not kept))
+        return [*runs, _written(folder, newest, hashed)]
+    kept, some = runs[: len(runs) + 1 - count], runs[len(runs) + 1 - count :]
+    mapped = [[Segment.map(folder, info, hashed=hashed) for info in run] for run in some]
+    merged = tuple(merged_runs([*mapped, [newest]], spec, folder, oldest=not kept, hashed=hashed))
     return [*kept, *([merged] if merged else [])]
 
 

@@ -59,6 +59,20 @@ class Segment:
     hashes: Hashes
 
     @classmethod
+    def in_memory(cls, rows: pa.Table, hashes: Hashes) -> Segment:
+        """Return sorted rows as a segment without a file."""
+        batch = whole_batch(rows)
+        info = SegmentInfo(
+            name="",
+            rows=batch.num_rows,
+            size=batch.nbytes,
+            first=int(hashes[0]),
+            last=int(hashes[-1]),
+            sha256="",
+        )
+        return cls(info, batch, hashes)
+
+    @classmethod
     def map(cls, folder: Path, info: SegmentInfo, *, hashed: Hashed | None = None) -> Segment:
         """Map a file of the folder. Raises as `of`."""
         return cls.of(folder / info.name, info, hashed=hashed)
@@ -81,62 +95,72 @@ class Segment:
         return cls(info, batch.select(batch.schema.names[:-1]), hashes)
 
 
-def write_segments(folder: Path, rows: pa.Table, hashes: Hashes) -> Iterator[SegmentInfo]:
-    """Write sorted rows as segments of about `SEGMENT_ROWS` rows. Raise `StateDamaged`."""
+def write_segments(
+    folder: Path, rows: pa.Table, hashes: Hashes, hashed: Hashed | None = None
+) -> Iterator[SegmentInfo]:
+    """Write sorted rows as segments of about `SEGMENT_ROWS` rows, and note their digests in
+    `hashed`. Raise `StateDamaged`."""
     step = max(1, min(SEGMENT_ROWS, SEGMENT_BYTES * len(hashes) // max(1, rows.nbytes)))
     start = 0
     while start < len(hashes):
         end = min(start + step, len(hashes))
         if end < len(hashes):  # keep equal hashes in one segment
             end = int(np.searchsorted(hashes, hashes[end - 1], "right"))
-        yield _write(folder, rows.slice(start, end - start), hashes[start:end])
+        yield _write(folder, rows.slice(start, end - start), hashes[start:end], hashed)
         start = end
 
 
-def _write(folder: Path, rows: pa.Table, hashes: Hashes) -> SegmentInfo:
-    table = rows.append_column(HASH, pa.array(hashes)).combine_chunks()
-    batches = table.to_batches()
-    if len(batches) != 1:
-        raise StateDamaged("merge state: the rows are too long for one segment")
-    batch = batches[0]
+def _write(folder: Path, rows: pa.Table, hashes: Hashes, hashed: Hashed | None) -> SegmentInfo:
+    batch = whole_batch(rows.append_column(HASH, pa.array(hashes)))
     name = f"{secrets.token_hex(8)}.arrow"
     path = folder / name
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
+    digest, stat = _digest(path), path.stat()
+    if hashed is not None:
+        hashed.note(digest, identity_of_file(stat))
     return SegmentInfo(
         name=name,
         rows=batch.num_rows,
-        size=path.stat().st_size,
+        size=stat.st_size,
         first=int(hashes[0]),
         last=int(hashes[-1]),
-        sha256=_digest(path),
+        sha256=digest,
     )
+
+
+def whole_batch(rows: pa.Table) -> pa.RecordBatch:
+    """Return the rows as one batch. Raise `StateDamaged`."""
+    batches = rows.combine_chunks().to_batches()
+    if len(batches) != 1:
+        raise StateDamaged("merge state: the rows are too long for one segment")
+    return batches[0]
 
 
 def latest(
     rows: pa.Table, hashes: Hashes, key: list[str], *, dropped: str | None
 ) -> tuple[pa.Table, Hashes]:
-    """Return the last of the sorted rows for each key. `dropped` names the column of operations;
-    if it is given, leave out retracted rows. If keys share a hash, keep all their rows."""
-    if not len(hashes):
-        return rows, hashes
+    """Return the last row of each key, in the order of segments; `rows` are given oldest first.
+    `dropped` names the column of operations; if it is given, leave out retracted rows. If keys
+    share a hash, keep all their rows."""
+    order = np.argsort(hashes, kind="stable")  # fast for sorted runs
+    hashes = hashes[order]
     follows = hashes[:-1] == hashes[1:]
     keep = np.ones(len(hashes), bool)
     keep[:-1] = ~follows
     pairs = np.flatnonzero(follows)
     mixed = np.zeros(0, np.uint64)
     if len(pairs):
-        differ = ~same_rows(rows.take(pairs), rows.take(pairs + 1), key)
+        keys = rows.select(key)
+        differ = ~same_rows(keys.take(order[pairs]), keys.take(order[pairs + 1]), key)
         mixed = np.unique(hashes[pairs[differ]])
         if len(mixed):
             keep |= np.isin(hashes, mixed)
     if dropped is not None:
         retracted = pc.equal(rows.column(dropped), RETRACT).fill_null(False)
-        gone = np.asarray(retracted.to_numpy(zero_copy_only=False), bool)
+        gone = np.asarray(retracted.to_numpy(zero_copy_only=False), bool)[order]
         keep &= ~gone | np.isin(hashes, mixed)
-    if keep.all():
-        return rows, hashes
-    return rows.filter(pa.array(keep)), hashes[keep]
+    return rows.take(order[keep]), hashes[keep]
 
 
 def same_rows(one: pa.Table, other: pa.Table, columns: list[str]) -> Mask:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from ..integrity.memory import Hashed
 from .key_hash import Hashes, key_hashes
 from .segments import SEGMENT_ROWS, Mask, Rows, Segment, SegmentInfo, latest, write_segments
 
@@ -124,18 +125,24 @@ class MergeState:
         return whole.take(back)
 
 
-def sorted_rows(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, Hashes]:
-    """Sort rows, given oldest first, in the order of segments; return them with their hashes."""
-    hashes = key_hashes([_one(rows.column(name)) for name in key])
-    order = np.argsort(hashes, kind="stable")
-    return rows.take(order), hashes[order]
+def latest_rows(rows: pa.Table, spec: StateSpec, *, oldest: bool) -> tuple[pa.Table, Hashes]:
+    """Return the last row of each key and their hashes, in the order of segments. `rows` are given
+    oldest first. `oldest`: there are no older rows, so that retracted rows may be dropped."""
+    rows = rows.combine_chunks()
+    hashes = key_hashes([_one(rows.column(name)) for name in spec.key])
+    return latest(rows, hashes, list(spec.key), dropped=spec.operation if oldest else None)
 
 
 def merged_runs(
-    runs: Sequence[Sequence[Segment]], spec: StateSpec, folder: Path, *, oldest: bool
+    runs: Sequence[Sequence[Segment]],
+    spec: StateSpec,
+    folder: Path,
+    *,
+    oldest: bool,
+    hashed: Hashed | None = None,
 ) -> Iterator[SegmentInfo]:
-    """Merge several runs, given oldest first, into one. `oldest`: there are no older runs, so that
-    retracted rows may be dropped."""
+    """Merge several runs, given oldest first, into one, and note the digests of its files in
+    `hashed`. `oldest`: there are no older runs, so that retracted rows may be dropped."""
     dropped = spec.operation if oldest else None
     pending: list[tuple[pa.Table, Hashes]] = []
     waiting = 0
@@ -143,19 +150,24 @@ def merged_runs(
         parts = [part for run in runs for s in run if (part := _between(s, low, high)) is not None]
         if not parts:
             continue
-        kept = latest(*_in_order(parts), list(spec.key), dropped=dropped)
+        tables, hashes = zip(*parts, strict=True)
+        rows = pa.concat_tables(tables).combine_chunks()
+        kept = latest(rows, np.concatenate(hashes), list(spec.key), dropped=dropped)
         pending.append(kept)
         waiting += len(kept[1])
         if waiting >= SEGMENT_ROWS:
-            yield from _flush(folder, pending)
+            yield from _flush(folder, pending, hashed)
             pending, waiting = [], 0
-    yield from _flush(folder, pending)
+    yield from _flush(folder, pending, hashed)
 
 
-def _flush(folder: Path, pending: list[tuple[pa.Table, Hashes]]) -> Iterator[SegmentInfo]:
+def _flush(
+    folder: Path, pending: list[tuple[pa.Table, Hashes]], hashed: Hashed | None
+) -> Iterator[SegmentInfo]:
     if sum(len(each) for _, each in pending):
         rows = pa.concat_tables([table for table, _ in pending])
-        yield from write_segments(folder, rows, np.concatenate([each for _, each in pending]))
+        hashes = np.concatenate([each for _, each in pending])
+        yield from write_segments(folder, rows, hashes, hashed)
 
 
 def _ranges(infos: Iterable[SegmentInfo]) -> Iterator[tuple[int, int]]:
@@ -163,16 +175,6 @@ def _ranges(infos: Iterable[SegmentInfo]) -> Iterator[tuple[int, int]]:
     at most one segment of each run."""
     bounds = sorted({info.last for info in infos})
     return zip([-1, *bounds[:-1]], bounds, strict=True) if bounds else iter(())
-
-
-def _in_order(parts: Sequence[tuple[pa.Table, Hashes]]) -> tuple[pa.Table, Hashes]:
-    """Sort the rows of several runs, given oldest first."""
-    rows = pa.concat_tables([table for table, _ in parts])
-    if len(parts) == 1:
-        return rows, parts[0][1]
-    hashes = np.concatenate([each for _, each in parts])
-    order = np.argsort(hashes, kind="stable")
-    return rows.take(order), hashes[order]
 
 
 def _between(segment: Segment, low: int, high: int) -> tuple[pa.Table, Hashes] | None:

@@ -119,7 +119,9 @@ class MergeStates:
             try:
                 slices = slices_after(dataset, manifest.head, head)
                 paths = (local(each) for each in slices)
-                manifest = grown(folder, manifest, paths, head=str(head), schema=schema)
+                manifest = grown(
+                    folder, manifest, paths, head=str(head), schema=schema, hashed=self._hashed
+                )
                 save(folder, manifest)
             except StateDamaged as damage:
                 _log.error(line("merge state damaged", folder=folder, reason=damage))
