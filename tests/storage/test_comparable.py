@@ -148,9 +148,9 @@ def test_equal_values_have_one_hash_and_one_number(column: pa.Array) -> None:
     ("column", "expected"),
     [
         (pa.array([1, -1, None]), 0x401577A27B1E2786),
-        (pa.array(["a", "", None]), 0x3C3AE22C7F2BC04F),
+        (pa.array(["a", "", None]), 0x92B1B0AC39614434),
         (pa.array([0.5, -0.0, math.nan, math.inf, None]), 0x569418288B606411),
-        (pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)), 0x79E459C643B77E4),
+        (pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)), 0x586DFFCE6AD64DF9),
         (pa.array([True, False, None]), 0xBAD1A02A84A528DE),
     ],
     ids=["numbers", "texts", "floats", "decimals", "flags"],

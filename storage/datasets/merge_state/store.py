@@ -35,7 +35,7 @@ from .key_hash import check_hashable
 from .segments import Segment, SegmentInfo, StateDamaged
 from .state import Manifest, MergeState, StateSpec
 
-VERSION = 1
+VERSION = 2
 FOLDER = "merge-state"
 LOCK = "lock"
 _log = logging.getLogger("odf.integrity")
