@@ -58,7 +58,7 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
         LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
         worker.work(once=once)
         LOGGER.info(line("worker ends", worker=worker.name))
-        worker.context.engines.session.stop()
+        worker.context.close()
     except EngineGone as gone:
         LOGGER.error(line("worker ends", reason=gone))
         return 1

@@ -52,7 +52,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         engines=Engines(session=session, first=first, others=tuple(others)),
         objects=stores.objects,
         scratch=scratch,
-        ingest=_ingest(settings, archives),
+        ingest=_ingest(settings, archives, scratch),
         polls=_polls(settings, archives),
         transforms=_transforms(settings),
         queries=_queries(settings),
@@ -75,17 +75,20 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     )
 
 
-def _ingest(settings: WorkerSettings, archives: PrepareLimits) -> IngestOptions:
+def _ingest(settings: WorkerSettings, archives: PrepareLimits, scratch: Path) -> IngestOptions:
+    from ..jobs.ingest.ahead import StatesAhead
     from ..jobs.work.context import IngestOptions
     from ..slices.costs import Cut
 
+    states = _merge_states(settings)
     return IngestOptions(
         limits=_limits(settings, archives),
         max_rejected_rows=settings.max_rejected_rows,
         micro_batch_bytes=settings.micro_batch_bytes,
         cut=Cut(rows=settings.slice_rows, size=settings.slice_bytes),
         upload_threads=settings.slice_threads,
-        states=_merge_states(settings),
+        states=states,
+        ahead=StatesAhead(states, scratch),
     )
 
 
@@ -218,6 +221,6 @@ def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[],
         try:
             yield stores, context
             for each in made:
-                each.engines.session.stop()
+                each.close()
         finally:
             stores.close()

@@ -28,6 +28,7 @@ from ...runtime.log import LOGGER, line
 from ..work.context import WorkerContext
 from .post import Post
 from .round import Group, Ready, Round
+from .run import committed
 
 TURN_S = 2.0
 """Seconds after which posts that have not begun return to the queue, so that other jobs have their
@@ -127,6 +128,8 @@ class PostRun:
         for end in ready.ends:
             ready.group.drop(end.job)
             yield end
+        if ready.newest is not None:
+            committed(ready.dataset, ready.newest, self._context)
 
     def _refused(self, ready: Ready, error: NodeError) -> Iterator[JobEnd]:
         """Handle a dataset of which nothing was committed: its posts are planned again, except

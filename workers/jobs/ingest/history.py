@@ -10,7 +10,10 @@ import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.local_files import local_file
+from odf_node.storage.datasets.merge_state.state import StateSpec
 from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.stores.ports.values import ObjectKind
 
@@ -19,7 +22,6 @@ from ...merge.table import merging_of, reads_history, state_of
 from ...partitions.files import at_hand
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
-from ..work.slice_files import local_file
 
 
 def history_of(
@@ -40,17 +42,13 @@ def history_of(
     if plan.schema is None or not plan.has_history or not reads_history(plan.merge):
         return None
 
-    def local(data: DataSlice) -> Path:
-        return local_file(dataset, ObjectKind.DATA, data.physical_hash, scratch / "history")
-
-    schema = to_arrow(plan.schema)
-    spec = state_of(plan.merge, merging_of(plan.merge, plan.vocab), schema)
-    stored = pa.schema([schema.field(name).with_nullable(True) for name in spec.names])
+    spec, stored = _stored(plan, plan.schema)
     links = scratch / "merge-state"
 
     def links_for(size: int) -> Path | None:
         return None if way_with(size).width == 1 else links
 
+    local = _local(dataset, scratch / "history")
     state = states.at(dataset, plan.head, spec, stored, local, links_for=links_for)
     infos = tuple(segment.info for segment in state.segments)
     linked = links_for(sum(info.size for info in infos)) is not None
@@ -61,6 +59,29 @@ def history_of(
         spec=spec,
         state=state,
     )
+
+
+def bring_up_to_date(
+    dataset: Dataset, plan: IngestPlan, states: MergeStates, scratch: Path
+) -> None:
+    """Let the merge state take up all slices up to the plan's head. Raises as `history_of`."""
+    if plan.schema is not None:
+        spec, stored = _stored(plan, plan.schema)
+        states.at(dataset, plan.head, spec, stored, _local(dataset, scratch))
+
+
+def _stored(plan: IngestPlan, schema: DataSchema) -> tuple[StateSpec, pa.Schema]:
+    """Return what the state keeps of slices, and the schema of its rows."""
+    fields = to_arrow(schema)
+    spec = state_of(plan.merge, merging_of(plan.merge, plan.vocab), fields)
+    return spec, pa.schema([fields.field(name).with_nullable(True) for name in spec.names])
+
+
+def _local(dataset: Dataset, folder: Path) -> Callable[[DataSlice], Path]:
+    def local(data: DataSlice) -> Path:
+        return local_file(dataset, ObjectKind.DATA, data.physical_hash, folder)
+
+    return local
 
 
 def lent(history: HistoryFiles | None, way: Way) -> HistoryFiles | None:

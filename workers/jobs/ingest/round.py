@@ -103,6 +103,8 @@ class Ready:
     blocks: list[HashedBlock] = field(default_factory=list)
     slices: list[tuple[Multihash, bytes]] = field(default_factory=list)
     """Slices that are in memory; all others have been uploaded."""
+    newest: WrittenBatch | None = None
+    """The newest Batch."""
 
     def commit(self) -> Commit:
         return Commit(
@@ -246,6 +248,7 @@ class Round:
             ready.ends.append(self._end_with(post, _succeeded(post, outcome.rejected, answer)))
         if written.blocks and not is_dry:
             ready.state = written.state
+            ready.newest = written
             ready.blocks += written.blocks
             ready.slices += [
                 (each.data.physical_hash, each.content.to_pybytes())

@@ -77,8 +77,8 @@ class PreparedPost:
 class WrittenBatch:
     """Result of a Batch of posts; nothing is committed yet."""
 
-    head: Multihash
-    """Head on which the posts are planned, and which the first block follows."""
+    plan: IngestPlan
+    """What the plans of the posts have in common; the first block follows its head."""
     blocks: list[HashedBlock]
     state: ChainState
     """State of the chain, the new blocks included."""
@@ -258,7 +258,7 @@ def write_batch(
     events += data_events(plan, rows.slices, posts[0].extras, links=links)
     blocks, after = author(state, events, system_time=plan.system_time)
     return WrittenBatch(
-        head=plan.head,
+        plan=plan,
         blocks=blocks,
         state=after,
         slices=rows.slices,
@@ -293,7 +293,14 @@ def commit(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> Non
     """Upload the slices, then move the head once. Raises `RefConflict`."""
     if batch.blocks:
         put_slices(dataset, batch.slices, context.objects, context.ingest.upload_threads)
-        dataset.commit(batch.blocks, expected=batch.head)
+        dataset.commit(batch.blocks, expected=batch.plan.head)
+        committed(dataset, batch, context)
+
+
+def committed(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> None:
+    """Let the merge state take up a Batch that was committed, if the worker does that ahead."""
+    if context.ingest.ahead is not None:
+        context.ingest.ahead.follow(dataset, batch.plan, batch.state, batch.slices)
 
 
 def put_slices(

@@ -16,6 +16,7 @@ from ...runtime.input_limits import PrepareLimits
 from ...runtime.progress import JobProgress
 from ...slices.costs import Cut
 from ...slices.frame import Limits
+from ..ingest.ahead import StatesAhead
 from .transform_options import TransformOptions
 
 
@@ -40,6 +41,8 @@ class IngestOptions:
 
     states: MergeStates
     """Store of the merge states, which hold what merges need of datasets' histories."""
+    ahead: StatesAhead | None = None
+    """Brings merge states up to date with large commits; None: the next post does it."""
     limits: Limits = field(default_factory=Limits)
     max_rejected_rows: int = 1_000
     """Limit of bad rows in a batch that are set aside instead of failing it."""
@@ -92,3 +95,9 @@ class WorkerContext:
     """URL prefixes below which datasets may be published as files."""
     job_progress: JobProgress = field(default_factory=JobProgress)
     """Progress of the current job."""
+
+    def close(self) -> None:
+        """Finish what runs beside jobs, and end Spark."""
+        if self.ingest.ahead is not None:
+            self.ingest.ahead.close()
+        self.engines.session.stop()
