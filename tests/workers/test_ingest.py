@@ -33,8 +33,8 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest import pipeline
 from odf_node.workers.readers import splits
+from odf_node.workers.stages import pipeline
 from tests.workers.datasets import created, ingest_options, ndjson, upload
 
 if TYPE_CHECKING:

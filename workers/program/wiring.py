@@ -76,19 +76,18 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
 
 
 def _ingest(settings: WorkerSettings, archives: PrepareLimits, scratch: Path) -> IngestOptions:
-    from ..jobs.ingest.ahead import StatesAhead
+    from ..jobs.work.ahead import StatesAhead
     from ..jobs.work.context import IngestOptions
     from ..slices.costs import Cut
 
-    states = _merge_states(settings)
     return IngestOptions(
         limits=_limits(settings, archives),
         max_rejected_rows=settings.max_rejected_rows,
         micro_batch_bytes=settings.micro_batch_bytes,
         cut=Cut(rows=settings.slice_rows, size=settings.slice_bytes),
         upload_threads=settings.slice_threads,
-        states=states,
-        ahead=StatesAhead(states, scratch),
+        states=_merge_states(settings),
+        ahead=StatesAhead(scratch),
     )
 
 

@@ -39,11 +39,12 @@ from odf_node.storage.stores.ports.values import (
     Succeeded,
 )
 from odf_node.workers.engines.port.job_listener import HeardOfAll
-from odf_node.workers.jobs.ingest import claim, post, stages
+from odf_node.workers.jobs.ingest import claim, post
 from odf_node.workers.jobs.ingest import round as rounds
 from odf_node.workers.partitions.failure import StageFailed
 from odf_node.workers.program.loop import Worker
 from odf_node.workers.runtime.progress import JobProgress
+from odf_node.workers.stages import read as stages
 from tests.workers import datasets
 from tests.workers.datasets import bench_without_engine, created
 

@@ -41,12 +41,13 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest import pipeline, run
+from odf_node.workers.jobs.ingest import run
 from odf_node.workers.jobs.work.context import WorkerContext
 from odf_node.workers.merge.table import MERGE
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.partitions.port import Way
 from odf_node.workers.readers import splits
+from odf_node.workers.stages import pipeline
 from tests.workers import datasets
 from tests.workers import test_merge_rules as rules
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload

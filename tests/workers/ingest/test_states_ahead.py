@@ -20,9 +20,9 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.merge_state.build import load
 from odf_node.storage.datasets.merge_state.store import MergeStates
 from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.jobs.ingest import ahead as module
-from odf_node.workers.jobs.ingest.ahead import StatesAhead
+from odf_node.workers.jobs.ingest import run as module
 from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.jobs.work.ahead import StatesAhead
 from odf_node.workers.jobs.work.context import WorkerContext
 from tests.workers.datasets import bench_without_engine, created, ndjson, now, upload
 
@@ -46,7 +46,7 @@ def states(tmp_path: Path) -> MergeStates:
 
 @pytest.fixture
 def context(stores: Stores, tmp_path: Path, states: MergeStates) -> Iterator[WorkerContext]:
-    ahead = StatesAhead(states, tmp_path)
+    ahead = StatesAhead(tmp_path)
     yield bench_without_engine(stores, tmp_path, states=states, ahead=ahead)
     ahead.close()
 
@@ -115,7 +115,7 @@ def test_a_commit_that_is_not_the_newest_is_left_out(
         def follow(self, *given: Any) -> None:
             made.append(given)
 
-    late = bench_without_engine(stores, tmp_path, states=states, ahead=Later(states, tmp_path))
+    late = bench_without_engine(stores, tmp_path, states=states, ahead=Later(tmp_path))
     for city in ("a", "b"):
         run_ingest(dataset, upload(stores, dataset, ndjson(rows(city))), late, now=now())
     held = taken_up(states, dataset)

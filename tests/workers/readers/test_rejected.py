@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.codec.manifests import from_data
 from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.jobs.ingest.normalize import normalized
 from odf_node.workers.readers.read import open_frame
 from odf_node.workers.readers.rejected import Rejected, TooManyBadRows
 from odf_node.workers.slices import frame as frames
 from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits
+from odf_node.workers.stages.normalize import normalized
 
 FIELDS = {
     "fields": [

@@ -37,8 +37,8 @@ from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.rejected import Rejected
 from ...runtime.log import LOGGER, line
 from ...runtime.progress import JobLost
+from ...stages.batch import BatchRows
 from ..work.context import WorkerContext
-from .batch import BatchRows
 from .post import SHARED_BYTES, Post, prepare, shares_slices
 from .run import PreparedPost, WrittenBatch, batch_of, put_slices, run_posts, write_batch
 from .ways import run_tasks, way_of_tasks

@@ -11,7 +11,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from odf_node.protocol.arrow_schema import from_arrow
@@ -33,7 +34,7 @@ from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
-from ...merge.table import bytes_of_all
+from ...merge.table import bytes_of_all, reads_history
 from ...partitions.files import Enclosed
 from ...partitions.here import Here
 from ...partitions.port import Way
@@ -42,16 +43,20 @@ from ...readers.splits import Splits
 from ...readers.table_files import TableFiles
 from ...slices.columns import Operation
 from ...slices.write import Written, operations
+from ...stages.batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
+from ...stages.pipeline import is_passing
+from ...stages.post_read import PostRead
 from ..work.context import WorkerContext
 from ..work.slice_files import local_file
-from .batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
-from .history import history_of, lent
+from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
-from .pipeline import is_passing
 from .source import Source, is_one_partition, source_of, splits_of
-from .stages import PostRead
 from .vanished import check_vanished
 from .ways import is_one_task, ran, run_tasks, way_of
+
+AHEAD_BYTES = 1 << 20
+"""Bytes of new slices from which the merge state takes them up ahead of the next post; smaller ones
+take little time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,8 +304,14 @@ def commit(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> Non
 
 def committed(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> None:
     """Let the merge state take up a Batch that was committed, if the worker does that ahead."""
-    if context.ingest.ahead is not None:
-        context.ingest.ahead.follow(dataset, batch.plan, batch.state, batch.slices)
+    plan, state, options = batch.plan, batch.state, context.ingest
+    size = sum(each.data.size for each in batch.slices if each.data is not None)
+    if size < AHEAD_BYTES or options.ahead is None or state.head is None:
+        return
+    if reads_history(plan.merge):
+        after = replace(plan, head=state.head, schema=state.data_schema, has_history=True)
+        step = partial(bring_up_to_date, dataset, after, options.states)
+        options.ahead.follow(dataset, state.head, step)
 
 
 def put_slices(

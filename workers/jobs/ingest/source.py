@@ -30,8 +30,8 @@ from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits, split_cou
 from ...readers.table_files import TableFiles
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
+from ...stages.undeclared import arranged, known_of
 from ..work.context import Engines, WorkerContext
-from .undeclared import arranged, known_of
 from .unpacked import plain_file
 
 

@@ -19,9 +19,9 @@ from ...partitions.port import Way
 from ...partitions.usage import Usage
 from ...readers.splits import Splits
 from ...runtime.progress import JobProgress
+from ...stages.batch import Batch, BatchRows, run_as_tasks
+from ...stages.pipeline import partition_count
 from ..work.context import WorkerContext
-from .batch import Batch, BatchRows, run_as_tasks
-from .pipeline import partition_count
 
 
 def is_small(context: WorkerContext, size: int) -> bool:

@@ -25,7 +25,7 @@ from ...runtime.progress import JobProgress
 from ...slices.columns import check_columns
 from ...slices.frame import Frame
 from ...slices.schema import slice_schema
-from ..ingest.normalize import normalized
+from ...stages.normalize import normalized
 from ..ingest.source import preprocessed
 from ..work.context import Engines, WorkerContext
 from .files import work_folder

@@ -16,7 +16,7 @@ from ...runtime.input_limits import PrepareLimits
 from ...runtime.progress import JobProgress
 from ...slices.costs import Cut
 from ...slices.frame import Limits
-from ..ingest.ahead import StatesAhead
+from .ahead import StatesAhead
 from .transform_options import TransformOptions
 
 

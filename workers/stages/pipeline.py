@@ -16,31 +16,22 @@ import pyarrow as pa
 
 from odf_node.protocol.source_options import retraction_rule
 
-from ...merge.findings import Findings, judged
-from ...merge.history import HistoryFiles
-from ...merge.order import Order, bounds
-from ...merge.table import MERGE, bytes_of_all, merging_of
-from ...partitions.port import Partitions, Route, Way, Work
-from ...plan.ingest import IngestPlan
-from ...slices.columns import POSITION
-from ...slices.conform import NullCounts
-from ...slices.costs import Cut
-from ...slices.write import SlicePlan, Written
+from ..merge.findings import Findings, judged
+from ..merge.history import HistoryFiles
+from ..merge.order import Order, bounds
+from ..merge.table import MERGE, bytes_of_all, merging_of
+from ..partitions.port import Partitions, Route, Way, Work
+from ..plan.ingest import IngestPlan
+from ..slices.columns import POSITION
+from ..slices.conform import NullCounts
+from ..slices.costs import Cut
+from ..slices.write import SlicePlan, Written
+from .facts import MergeFacts, RowFacts, SliceFacts
+from .merge import by_key, merge_rows
+from .order import by_order, order_rows
+from .post_read import PostRead
 from .read_posts import PostRows, ReadRows
-from .stages import (
-    MergeFacts,
-    PostRead,
-    RowFacts,
-    SliceFacts,
-    by_key,
-    by_order,
-    by_slice,
-    merge_rows,
-    order_rows,
-    to_one_slice,
-    write_rows,
-    write_sorted,
-)
+from .write import by_slice, to_one_slice, write_rows, write_sorted
 
 SMALLEST_BYTES = 4 << 20
 """Smaller inputs are one partition."""

@@ -14,12 +14,14 @@ from itertools import accumulate, islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...partitions.failure import Failure
-from ...partitions.port import Partitions, Way
-from ...readers.rejected import Rejected
-from ...readers.splits import Split
-from ...slices.conform import NullCounts
-from .stages import PostRead, ReadFacts, read_part
+from ..partitions.failure import Failure
+from ..partitions.port import Partitions, Way
+from ..readers.rejected import Rejected
+from ..readers.splits import Split
+from ..slices.conform import NullCounts
+from .facts import ReadFacts
+from .post_read import PostRead
+from .read import read_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
 
-from ...merge.table import takes_operations
-from ...plan.ingest import IngestPlan
-from ...readers.known import Known
-from ...slices.frame import Frame
+from ..merge.table import takes_operations
+from ..plan.ingest import IngestPlan
+from ..readers.known import Known
+from ..slices.frame import Frame
 from .normalize import clashing, renamed
 
 

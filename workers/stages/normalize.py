@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 
-from ...readers.forms import PLAIN, Forms, not_of
-from ...readers.rejected import Rejected, halved, shown
-from ...readers.text import BadValue, cast_text
-from ...slices.columns import POSITION
-from ...slices.frame import BadInputSchema, BadRow, Frame
-from ...slices.millis import to_millis
-from ...slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
+from ..readers.forms import PLAIN, Forms, not_of
+from ..readers.rejected import Rejected, halved, shown
+from ..readers.text import BadValue, cast_text
+from ..slices.columns import POSITION
+from ..slices.frame import BadInputSchema, BadRow, Frame
+from ..slices.millis import to_millis
+from ..slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
 
 Change = Callable[[pa.Array], pa.Array]
 FIRST_MS = Instant.parse("0001-01-01T00:00:00Z").millis

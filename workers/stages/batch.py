@@ -14,17 +14,17 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from ...partitions.failure import Failure
-from ...partitions.here import Here
-from ...partitions.port import Output, Way
-from ...partitions.usage import Usage
-from ...plan.ingest import IngestPlan
-from ...readers.rejected import Rejected
-from ...readers.splits import Split
-from ...slices.write import SlicePlan, Written
+from ..partitions.failure import Failure
+from ..partitions.here import Here
+from ..partitions.port import Output, Way
+from ..partitions.usage import Usage
+from ..plan.ingest import IngestPlan
+from ..readers.rejected import Rejected
+from ..readers.splits import Split
+from ..slices.write import SlicePlan, Written
 from .pipeline import in_order, write
+from .post_read import PostRead
 from .read_posts import PostRows, read
-from .stages import PostRead
 
 AfterRead = Callable[[int], None]
 """Receives the number of rows after all have been read."""

@@ -1,0 +1,149 @@
+"""The first stage: the rows of a split, in the types of their slice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from odf_node.protocol.arrow_schema import to_arrow
+from odf_node.protocol.chain.state import Vocab
+
+from ..merge.changes import in_slice_types
+from ..merge.keys import ALL_HASHES
+from ..merge.table import MERGE, check_batch, merging_of, takes_operations
+from ..partitions.failure import Failure
+from ..partitions.messages import gathered
+from ..partitions.port import Batches, Output
+from ..plan.ingest import IngestPlan
+from ..readers.forms import forms_of
+from ..readers.read_split import open_split
+from ..readers.rejected import Rejected
+from ..readers.splits import Split
+from ..slices.columns import POSITION
+from ..slices.conform import NullCounts
+from ..slices.millis import filled
+from ..slices.schema import slice_schema
+from .facts import ReadFacts, Totals
+from .normalize import normalized
+from .order import all_sorted
+from .post_read import PostRead
+from .undeclared import arranged
+
+LOOKUP_BYTES = 16 << 20
+"""Bytes of rows whose keys are looked up together in the history: the more, the closer the hashes
+are to each other, and the fewer pages of the history are read again."""
+
+
+class _Required:
+    """Counts nulls in required columns, except those columns that are filled when rows are
+    written."""
+
+    def __init__(self, schema: pa.Schema, vocab: Vocab, names: Sequence[str]) -> None:
+        self._names = [name for name in names if name not in vocab.columns]
+        self.nulls = NullCounts(pa.schema([schema.field(name) for name in self._names]))
+
+    def passed(self, batches: Batches) -> Batches:
+        for batch in batches:
+            self.nulls.count(batch.select(self._names))
+            yield batch
+
+
+def read_part(posts: Sequence[PostRead], part: tuple[int, Split]) -> Output:
+    """Return the rows of a split of one of the posts. An error is returned as a fact, so that other
+    posts continue."""
+    number, split = part
+    try:
+        yield from read_rows(posts[number], split)
+    except OSError:  # an error of the machine or the bucket, not of the post
+        raise
+    except Exception as error:
+        yield ReadFacts(failure=Failure.of(error))
+
+
+def read_rows(read: PostRead, split: Split) -> Output:
+    """Read the rows of a split in the types of their slice. For a post that is sorted here, yield
+    either all rows or none.
+
+    Raises:
+        NodeError: a row, or the head of the file, is wrong; the error has the position in the file.
+        UnexpectedNulls: a post that is sorted here has nulls in columns that the dataset requires.
+    """
+    plan, most = read.plan, read.max_bad_rows
+    rejected = None if most is None else Rejected(most, lines=split.lines)
+    with open_split(read.split, split, rejected) as frame:
+        if frame is None:
+            yield ReadFacts()
+            return
+        known = to_arrow(plan.schema) if plan.schema is not None else None
+        rows = normalized(
+            arranged(frame, plan),
+            vocab=plan.vocab,
+            coerces=plan.coerces,
+            takes_operations=takes_operations(plan.merge),
+            known=known,
+            rejected=rejected,
+            forms=forms_of(plan.read),
+        )
+        schema = slice_schema(rows.schema, plan.vocab, known)
+        totals = Totals(read.cut, read.order if read.passes and not read.sorts else None)
+        check_batch(plan.merge, merging_of(plan.merge, plan.vocab), rows.schema)
+        found = _Required(schema, plan.vocab, rows.schema.names)
+        typed = _typed(rows.batches, schema, plan)
+        if read.passes:
+            typed = _timed(found.passed(_unknown(typed, read)), plan)
+        if read.sorts:
+            every = list(typed)
+            found.nulls.check()
+            typed = all_sorted(every, read.order)
+        yield from totals.passed(typed)
+        yield ReadFacts(
+            rows=totals.rows,
+            rows_read=rows.seen.rows,
+            cost=totals.cost,
+            size=totals.size,
+            samples=totals.keys(),
+            schema=schema,
+            columns=tuple(_known(schema, rows.schema)),
+            ascends=read.sorts or rows.seen.ascending,
+            nulls=rows.seen.nulls,
+            first=rows.seen.first,
+            last=rows.seen.latest,
+            warnings=tuple(frame.warnings),
+            names=frame.names,
+            nulls_found=found.nulls,
+            rejected=() if rejected is None else tuple(rejected.rows()),
+        )
+
+
+def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:
+    """Put the columns in the order and types of the slice, whatever their order in the batch."""
+    merging = merging_of(plan.merge, plan.vocab)
+    for batch in batches:
+        rows = pa.table(batch).select([*_known(schema, batch.schema), POSITION])
+        yield from in_slice_types(rows, schema, merging).to_batches()
+
+
+def _unknown(batches: Batches, read: PostRead) -> Batches:
+    """Leave out rows that the history has, if the history alone decides about them."""
+    if read.history is None:
+        yield from batches
+        return
+    merging = merging_of(read.plan.merge, read.plan.vocab)
+    merge, history = MERGE[type(read.plan.merge)].merge, read.history.opened(0, ALL_HASHES)
+    for batch in gathered(batches, LOOKUP_BYTES):
+        yield from merge(merging, pa.table(batch), history).rows.to_batches()
+
+
+def _timed(batches: Batches, plan: IngestPlan) -> Batches:
+    """Fill missing event times with the post's time, since rows of other posts may follow in the
+    slice."""
+    name = plan.vocab.event_time_column
+    for batch in batches:
+        at = batch.schema.get_field_index(name)
+        times = filled(batch.column(at), plan.source_event_time)
+        yield batch.set_column(at, batch.schema.field(at), times)
+
+
+def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:
+    return [name for name in schema.names if name in batch.names]

@@ -1,0 +1,88 @@
+"""The last stage: rows in their final order become slices."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from ..merge.order import Order
+from ..partitions.files import Outbox, deliver, workplace
+from ..partitions.port import Batches, Output
+from ..slices.columns import POSITION, Operation
+from ..slices.conform import NullCounts
+from ..slices.costs import Cut, in_slices, row_costs
+from ..slices.write import SlicePlan, write_slice
+from .facts import SliceFacts
+from .order import all_sorted
+from .rows import Starts, numbered, without_position
+
+
+def appended(batch: pa.RecordBatch, op: str) -> pa.RecordBatch:
+    """Add operation codes of appends to the rows."""
+    codes = pa.array(np.full(batch.num_rows, int(Operation.APPEND), np.int32))
+    return pa.RecordBatch.from_arrays([codes, *batch.columns], [op, *batch.schema.names])
+
+
+def to_one_slice(
+    op: str, starts: Starts, number: int, batches: Batches
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Assign all rows to one slice, whose writer sorts them."""
+    for batch in batches:
+        rows = numbered(batch, starts[number]) if starts else batch
+        yield 0, rows if op in rows.schema.names else appended(rows, op)
+
+
+def by_slice(
+    op: str, cut: Cut, rows: Starts, costs: Starts, number: int, batches: Batches
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Assign rows to slices; the position of each row becomes its number among all rows."""
+    before, cost = rows[number], costs[number]
+    is_one = cut.count(costs[-1]) == 1
+    for batch in batches:
+        data = without_position(batch)
+        whole = data if op in data.schema.names else appended(data, op)
+        at = pa.array(np.arange(before, before + batch.num_rows, dtype=np.int64))
+        placed = whole.append_column(POSITION, at)
+        before += batch.num_rows
+        if is_one:
+            yield 0, placed
+            continue
+        each = row_costs(data, cut)
+        yield from in_slices(placed, each, cost, cut)
+        cost += int(each.sum())
+
+
+def write_sorted(
+    plan: SlicePlan, outbox: Outbox, in_memory: bool, order: Order, _: int, batches: Batches
+) -> Output:
+    """Write the only slice, from rows in any order. Raises the same errors as `write_rows`."""
+    yield _written(plan, outbox, in_memory, all_sorted(list(batches), order))
+
+
+def write_rows(
+    plan: SlicePlan, outbox: Outbox, in_memory: bool, _: int, batches: Batches
+) -> Output:
+    """Write one slice.
+
+    Raises:
+        UnsupportedColumn: a column type without a logical hash.
+    """
+    if (first := next(batches, None)) is not None:
+        start = plan.start + first.column(POSITION)[0].as_py()
+        yield _written(replace(plan, start=start), outbox, in_memory, chain([first], batches))
+
+
+def _written(plan: SlicePlan, outbox: Outbox, in_memory: bool, batches: Batches) -> SliceFacts:
+    """Write a slice under a unique name: a task may run twice at the same time."""
+    path = workplace(outbox) / f"slice-{plan.start}-{secrets.token_hex(8)}.parquet"
+    nulls = NullCounts(plan.schema)
+    rows = map(without_position, batches)
+    written = write_slice(rows, plan, path, nulls, in_memory=in_memory)
+    on_disk = written.data is not None and written.content is None
+    delivered = deliver(path, outbox) if on_disk else None
+    return SliceFacts(written=written, nulls=nulls, delivered=delivered)
