@@ -66,6 +66,16 @@ class PublicationStoreContract:
         assert found is not None
         assert (found.job, found.shown, found.tried_head) == (None, {"head": str(head)}, head)
 
+    def test_a_job_of_its_own_accord_replaces_none_that_is_recorded(self, stores: Stores) -> None:
+        mine = dataset(stores)
+        head = stores.refs.head(mine)
+        stores.publications.put(publication(mine))
+        for job in (JOB, OTHER):
+            stores.publications.submitted(mine, version=1, job=job, head=head, if_idle=True)
+        assert [row.job for row in stores.publications.at_work()] == [JOB]
+        stores.publications.submitted(mine, version=1, job=OTHER, head=head)
+        assert [row.job for row in stores.publications.at_work()] == [OTHER]
+
     def test_a_head_that_moved_meanwhile_is_due_once_the_job_ended(self, stores: Stores) -> None:
         mine = dataset(stores)
         stores.publications.put(publication(mine))

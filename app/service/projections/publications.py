@@ -119,15 +119,26 @@ def refresh(publishing: Publishing, entry: DatasetEntry, *, force: bool = False)
 
 
 def submit(
-    publishing: Publishing, found: PublishedDataset, head: Multihash, *, force: bool = False
+    publishing: Publishing,
+    found: PublishedDataset,
+    head: Multihash,
+    *,
+    force: bool = False,
+    if_idle: bool = False,
 ) -> JobId:
-    """Submit a job for a head; the next automatic one waits for the publication's interval."""
+    """Submit a job for a head; the next automatic one waits for the publication's interval. With
+    `if_idle`, a job that was submitted meanwhile stays the one whose outcome counts."""
     spec = publish_job.spec_of(found.dataset, PublishPayload(force=force))
     job = publishing.stores.jobs.submit(spec)
     pause = read_definition(found.definition).interval
     later = Instant(publishing.clock().ns + int(pause.total_seconds() * 1e9))
     publishing.stores.publications.submitted(
-        found.dataset, version=found.version, job=job, head=head, not_before=later
+        found.dataset,
+        version=found.version,
+        job=job,
+        head=head,
+        not_before=later,
+        if_idle=if_idle,
     )
     return job
 

@@ -87,11 +87,13 @@ class SqlPublicationStore:
         job: JobId,
         head: Multihash | None,
         not_before: Instant | None = None,
+        if_idle: bool = False,
     ) -> None:
         values: dict[str, Any] = {"job": job, "not_before": not_before}
         if head is not None:
             values["tried_head"] = head
-        self._change(_C.dataset == dataset, _C.version == version, **values)
+        idle = _C.job.is_(None) if if_idle else sa.true()
+        self._change(_C.dataset == dataset, _C.version == version, idle, **values)
 
     def ended(
         self,

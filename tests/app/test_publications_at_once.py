@@ -1,0 +1,36 @@
+"""Requests for a publication that come while the service looks for what is due."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kartothek_published import A2, Growing
+from throwaway import throwaway_stores
+
+from odf_node.app.service.projections.keep_up import keep_up
+from odf_node.app.service.projections.publications import Publishing, define, find, refresh
+from odf_node.storage.datasets.kartothek.definition import Definition
+from odf_node.storage.runtime.clock import system_clock
+
+
+def test_what_was_asked_counts_rather_than_what_became_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = throwaway_stores()
+    made = Growing(stores)
+    made.add(A2[0])
+    publishing = Publishing(stores, (), system_clock)
+    define(publishing, made.entry, Definition())
+    asked: list[Any] = []
+    due, row = stores.publications.due, find(publishing, made.entry)
+    assert row.job is not None
+    stores.publications.ended(made.entry.id, job=row.job)
+    made.add(A2[1])
+
+    def late(**given: Any) -> Any:
+        found = due(**given)
+        asked.append(refresh(publishing, made.entry))
+        return found
+
+    monkeypatch.setattr(stores.publications, "due", late)
+    keep_up(publishing)
+    assert [find(publishing, made.entry).job] == asked
