@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from throwaway import throwaway_stores
 
 from odf_node.app.service.projections.keep_up import keep_up
 from odf_node.app.service.projections.publications import Publishing, define, find, refresh
+from odf_node.storage.datasets.job_payloads import publish_job
 from odf_node.storage.datasets.kartothek.definition import Definition
 from odf_node.storage.runtime.clock import system_clock
 
@@ -29,6 +31,7 @@ def test_what_was_asked_counts_rather_than_what_became_due(monkeypatch: pytest.M
     def late(**given: Any) -> Any:
         found = due(**given)
         asked.append(refresh(publishing, made.entry))
+        stores.jobs.claim("worker", [publish_job.KIND], lease=timedelta(minutes=1))
         return found
 
     monkeypatch.setattr(stores.publications, "due", late)

@@ -66,13 +66,16 @@ class PublicationStoreContract:
         assert found is not None
         assert (found.job, found.shown, found.tried_head) == (None, {"head": str(head)}, head)
 
-    def test_a_job_of_its_own_accord_replaces_none_that_is_recorded(self, stores: Stores) -> None:
+    def test_a_job_that_became_due_replaces_none_that_was_asked_for(self, stores: Stores) -> None:
         mine = dataset(stores)
         head = stores.refs.head(mine)
         stores.publications.put(publication(mine))
         for job in (JOB, OTHER):
-            stores.publications.submitted(mine, version=1, job=job, head=head, if_idle=True)
+            stores.publications.submitted(mine, version=1, job=job, head=head, if_due=True)
         assert [row.job for row in stores.publications.at_work()] == [JOB]
+        stores.publications.ended(mine, job=JOB, shown={}, head=head)
+        stores.publications.submitted(mine, version=1, job=OTHER, head=head, if_due=True)
+        assert stores.publications.at_work() == []
         stores.publications.submitted(mine, version=1, job=OTHER, head=head)
         assert [row.job for row in stores.publications.at_work()] == [OTHER]
 

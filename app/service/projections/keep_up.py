@@ -39,7 +39,7 @@ def keep_up(publishing: Publishing) -> None:
             _settle(publishing, row, job)
     for row, head in stores.publications.due(now=publishing.clock()):
         try:
-            submit(publishing, row, head, if_idle=True)
+            submit(publishing, row, head, if_due=True)
         except NodeError:  # continue with the other publications
             _log.exception("publication of %s was not submitted", row.dataset)
 

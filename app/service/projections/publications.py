@@ -124,10 +124,10 @@ def submit(
     head: Multihash,
     *,
     force: bool = False,
-    if_idle: bool = False,
+    if_due: bool = False,
 ) -> JobId:
     """Submit a job for a head; the next automatic one waits for the publication's interval. With
-    `if_idle`, a job that was submitted meanwhile stays the one whose outcome counts."""
+    `if_due`, a job that was submitted for the head meanwhile stays the one whose outcome counts."""
     spec = publish_job.spec_of(found.dataset, PublishPayload(force=force))
     job = publishing.stores.jobs.submit(spec)
     pause = read_definition(found.definition).interval
@@ -138,7 +138,7 @@ def submit(
         job=job,
         head=head,
         not_before=later,
-        if_idle=if_idle,
+        if_due=if_due,
     )
     return job
 

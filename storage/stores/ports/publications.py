@@ -55,10 +55,10 @@ class PublicationWork(Protocol):
         job: JobId,
         head: Multihash | None,
         not_before: Instant | None = None,
-        if_idle: bool = False,
+        if_due: bool = False,
     ) -> None:
         """Record the job for this version and head; None: the job publishes the current head. With
-        `if_idle` a job that is recorded already stays."""
+        `if_due` nothing is recorded if another job was recorded for the head meanwhile."""
 
     def ended(
         self,

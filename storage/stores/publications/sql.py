@@ -87,13 +87,15 @@ class SqlPublicationStore:
         job: JobId,
         head: Multihash | None,
         not_before: Instant | None = None,
-        if_idle: bool = False,
+        if_due: bool = False,
     ) -> None:
         values: dict[str, Any] = {"job": job, "not_before": not_before}
         if head is not None:
             values["tried_head"] = head
-        idle = _C.job.is_(None) if if_idle else sa.true()
-        self._change(_C.dataset == dataset, _C.version == version, idle, **values)
+        conditions = [_C.dataset == dataset, _C.version == version]
+        if if_due:
+            conditions += [_C.job.is_(None), _C.tried_head.is_distinct_from(head)]
+        self._change(*conditions, **values)
 
     def ended(
         self,
