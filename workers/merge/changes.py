@@ -44,35 +44,35 @@ class Changes:
 
     def retracted(self, stored: Rows) -> pa.Table:
         """Retract rows of the history, with their stored values."""
-        return self._as_stored(stored, Operation.RETRACT)
+        return self._as_stored(self._take(stored), Operation.RETRACT)
 
     def corrected(self, at: Rows) -> list[pa.Table]:
         """Return corrections of the rows that changed: the old rows, and the new rows."""
-        at = at[self._changed(at)]
+        at = at[self.history.by_segment(self.stored[at])]
+        rows, stored = self.new.take(at), self._take(self.stored[at])
+        changed = pa.array(self._changed(rows, stored))
         return [
-            self._as_stored(self.stored[at], Operation.CORRECT_FROM),
-            coded(self.merging, self.new.take(at), Operation.CORRECT_TO),
+            self._as_stored(stored.filter(changed), Operation.CORRECT_FROM),
+            coded(self.merging, rows.filter(changed), Operation.CORRECT_TO),
         ]
 
-    def _changed(self, at: Rows) -> Mask:
+    def _changed(self, rows: pa.Table, stored: pa.Table) -> Mask:
         """Whether any compared column differs; an event time that is null changes nothing."""
-        names = self.merging.compared(self.new.column_names)
-        rows = self.new.select(names).take(at)
-        stored = self.history.take(self.stored[at], names)
-        changed = np.zeros(len(at), bool)
-        for name in names:
+        changed = np.zeros(rows.num_rows, bool)
+        for name in self.merging.compared(self.new.column_names):
             differs = ~equal_values(rows.column(name), stored.column(name))
             if name == self.merging.vocab.event_time_column:
                 differs &= pc.is_valid(rows.column(name)).to_numpy()
             changed |= differs
         return changed
 
-    def _as_stored(self, stored: Rows, code: Operation) -> pa.Table:
+    def _take(self, stored: Rows) -> pa.Table:
         names = [n for n in self.new.column_names if n not in (self.merging.op, POSITION)]
-        rows = self.history.take(stored, names)
-        return coded(
-            self.merging, rows.append_column(POSITION, pa.nulls(len(stored), pa.int64())), code
-        )
+        return self.history.take(stored, names)
+
+    def _as_stored(self, rows: pa.Table, code: Operation) -> pa.Table:
+        positions = pa.nulls(rows.num_rows, pa.int64())
+        return coded(self.merging, rows.append_column(POSITION, positions), code)
 
 
 def coded(merging: Merging, rows: pa.Table, code: Operation | pa.Array) -> pa.Table:

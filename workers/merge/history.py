@@ -70,11 +70,20 @@ class HistoryRange:
 
     def take(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
         """Return the values of these rows."""
-        starts = self._starts()
-        segment = np.searchsorted(starts, rows, "right") - 1
+        segment = self._segments(rows)
         return self.state.take(
-            Candidates(np.arange(len(rows)), segment, rows - starts[segment]), columns
+            Candidates(np.arange(len(rows)), segment, rows - self._starts()[segment]), columns
         )
+
+    def by_segment(self, rows: Rows) -> Rows:
+        """Return the order in which `take` is fastest."""
+        segment = self._segments(rows)
+        return np.argsort(
+            segment.astype(np.min_scalar_type(len(self.state.segments))), kind="stable"
+        )
+
+    def _segments(self, rows: Rows) -> Rows:
+        return np.searchsorted(self._starts(), rows, "right") - 1
 
     def _retracted(self, rows: Rows) -> Mask:
         if self.spec.operation is None:

@@ -118,7 +118,7 @@ class MergeState:
         if not parts:
             return schema.empty_table()
         whole = pa.concat_tables(parts)
-        if len(parts) == 1:
+        if len(parts) == 1 or (np.diff(found.segment) >= 0).all():
             return whole
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
