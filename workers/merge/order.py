@@ -69,6 +69,14 @@ def range_of(table: pa.Table, order: Order, begins: pa.Table) -> Indices:
     return ranges[begins.num_rows :]
 
 
+def in_ranges(table: pa.Table, order: Order, begins: pa.Table) -> tuple[Indices, Indices]:
+    """Return the indices of the rows in the order of their ranges, and the rows of each range."""
+    both = _sorted(pa.concat_tables([begins, order.keys(table)])).to_numpy()
+    bounds = np.flatnonzero(both < begins.num_rows)
+    ends = [*(bounds - np.arange(len(bounds))), table.num_rows]
+    return both[both >= begins.num_rows] - begins.num_rows, np.diff(ends, prepend=0)
+
+
 def _sorted(keys: pa.Table) -> pa.Array:
     """Sort stably, so that equal rows keep their order."""
     return pc.sort_indices(

@@ -51,6 +51,12 @@ def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
     return np.maximum(total, cut.least)
 
 
+def costs_of(rows: pa.Table, cut: Cut) -> Costs:
+    """As `row_costs`, of a table."""
+    none = np.zeros(0, np.int64)
+    return np.concatenate([none, *(row_costs(batch, cut) for batch in rows.to_batches())])
+
+
 def in_slices(
     batch: pa.RecordBatch, costs: Costs, before: int, cut: Cut
 ) -> Iterator[tuple[int, pa.RecordBatch]]:

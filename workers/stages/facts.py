@@ -20,6 +20,7 @@ from .rows import without_position
 
 SAMPLES = 64
 """Rows of a batch whose keys are sampled in order to cut all rows into ranges."""
+Cuts = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class ReadFacts(RowFacts):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeFacts(RowFacts):
     findings: Findings = NOTHING
+    ranges: Cuts = ()
+    """If the rows are in the order of ranges of keys: rows and cost of each range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,8 @@ class Totals:
     samples: list[pa.Table] = field(default_factory=list)
 
     def passed(self, batches: Batches) -> Batches:
+        """Pass on the rows, whose columns must be those that are written, except operation codes of
+        appends."""
         for batch in batches:
             self.rows += batch.num_rows
             self.size += batch.nbytes

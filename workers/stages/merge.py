@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from ..merge.keys import hashes_of, key_range, key_ranges
+from ..merge.order import in_ranges
 from ..merge.table import MERGE, merging_of
 from ..partitions.port import Batches, Output
-from .facts import MergeFacts, Totals
+from ..slices.columns import POSITION
+from ..slices.costs import costs_of
+from .facts import Cuts, MergeFacts, Totals
 from .order import BATCH_ROWS, sorted_rows
 from .post_read import PostRead
 from .rows import Starts, dealt, numbered
+
+SEVERAL = 0.5
+"""Share of a slice from which a result is expected to be several slices: it is estimated from one
+partition."""
 
 
 def by_key(
@@ -28,11 +36,12 @@ def merge_rows(
     read: PostRead,
     schema: pa.Schema,
     ranges: int,
+    begins: pa.Table | None,
     number: int,
     batches: Batches,
 ) -> Output:
     """Merge the rows of one range of key hashes, which have the schema, with the history of that
-    range."""
+    range. `begins` cuts the result into ranges of keys, in case that it is several slices."""
     merging, plan = merging_of(read.plan.merge, read.plan.vocab), read.plan
     every = list(batches)
     rule = MERGE[type(plan.merge)]
@@ -46,13 +55,33 @@ def merge_rows(
     merged = rule.merge(merging, rows, known)
     totals = Totals(read.cut, read.order)
     whole = merged.rows.combine_chunks()
-    yield from totals.passed(
-        sorted_rows(whole, read.order) if ranges == 1 else iter(whole.to_batches(BATCH_ROWS))
-    )
+    cuts: Cuts = ()
+    if ranges == 1:
+        ordered = sorted_rows(whole, read.order)
+    else:
+        if begins is not None:
+            whole, cuts = _in_ranges(read, whole, begins, ranges)
+        ordered = iter(whole.to_batches(BATCH_ROWS))
+    yield from totals.passed(ordered)
     yield MergeFacts(
         rows=totals.rows,
         cost=totals.cost,
         size=totals.size,
         samples=totals.keys(),
         findings=merged.findings,
+        ranges=cuts,
     )
+
+
+def _in_ranges(
+    read: PostRead, rows: pa.Table, begins: pa.Table, partitions: int
+) -> tuple[pa.Table, Cuts]:
+    """Return the rows in the order of ranges of keys, and how many there are of each; unchanged if
+    all partitions together hardly are more than a slice."""
+    costs = costs_of(rows.drop_columns(POSITION), read.cut)
+    if costs.sum() * partitions < read.cut.size * SEVERAL:
+        return rows, ()
+    at, counts = in_ranges(rows, read.key_order, begins)
+    sums = np.concatenate([[0], np.cumsum(costs[at])])[np.cumsum(counts)]
+    cuts = zip(counts.tolist(), np.diff(sums, prepend=0).tolist(), strict=True)
+    return rows.take(at), tuple(cuts)

@@ -27,22 +27,27 @@ from ..slices.conform import NullCounts
 from ..slices.costs import Cut
 from ..slices.write import SlicePlan, Written
 from .facts import MergeFacts, RowFacts, SliceFacts
+from .layout import Layout
 from .merge import by_key, merge_rows
 from .order import by_order, order_rows
 from .post_read import PostRead
 from .read_posts import PostRows, ReadRows
-from .write import by_slice, to_one_slice, write_rows, write_sorted
+from .write import by_range, by_slice, write_rows, write_sorted
 
 SMALLEST_BYTES = 4 << 20
 """Smaller inputs are one partition."""
+RANGES_PER_SLICE = 16
+"""Ranges of keys for each expected slice: writers receive a range twice if two slices share it."""
+MOST_RANGES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """Rows are still to be sorted; `starts` has the number of rows before each partition, if
-    positions are counted within partitions."""
+    """Writers of slices still have to sort the rows; `starts` has the number of rows before each
+    partition, if positions are counted within partitions."""
 
     order: Order
+    layout: Layout
     starts: tuple[int, ...] = ()
 
 
@@ -55,7 +60,7 @@ class OrderedRows:
     facts: tuple[RowFacts, ...]
     warnings: tuple[str, ...] = ()
     sort: Sort | None = None
-    """Sorting that remains: one slice has all rows, and its writer sorts them."""
+    """Sorting that remains for the writers of slices."""
 
 
 def in_order(way: Way, posts: Sequence[PostRead], rows: ReadRows) -> OrderedRows:
@@ -70,7 +75,9 @@ def in_order(way: Way, posts: Sequence[PostRead], rows: ReadRows) -> OrderedRows
         return OrderedRows(partitions=rows.partitions, facts=facts)
     (post,), (found,) = posts, rows.posts
     if post.passes:
-        return _sorted(way, post, rows.partitions, found.facts, found.samples, found.starts)
+        counts, cost = [each.rows for each in found.facts], sum(each.cost for each in found.facts)
+        layout = Layout.of_one(post.cut, counts, cost)
+        return _sorted(way, post, rows.partitions, found.facts, found.samples, found.starts, layout)
     return _merged(way, post, found, rows.partitions)
 
 
@@ -88,7 +95,7 @@ def _merged(way: Way, post: PostRead, rows: PostRows, partitions: Partitions) ->
     merged = partitions.then(
         ranges,
         partial(by_key, merging.key, rows.starts, ranges),
-        partial(merge_rows, post, _rows_schema(post, rows), ranges),
+        partial(merge_rows, post, _rows_schema(post, rows), ranges, _begins(post, rows, ranges)),
     )
     facts: list[MergeFacts] = [each for facts in merged.facts() for each in facts]
     partitions.release()
@@ -97,7 +104,30 @@ def _merged(way: Way, post: PostRead, rows: PostRows, partitions: Partitions) ->
     if ranges == 1:
         return OrderedRows(partitions=merged, facts=tuple(facts), warnings=warnings)
     samples = [each.samples for each in facts if each.samples is not None]
-    return replace(_sorted(way, post, merged, facts, samples, ()), warnings=warnings)
+    layout = _layout(post.cut, facts)
+    return replace(_sorted(way, post, merged, facts, samples, (), layout), warnings=warnings)
+
+
+def _begins(post: PostRead, rows: PostRows, ranges: int) -> pa.Table | None:
+    """Return where ranges of keys begin, so small that a slice is several of them."""
+    samples = [each.samples for each in rows.facts if each.samples is not None]
+    if ranges == 1 or not samples:
+        return None
+    slices = post.cut.count(sum(each.cost for each in rows.facts)) + 1
+    return bounds(samples, min(slices * RANGES_PER_SLICE, MOST_RANGES))
+
+
+def _layout(cut: Cut, facts: Sequence[MergeFacts]) -> Layout:
+    """Return the layout of the ranges of keys; one range if a partition is not cut."""
+    (count, *more) = {len(each.ranges) for each in facts if each.rows} or {0}
+    if more or not count:
+        return Layout.of_one(cut, [each.rows for each in facts], sum(each.cost for each in facts))
+    ranges = [each.ranges or ((0, 0),) * count for each in facts]
+    return Layout(
+        cut=cut,
+        parts=tuple(tuple(rows for rows, _ in each) for each in ranges),
+        costs=tuple(sum(cost for _, cost in each) for each in zip(*ranges, strict=True)),
+    )
 
 
 def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cut) -> list[Written]:
@@ -117,8 +147,8 @@ def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cu
     route: Route = partial(by_slice, op, cut, rows, costs)
     work: Work = partial(write_rows, plan, outbox, in_memory)
     if sort is not None:
-        route = partial(to_one_slice, op, sort.starts)
-        work = partial(write_sorted, plan, outbox, in_memory, sort.order)
+        route = partial(by_range, op, sort.starts, sort.layout)
+        work = partial(write_sorted, plan, outbox, in_memory, sort.order, sort.layout)
     slices = ordered.partitions.then(count, route, work)
     found: list[SliceFacts] = [each for facts in slices.facts() for each in facts]
     slices.release()
@@ -140,12 +170,13 @@ def _sorted(
     facts: Sequence[RowFacts],
     samples: Sequence[pa.Table],
     starts: Sequence[int],
+    layout: Layout,
 ) -> OrderedRows:
-    """Put all rows in order: the writer sorts them if one slice has them all; otherwise each range
-    is sorted separately."""
+    """Put all rows in order: the writers of slices sort them if they have memory for all rows of
+    the ranges that a slice needs; otherwise ranges are sorted separately before."""
     size, order = sum(each.size for each in facts), post.order
-    if size <= way.partition_bytes and post.cut.count(sum(each.cost for each in facts)) == 1:
-        sort = Sort(order, tuple(starts))
+    if layout.is_fine and layout.largest(size) <= way.partition_bytes:
+        sort = Sort(order, layout, tuple(starts))
         return OrderedRows(partitions=partitions, facts=tuple(facts), sort=sort)
     begins = bounds(samples, partition_count(way, size)) if samples else None
     if begins is None:

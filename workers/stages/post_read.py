@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..merge.history import HistoryFiles
 from ..merge.order import Order
@@ -26,6 +26,11 @@ class PostRead:
     """Whether a row is appended regardless of other rows of the post."""
     sorts: bool = False
     """Whether the partition sorts its rows: it has all rows of the post, and memory for them."""
+
+    @property
+    def key_order(self) -> Order:
+        """The beginning of the order of rows that are merged: their key."""
+        return replace(self.order, columns=merging_of(self.plan.merge, self.plan.vocab).key)
 
     @property
     def order(self) -> Order:

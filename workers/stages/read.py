@@ -11,6 +11,7 @@ from odf_node.protocol.chain.state import Vocab
 
 from ..merge.changes import in_slice_types
 from ..merge.keys import ALL_HASHES
+from ..merge.order import Order
 from ..merge.table import MERGE, check_batch, merging_of, takes_operations
 from ..partitions.failure import Failure
 from ..partitions.messages import gathered
@@ -86,7 +87,7 @@ def read_rows(read: PostRead, split: Split) -> Output:
             forms=forms_of(plan.read),
         )
         schema = slice_schema(rows.schema, plan.vocab, known)
-        totals = Totals(read.cut, read.order if read.passes and not read.sorts else None)
+        totals = Totals(read.cut, _sampled(read))
         check_batch(plan.merge, merging_of(plan.merge, plan.vocab), rows.schema)
         found = _Required(schema, plan.vocab, rows.schema.names)
         typed = _typed(rows.batches, schema, plan)
@@ -114,6 +115,13 @@ def read_rows(read: PostRead, split: Split) -> Output:
             nulls_found=found.nulls,
             rejected=() if rejected is None else tuple(rejected.rows()),
         )
+
+
+def _sampled(read: PostRead) -> Order | None:
+    """Return the columns to be sampled, by which rows will be cut into ranges."""
+    if not read.passes:
+        return read.key_order
+    return None if read.sorts else read.order
 
 
 def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:

@@ -18,6 +18,7 @@ from ..slices.conform import NullCounts
 from ..slices.costs import Cut, in_slices, row_costs
 from ..slices.write import SlicePlan, write_slice
 from .facts import SliceFacts
+from .layout import Layout
 from .order import all_sorted
 from .rows import Starts, numbered, without_position
 
@@ -28,13 +29,13 @@ def appended(batch: pa.RecordBatch, op: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([codes, *batch.columns], [op, *batch.schema.names])
 
 
-def to_one_slice(
-    op: str, starts: Starts, number: int, batches: Batches
+def by_range(
+    op: str, starts: Starts, layout: Layout, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Assign all rows to one slice, whose writer sorts them."""
-    for batch in batches:
-        rows = numbered(batch, starts[number]) if starts else batch
-        yield 0, rows if op in rows.schema.names else appended(rows, op)
+    """Assign the rows of each range to the slices that need them, whose writers sort them."""
+    rows = (numbered(batch, starts[number]) for batch in batches) if starts else batches
+    whole = (each if op in each.schema.names else appended(each, op) for each in rows)
+    yield from layout.dealt(number, whole)
 
 
 def by_slice(
@@ -58,10 +59,23 @@ def by_slice(
 
 
 def write_sorted(
-    plan: SlicePlan, outbox: Outbox, in_memory: bool, order: Order, _: int, batches: Batches
+    plan: SlicePlan,
+    outbox: Outbox,
+    in_memory: bool,
+    order: Order,
+    layout: Layout,
+    number: int,
+    batches: Batches,
 ) -> Output:
-    """Write the only slice, from rows in any order. Raises the same errors as `write_rows`."""
-    yield _written(plan, outbox, in_memory, all_sorted(list(batches), order))
+    """Write a slice from all rows of its ranges, in any order. Raises the same errors as
+    `write_rows`."""
+    rows = list(all_sorted(list(batches), order))
+    if not rows:
+        return
+    before, taken = layout.taken(number, pa.Table.from_batches(map(without_position, rows)))
+    if taken.num_rows:
+        batches = iter(taken.to_batches())
+        yield _written(replace(plan, start=plan.start + before), outbox, in_memory, batches)
 
 
 def write_rows(
@@ -74,15 +88,15 @@ def write_rows(
     """
     if (first := next(batches, None)) is not None:
         start = plan.start + first.column(POSITION)[0].as_py()
-        yield _written(replace(plan, start=start), outbox, in_memory, chain([first], batches))
+        rows = map(without_position, chain([first], batches))
+        yield _written(replace(plan, start=start), outbox, in_memory, rows)
 
 
 def _written(plan: SlicePlan, outbox: Outbox, in_memory: bool, batches: Batches) -> SliceFacts:
     """Write a slice under a unique name: a task may run twice at the same time."""
     path = workplace(outbox) / f"slice-{plan.start}-{secrets.token_hex(8)}.parquet"
     nulls = NullCounts(plan.schema)
-    rows = map(without_position, batches)
-    written = write_slice(rows, plan, path, nulls, in_memory=in_memory)
+    written = write_slice(batches, plan, path, nulls, in_memory=in_memory)
     on_disk = written.data is not None and written.content is None
     delivered = deliver(path, outbox) if on_disk else None
     return SliceFacts(written=written, nulls=nulls, delivered=delivered)

@@ -47,7 +47,9 @@ from odf_node.workers.merge.table import MERGE
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.partitions.port import Way
 from odf_node.workers.readers import splits
+from odf_node.workers.slices.costs import Cut
 from odf_node.workers.stages import pipeline
+from odf_node.workers.stages.layout import Layout
 from tests.workers import datasets
 from tests.workers import test_merge_rules as rules
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
@@ -96,6 +98,7 @@ class History:
     merge: MergeStrategy
     rule: Rule
     posts: list[Post]
+    cut: Cut
 
 
 def history_made(seed: int) -> History:
@@ -122,7 +125,8 @@ def history_made(seed: int) -> History:
                     row[EXTRA] = chance.choice([None, "x", "y"])
             body = table_of(merge, rows, grown, chance.choice([1, 5, 100]))
         posts.append(Post(source, rows, body, grows))
-    return History(merge, rule, posts)
+    cut = Cut(rows=chance.choice([5, 20, 1 << 20]), size=chance.choice([300, 2000, 1 << 28]))
+    return History(merge, rule, posts, cut)
 
 
 def rows_made(
@@ -292,10 +296,26 @@ def on(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "way_of", lambda *_: way)
 
 
+def slices_from_ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The slices whose writers left out rows of other slices, from now on."""
+    shared: list[int] = []
+    taken = Layout.taken
+
+    def counted(self: Layout, slice_: int, rows: pa.Table) -> tuple[int, pa.Table]:
+        before, found = taken(self, slice_, rows)
+        if found.num_rows < rows.num_rows:
+            shared.append(slice_)
+        return before, found
+
+    monkeypatch.setattr(Layout, "taken", counted)
+    return shared
+
+
 def test_random_histories_are_the_same_in_many_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared, refused, most = 0, 0, 0
+    shared = slices_from_ranges(monkeypatch)
     for seed in range(HISTORIES):
         history = history_made(seed)
         chance = random.Random(seed)
@@ -307,7 +327,8 @@ def test_random_histories_are_the_same_in_many_partitions(
                 stores = throwaway_stores()
                 folder = tmp_path / f"{seed}-{number}"
                 folder.mkdir()
-                results.append(played(history, bench_without_engine(stores, folder), stores))
+                bench = bench_without_engine(stores, folder, cut=history.cut)
+                results.append(played(history, bench, stores))
         agree(seed, *results)
         compared += check_rules(history, results[0])
         refused += sum(len(each) == 3 for each in results[0])
@@ -315,6 +336,7 @@ def test_random_histories_are_the_same_in_many_partitions(
     assert compared > 2 * HISTORIES
     assert 0 < refused < 1.1 * HISTORIES, "about one batch of a history is refused"
     assert most > 5, "the partitions were many"
+    assert len(shared) > HISTORIES / 4, "slices were written from ranges that others have rows of"
 
 
 @pytest.mark.spark
@@ -334,5 +356,6 @@ def test_random_histories_are_the_same_on_spark(
             stores = throwaway_stores()
             folder = tmp_path / f"{seed}-{number}"
             folder.mkdir()
-            results.append(played(history, bench_without_engine(stores, folder), stores))
+            bench = bench_without_engine(stores, folder, cut=history.cut)
+            results.append(played(history, bench, stores))
         agree(seed, *results)

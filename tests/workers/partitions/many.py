@@ -26,7 +26,7 @@ class Many:
 
     def __init__(self, width: int, chance: random.Random) -> None:
         self.width, self.chance = width, chance
-        self.partition_bytes = 1000
+        self.partition_bytes = chance.choice([1000, 10_000])
         self.partitions: list[int] = []
         """Of each stage that ran."""
 
