@@ -1,6 +1,6 @@
 """Ingest on a standalone cluster of one executor and of two, each of one core.
 
-    python benchmarks/cluster.py [--rows 2000000] [--store bucket|folder]
+    python benchmarks/cluster.py [--rows 2000000] [--store bucket|folder] [--share 0.5]
 
 Posts Csv of `--rows` rows to a node whose batches run on the cluster, appends it, and prints the
 seconds with one executor and with two, and the ratio: of the whole post, and of its batch, which
@@ -8,7 +8,9 @@ begins when the service has received the rows, and ends with the commit. What ex
 is told beside it: processor time of the node with its driver, of the S3 server, and of each
 executor. All of them
 are on this machine, so on two processors two executors have to share them with all others. A folder
-that all share shows the executors without the S3 server.
+that all share shows the executors without the S3 server. With `--share`, a control group gives each
+executor that share of a processor, so that two of them leave room for all others, as machines of
+their own would (it needs the right to make control groups).
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -37,15 +39,17 @@ from spark_cluster import QUICK_START, Cluster, spark_cluster
 from benchmarks.ingest import Bench, body
 
 PATIENCE_S = 1800
+CGROUPS = Path("/sys/fs/cgroup")
+PERIOD_US = 20_000
 
 
 @contextmanager
 def on_cluster(
-    folder: Path, s3: S3Server, executors: int, store: str
+    folder: Path, s3: S3Server, executors: int, store: str, share: float | None
 ) -> Iterator[tuple[Cluster, RunningNode]]:
     """A node whose batches run on so many executors."""
     folder.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as groups:
         log_in(patch, s3)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         for name, value in QUICK_START.items():
@@ -58,15 +62,36 @@ def on_cluster(
             settings["ODF_STORE_OBJECTS_URL"] = make_bucket(s3, f"executors-{executors}")
         with (
             spark_cluster(folder, workers=executors) as cluster,
+            limits(cluster.workers, share, groups),
             served(folder / "node", ODF_WORKER_SPARK_MASTER=cluster.url, **settings) as node,
         ):
             yield cluster, node
+
+
+@contextmanager
+def limits(pids: Sequence[int], share: float | None, groups: ExitStack) -> Iterator[None]:
+    """Limit each process, and those that it will start, to a share of a processor. `groups` removes
+    the control groups after the processes have ended."""
+    by_kind = CGROUPS / "cpu"
+    for pid in pids if share is not None else ():
+        group = (by_kind if by_kind.is_dir() else CGROUPS) / f"executor-{pid}"
+        group.mkdir()
+        groups.callback(group.rmdir)
+        quota = int((share or 1) * PERIOD_US)
+        if by_kind.is_dir():
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+        (group / "cgroup.procs").write_text(str(pid))
+    yield
 
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--rows", type=int, default=2_000_000)
     given.add_argument("--store", choices=("bucket", "folder"), default="bucket")
+    given.add_argument("--share", type=float, help="of a processor, for each executor")
     asked = given.parse_args()
     rows = asked.rows
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
@@ -75,10 +100,10 @@ def main() -> None:
     batches: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as name, s3_server(Path(name)) as s3:
         for executors in (1, 2):
-            with on_cluster(Path(name) / str(executors), s3, executors, asked.store) as (
-                cluster,
-                node,
-            ):
+            cluster_of = on_cluster(
+                Path(name) / str(executors), s3, executors, asked.store, asked.share
+            )
+            with cluster_of as (cluster, node):
                 places = {"node": node.process.pid, "S3 server": s3.process.pid}
                 places |= {f"executor {n}": pid for n, pid in enumerate(cluster.workers)}
                 with Bench("spark", node).dataset("Append", "large") as post:
