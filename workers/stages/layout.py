@@ -17,6 +17,8 @@ import pyarrow as pa
 from ..slices.costs import Cut, costs_of
 
 Counts = npt.NDArray[np.int64]
+MOST_RECEIVED = 1.5
+"""Most rows that all writers receive, as a multiple of the rows that there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,16 +54,20 @@ class Layout:
     @property
     def is_fine(self) -> bool:
         """Whether ranges are small enough that writers of slices receive few rows twice."""
-        return self.count == 1 or len(self.costs) > self.count
+        return bool(self._received.sum() <= MOST_RECEIVED * self.starts[-1])
 
     def largest(self, size: int) -> int:
         """Return the bytes that the writer of the largest slice receives, if all rows have `size`
         bytes."""
-        total = int(self.starts[-1])
-        held = np.zeros(self.count, np.int64)
+        return int(self._received.max(initial=0)) * size // max(1, int(self.starts[-1]))
+
+    @cached_property
+    def _received(self) -> Counts:
+        """Cost of the rows that the writer of each slice receives."""
+        received = np.zeros(self.count, np.int64)
         for (first, last), cost in zip(self._spans, self.costs, strict=True):
-            held[first : last + 1] += cost
-        return int(held.max(initial=0)) * size // max(1, total)
+            received[first : last + 1] += cost
+        return received
 
     def dealt(
         self, number: int, batches: Iterator[pa.RecordBatch]
