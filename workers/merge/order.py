@@ -62,17 +62,16 @@ def bounds(samples: Sequence[pa.Table], ranges: int) -> pa.Table:
 
 def range_of(table: pa.Table, order: Order, begins: pa.Table) -> Indices:
     """Return the range of each row: the number of bounds that are not above it."""
-    both = _sorted(pa.concat_tables([begins, order.keys(table)])).to_numpy()
-    passed = np.cumsum(both < begins.num_rows)  # a bound is before rows equal to it
-    ranges = np.empty(len(both), np.int64)
-    ranges[both] = passed
-    return ranges[begins.num_rows :]
+    at, counts = in_ranges(table, order, begins)
+    ranges = np.empty(table.num_rows, np.int64)
+    ranges[at] = np.repeat(np.arange(len(counts)), counts)
+    return ranges
 
 
 def in_ranges(table: pa.Table, order: Order, begins: pa.Table) -> tuple[Indices, Indices]:
     """Return the indices of the rows in the order of their ranges, and the rows of each range."""
     both = _sorted(pa.concat_tables([begins, order.keys(table)])).to_numpy()
-    bounds = np.flatnonzero(both < begins.num_rows)
+    bounds = np.flatnonzero(both < begins.num_rows)  # a bound is before rows equal to it
     ends = [*(bounds - np.arange(len(bounds))), table.num_rows]
     return both[both >= begins.num_rows] - begins.num_rows, np.diff(ends, prepend=0)
 
