@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -58,8 +59,15 @@ def rows(*cities: str, n: int = 0) -> Rows:
 def post(stores: Stores, dataset: Dataset, context: WorkerContext, rows: Rows) -> Any:
     receipt = run_ingest(dataset, upload(stores, dataset, ndjson(rows)), context, now=now())
     if context.ingest.ahead is not None:
-        context.ingest.ahead.wait()
+        waited(context.ingest.ahead, dataset)
     return receipt
+
+
+def waited(ahead: StatesAhead, dataset: Dataset) -> None:
+    """Wait for the turn of a commit that comes after all others."""
+    has_turn = Event()
+    ahead.follow(dataset, dataset.head(), lambda _: has_turn.set())
+    assert has_turn.wait(60)
 
 
 def taken_up(states: MergeStates, dataset: Dataset) -> list[str | None]:
@@ -121,10 +129,10 @@ def test_a_commit_that_is_not_the_newest_is_left_out(
     held = taken_up(states, dataset)
     assert context.ingest.ahead is not None
     context.ingest.ahead.follow(*made[0])
-    context.ingest.ahead.wait()
+    waited(context.ingest.ahead, dataset)
     assert taken_up(states, dataset) == held
     context.ingest.ahead.follow(*made[1])
-    context.ingest.ahead.wait()
+    waited(context.ingest.ahead, dataset)
     assert taken_up(states, dataset) == [str(dataset.head())]
 
 

@@ -39,10 +39,6 @@ class StatesAhead:
         except Exception as error:  # the next post does it, or reports the reason
             LOGGER.warning(line("merge state stays behind", dataset=dataset.id, reason=error))
 
-    def wait(self) -> None:
-        """Wait until the states have taken up all commits."""
-        self._pool.submit(lambda: None).result()
-
     def close(self) -> None:
         """Finish the state that is being changed, and no others."""
         self._pool.shutdown(cancel_futures=True)
