@@ -53,7 +53,7 @@ def merge_rows(
         known = read.history.opened(*key_ranges(ranges)[number])
     rows = pa.Table.from_batches(every) if every else schema.empty_table()
     merged = rule.merge(merging, rows, known)
-    totals = Totals(read.cut, read.order)
+    totals = Totals(read.cut, read.order if ranges > 1 else None)
     whole = merged.rows.combine_chunks()
     cuts: Cuts = ()
     if ranges == 1:

@@ -26,6 +26,8 @@ class PostRead:
     """Whether a row is appended regardless of other rows of the post."""
     sorts: bool = False
     """Whether the partition sorts its rows: it has all rows of the post, and memory for them."""
+    is_alone: bool = False
+    """Whether one process runs all stages, so that rows are not cut into ranges."""
 
     @property
     def key_order(self) -> Order:

@@ -119,9 +119,9 @@ def read_rows(read: PostRead, split: Split) -> Output:
 
 def _sampled(read: PostRead) -> Order | None:
     """Return the columns to be sampled, by which rows will be cut into ranges."""
-    if not read.passes:
-        return read.key_order
-    return None if read.sorts else read.order
+    if read.passes:
+        return None if read.sorts else read.order
+    return None if read.is_alone else read.key_order
 
 
 def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:

@@ -183,6 +183,7 @@ def prepare_post(
         max_bad_rows=None if source is None or source.is_prepared else most,
         passes=passes,
         sorts=passes and (source is None or is_one_partition(source, splits)),
+        is_alone=way.width == 1 or is_one_task(way, size, splits),
     )
     return PreparedPost(
         plan=plan,
