@@ -6,11 +6,10 @@ Posts Csv of `--rows` rows to a node whose batches run on the cluster, appends i
 seconds with one executor and with two, and the ratio: of the whole post, and of its batch, which
 begins when the service has received the rows, and ends with the commit. What executors cannot share
 is told beside it: processor time of the node with its driver, of the S3 server, and of each
-executor. All of them
-are on this machine, so on two processors two executors have to share them with all others. A folder
-that all share shows the executors without the S3 server. With `--share`, a control group gives each
-executor that share of a processor, so that two of them leave room for all others, as machines of
-their own would (it needs the right to make control groups).
+executor. All of them are on this machine, so on two processors two executors have to share them
+with all others. A folder that all share shows the executors without the S3 server. With `--share`,
+a control group gives each executor that share of a processor, so that two of them leave room for
+all others, as machines of their own would (it needs the right to make control groups).
 """
 
 from __future__ import annotations
@@ -60,31 +59,28 @@ def on_cluster(
         }
         if store == "bucket":
             settings["ODF_STORE_OBJECTS_URL"] = make_bucket(s3, f"executors-{executors}")
-        with (
-            spark_cluster(folder, workers=executors) as cluster,
-            limits(cluster.workers, share, groups),
-            served(folder / "node", ODF_WORKER_SPARK_MASTER=cluster.url, **settings) as node,
-        ):
-            yield cluster, node
+        with spark_cluster(folder, workers=executors) as cluster:
+            if share is not None:
+                limit(cluster.workers, share, groups)
+            with served(folder / "node", ODF_WORKER_SPARK_MASTER=cluster.url, **settings) as node:
+                yield cluster, node
 
 
-@contextmanager
-def limits(pids: Sequence[int], share: float | None, groups: ExitStack) -> Iterator[None]:
+def limit(pids: Sequence[int], share: float, groups: ExitStack) -> None:
     """Limit each process, and those that it will start, to a share of a processor. `groups` removes
     the control groups after the processes have ended."""
     by_kind = CGROUPS / "cpu"
-    for pid in pids if share is not None else ():
+    for pid in pids:
         group = (by_kind if by_kind.is_dir() else CGROUPS) / f"executor-{pid}"
         group.mkdir()
         groups.callback(group.rmdir)
-        quota = int((share or 1) * PERIOD_US)
+        quota = int(share * PERIOD_US)
         if by_kind.is_dir():
             (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
             (group / "cpu.cfs_quota_us").write_text(str(quota))
         else:
             (group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
         (group / "cgroup.procs").write_text(str(pid))
-    yield
 
 
 def main() -> None:
