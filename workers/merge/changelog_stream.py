@@ -27,7 +27,7 @@ _UNKNOWN = -1
 
 
 def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
-    codes = codes_of(merging, new)
+    codes = codes_of(new.column(merging.op).combine_chunks())
     positions = new.column(POSITION).to_numpy()
     numbers = numbered([new.column(name) for name in merging.key])
     order = np.lexsort((positions, numbers))  # by key, rows of a key in input order

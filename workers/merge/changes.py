@@ -84,23 +84,20 @@ def coded(merging: Merging, rows: pa.Table, code: Operation | pa.Array) -> pa.Ta
     return pa.table(columns, [merging.op, *rest])
 
 
-def codes_of(merging: Merging, rows: pa.Table) -> pa.Array:
+def codes_of(given: pa.Array) -> pa.Array:
     """Return the operation codes of a batch as 32-bit numbers; null for an unknown code."""
-    given = rows.column(merging.op).combine_chunks()
     known = pc.is_in(given, value_set=pa.array([int(code) for code in Operation], given.type))
     return pc.if_else(known, given, None).cast(pa.int32())
 
 
-def in_slice_types(batch: pa.Table, schema: pa.Schema, merging: Merging) -> pa.Table:
+def in_slice_types(batch: pa.RecordBatch, schema: pa.Schema, merging: Merging) -> pa.RecordBatch:
     """Convert the rows of a batch, with position, to the types of the slice's schema."""
-    columns = {}
-    for name in batch.column_names:
+    names = batch.schema.names
+    columns = []
+    for name, column in zip(names, batch.columns, strict=True):
         if name == merging.op:
-            columns[name] = pa.chunked_array([codes_of(merging, batch)])
-        elif name == POSITION:
-            columns[name] = batch.column(name)
-        else:
-            kind = schema.field(name).type
-            chunks = [conform(chunk, kind) for chunk in batch.column(name).chunks]
-            columns[name] = pa.chunked_array(chunks, kind)
-    return pa.table(columns)
+            column = codes_of(column)
+        elif name != POSITION:
+            column = conform(column, schema.field(name).type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names)

@@ -35,4 +35,5 @@ def upsert_stream(merging: Merging, new: pa.Table, history: HistoryRange | None)
 def _retracts(merging: Merging, new: pa.Table) -> Mask:
     if merging.op not in new.column_names:
         return np.zeros(new.num_rows, bool)
-    return np.asarray(codes_of(merging, new).fill_null(0).to_numpy() == int(Operation.RETRACT))
+    codes = codes_of(new.column(merging.op).combine_chunks())
+    return np.asarray(codes.fill_null(0).to_numpy() == int(Operation.RETRACT))

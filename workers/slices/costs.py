@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odf_node.protocol.arrow_values import text_buffers
+
 from .pieces import MAP_BYTES, width
 
 Costs = npt.NDArray[np.int64]
@@ -82,6 +84,8 @@ def _costs(array: pa.Array) -> Costs | int:
         return MAP_BYTES
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return _list_costs(array)
+    if len(array) and array.null_count == 0:
+        return np.diff(text_buffers(array)[0]).astype(np.int64) + 4
     return np.asarray(pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)) + 4
 
 

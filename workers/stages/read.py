@@ -128,8 +128,8 @@ def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:
     """Put the columns in the order and types of the slice, whatever their order in the batch."""
     merging = merging_of(plan.merge, plan.vocab)
     for batch in batches:
-        rows = pa.table(batch).select([*_known(schema, batch.schema), POSITION])
-        yield from in_slice_types(rows, schema, merging).to_batches()
+        rows = batch.select([*_known(schema, batch.schema), POSITION])
+        yield in_slice_types(rows, schema, merging)
 
 
 def _unknown(batches: Batches, read: PostRead) -> Batches:
