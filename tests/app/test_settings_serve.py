@@ -109,14 +109,22 @@ def test_an_expiry_that_is_neither_is_refused(text):
 def test_workers_are_called_by_command_line_alone(tmp_path):
     settings = Settings(data=tmp_path, database_url="postgresql://x", objects_url="s3://b")
     command = worker_command(settings)
-    assert command[:3] == [sys.executable, "-m", "odf_node.workers.main"]
-    assert command[3:] == [
+    assert command[:4] == [sys.executable, "-P", "-m", "odf_node.workers.main"]
+    assert command[4:] == [
         *("--data", str(tmp_path)),
         *("--database-url", "postgresql://x"),
         *("--objects-url", "s3://b"),
         *("--parent-pid", str(os.getpid())),
     ]
     assert "workers" not in {name.split(".")[0] for name in _modules_of_the_service()}
+
+
+def test_a_worker_imports_nothing_from_the_folder_that_the_node_was_started_in(tmp_path):
+    (tmp_path / "odf_node").mkdir()
+    (tmp_path / "odf_node" / "__init__.py").write_text("raise SystemExit('imported')")
+    command = [*worker_command(Settings(data=tmp_path / "data")), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def _modules_of_the_service():

@@ -27,9 +27,11 @@ _log = logging.getLogger("odf.node")
 
 
 def worker_command(settings: Settings) -> list[str]:
-    """Return the command line of a worker. A worker ends by itself when this process has ended."""
+    """Return the command line of a worker. A worker ends by itself when this process has ended; it
+    imports no modules from the current folder (`-P`)."""
     command = [
         sys.executable,
+        "-P",
         "-m",
         "odf_node.workers.main",
         "--data",

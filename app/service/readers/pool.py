@@ -314,7 +314,7 @@ class _Nursery:
     def _started(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-m", "odf_node.app.service.reader_process.nursery"]
+            command = [sys.executable, "-P", "-m", "odf_node.app.service.reader_process.nursery"]
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno()), str(SPARES)],
                 stdin=subprocess.DEVNULL,
