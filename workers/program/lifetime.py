@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,25 +47,26 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
 
     began = time.monotonic()
     start_tracing("odf-worker", version("odf-node"))
-    stores = open_stores(StoreSettings.of(settings), repair=False)
-    try:
+    with ExitStack() as ending:
+        ending.callback(stop_tracing)
+        stores = open_stores(StoreSettings.of(settings), repair=False)
+        ending.callback(stores.close)
         worker = worker_of(settings, stores, scratch, Worker)
+        ending.callback(worker.context.finish)
         _stop_on_signals(worker.stop.set)
         if parent_pid is not None:
             watch_parent(parent_pid, worker.stop)
-        if settings.warm_up and not once:
-            _warm_up(worker)
-        _count(worker, settings)
-        LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
-        worker.work(once=once)
+        try:
+            if settings.warm_up and not once:
+                _warm_up(worker)
+            _count(worker, settings)
+            LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
+            worker.work(once=once)
+        except EngineGone as gone:
+            LOGGER.error(line("worker ends", reason=gone))
+            return 1
         LOGGER.info(line("worker ends", worker=worker.name))
-        worker.context.close()
-    except EngineGone as gone:
-        LOGGER.error(line("worker ends", reason=gone))
-        return 1
-    finally:
-        stores.close()
-        stop_tracing()
+        worker.context.engines.session.stop()
     return 0
 
 

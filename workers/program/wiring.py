@@ -220,6 +220,8 @@ def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[],
         try:
             yield stores, context
             for each in made:
-                each.close()
+                each.engines.session.stop()
         finally:
+            for each in made:
+                each.finish()
             stores.close()

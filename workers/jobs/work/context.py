@@ -96,8 +96,7 @@ class WorkerContext:
     job_progress: JobProgress = field(default_factory=JobProgress)
     """Progress of the current job."""
 
-    def close(self) -> None:
-        """Finish what runs beside jobs, and end Spark."""
+    def finish(self) -> None:
+        """Finish what runs beside jobs, since it needs the stores."""
         if self.ingest.ahead is not None:
             self.ingest.ahead.close()
-        self.engines.session.stop()
