@@ -26,6 +26,8 @@ from odf_node.workers.slices.frame import (
     Unsupported,
 )
 
+pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
+
 SCHEMA = {
     "fields": [
         {"name": "city", "type": "String"},

@@ -19,6 +19,8 @@ from odf_node.workers.readers.parquet import MalformedParquet
 from odf_node.workers.readers.read import open_frame
 from odf_node.workers.slices.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
 
+pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
+
 FIELDS = [
     {"name": "n", "type": {"kind": "Option", "inner": "Int64"}},
     {"name": "s", "type": {"kind": "Option", "inner": "String"}},

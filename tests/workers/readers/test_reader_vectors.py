@@ -18,6 +18,7 @@ from odf_node.workers.readers.read import open_frame
 from odf_node.workers.slices.frame import Frame, Limits, SubPathNotFound, Unsupported
 from tests.workers import tables
 
+pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 KINDS = {"BadInput": BadInput, "Unsupported": Unsupported, None: BadInput}
 
 

@@ -22,6 +22,8 @@ from odf_node.workers.slices import frame as frames
 from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits
 from odf_node.workers.stages.normalize import normalized
 
+pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
+
 FIELDS = {
     "fields": [
         {"name": "city", "type": "String"},

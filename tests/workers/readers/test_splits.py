@@ -26,6 +26,8 @@ from odf_node.workers.readers.rejected import Rejected
 from odf_node.workers.readers.splits import Splits, plan_splits
 from odf_node.workers.slices.frame import BadRow, Limits
 
+pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
+
 COLUMNS = ["id BIGINT", "text STRING"]
 CSV: dict[str, Any] = {"kind": "Csv", "header": True, "schema": COLUMNS}
 NDJSON: dict[str, Any] = {"kind": "NdJson", "schema": COLUMNS}

@@ -12,6 +12,8 @@ import pytest
 
 from odf_node.workers.readers.text import BadValue, cast_text, parse_one
 
+pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
+
 UTC_MS, UTC_NS = pa.timestamp("ms", "UTC"), pa.timestamp("ns", "UTC")
 NINES = "9" * 38
 
