@@ -1,10 +1,9 @@
 """Convert text to typed values by the rules of the reference reader.
 
 Columns of many values are cast at once where Arrow's cast agrees with the rules; others value by
-value.
-Rules: integers and floats ignore blanks around them; surplus digits of decimals and of times are
-cut, never rounded; no zone means UTC, others are offsets or names of the zone database; nothing is
-guessed.
+value. Rules: integers and floats ignore blanks around them; surplus digits of decimals and of times
+are cut, never rounded; no zone means UTC, others are offsets or names of the zone database; nothing
+is guessed.
 """
 
 from __future__ import annotations
