@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cuts import Relay, relaying_with_cuts
+from cut_relay import CutRelay, cut_relay
+from servers import free_port, wait_until
 from service import Service, described, seeded, serving, ten_rows
 
 import odf_node
@@ -52,9 +53,9 @@ def test_rows_come_in_pieces_of_the_size_that_was_asked_for(single: Service) -> 
 def test_a_hundred_blocks_over_cut_connections_and_a_restart_come_once_each(
     tmp_path: Path,
 ) -> None:
-    chain, rng, seen = ten_rows(), random.Random(7), []
+    chain, port, seen = ten_rows(), free_port(), []
 
-    def listen(relay: Relay, ready: threading.Event) -> None:
+    def listen(relay: CutRelay, ready: threading.Event) -> None:
         with odf_node.open(f"{relay.url}/cut").follow() as news:
             for changes in news:
                 ready.set()
@@ -62,31 +63,25 @@ def test_a_hundred_blocks_over_cut_connections_and_a_restart_come_once_each(
                 if seen[-1] >= 109:
                     return
 
-    with serving(tmp_path / "node") as service:
-        service.keep(chain, "kamu/cut")
-        relay = Relay(service.url)
-        ready = threading.Event()
-        listener = threading.Thread(target=listen, args=(relay, ready))
-        listener.start()
-        assert ready.wait(30)
-        for number in range(50):
+    def extend(service: Service, relay: CutRelay, blocks: int) -> None:
+        for number in range(blocks):
             service.extend(chain, 1)
-            if number % 5 == rng.randrange(5):
-                relay.cut()
-        relay.target = None
-    relay.cut()
-    with serving(tmp_path / "node") as service:
-        service.extend(chain, 1)
-        relay.target = service.url
-        for number in range(49):
-            service.extend(chain, 1)
-            if number % 5 == rng.randrange(5):
-                relay.cut()
-        listener.join(60)
-        relay.close()
-    assert not listener.is_alive()
+            if number % 5 == 2:
+                wait_until(relay.cut, "a connection to cut", seconds=30)
+
+    with cut_relay(port) as relay:
+        with serving(tmp_path / "node", port=port) as service:
+            service.keep(chain, "kamu/cut")
+            ready = threading.Event()
+            listener = threading.Thread(target=listen, args=(relay, ready))
+            listener.start()
+            assert ready.wait(30)
+            extend(service, relay, 50)
+        with serving(tmp_path / "node", port=port) as service:
+            extend(service, relay, 50)
+            listener.join(60)
+        assert not listener.is_alive()
     assert seen == list(range(110))
-    assert relay.cuts >= 5
 
 
 def test_a_stop_ends_also_what_is_there_already(single: Service) -> None:
@@ -147,10 +142,8 @@ def test_a_history_that_was_replaced_ends_it_with_an_error_that_names_the_block(
 
 
 def test_a_node_that_stays_away_is_an_error_when_the_patience_ends() -> None:
-    with relaying_with_cuts("http://127.0.0.1:1") as relay:
-        relay.target = None
-        with pytest.raises(Unreachable):
-            next(odf_node.open(f"{relay.url}/x").follow(timeout=0.3))
+    with cut_relay(free_port()) as relay, pytest.raises(Unreachable):
+        next(odf_node.open(f"{relay.url}/x").follow(timeout=0.3))
 
 
 def test_what_cannot_be_followed_is_said(single: Service) -> None:

@@ -14,15 +14,13 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class CutRelay:
-    """To `port` of this machine; `cuts` counts connections that were cut, `asked` holds what
-    clients sent."""
+    """To `port` of this machine; `asked` holds what clients sent."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self.cuts = 0
         self.asked: list[bytes] = []
 
     @property
@@ -34,16 +32,17 @@ class CutRelay:
         with self._lock:
             return bool(self._pairs)
 
-    def cut(self) -> None:
+    def cut(self) -> int:
+        """End the connections there are; return how many."""
         with self._lock:
             pairs, self._pairs = self._pairs, []
-            self.cuts += len(pairs)
         for pair in pairs:
             for end in pair:
                 with suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                     end.shutdown(socket.SHUT_RDWR)
                 end.close()
+        return len(pairs)
 
     def serve(self) -> None:
         with suppress(OSError):

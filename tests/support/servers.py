@@ -42,8 +42,9 @@ def free_port() -> int:
             return port
 
 
-def wait_until(ready: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    """Poll `ready` every 50 ms; raises `TimeoutError` naming what did not come up."""
+def wait_until(ready: Callable[[], object], what: str, seconds: float = START_SECONDS) -> None:
+    """Call `ready` every 50 ms until what it returns is true; raises `TimeoutError` naming what did
+    not come up."""
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:
