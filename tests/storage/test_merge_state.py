@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -28,7 +31,7 @@ from odf_node.storage.datasets.merge_state.state import (
     StateSpec,
     to_merge,
 )
-from odf_node.storage.datasets.merge_state.store import MergeStates
+from odf_node.storage.datasets.merge_state.store import MergeStates, _locked
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from tests.workers.datasets import created, now
@@ -250,6 +253,35 @@ def test_the_least_used_states_go_first(ledger: Ledger, states: MergeStates) -> 
     states.max_bytes = 1
     assert newest(ledger.at(states), ["a"])
     assert states.folders() == []
+
+
+def test_a_state_that_is_being_changed_stays_when_others_make_room(
+    ledger: Ledger, states: MergeStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.add([(0, "a", 1)])
+    ledger.at(states)
+    ledger.add([(0, "b", 1)])
+    full, local = MergeStates(states.folder, max_bytes=1), ledger.local
+
+    def trimmed(data: DataSlice) -> Path:
+        assert full.trim() == []
+        return local(data)
+
+    monkeypatch.setattr(ledger, "local", trimmed)
+    assert newest(ledger.at(states), ["a", "b"]).keys() == {"a", "b"}
+    assert len(full.trim()) == 1
+
+
+def test_a_change_that_waits_for_a_removal_begins_anew(ledger: Ledger, states: MergeStates) -> None:
+    ledger.add([(0, "a", 1)])
+    ledger.at(states)
+    (folder,) = states.folders()
+    with ThreadPoolExecutor(1) as pool:
+        with _locked(folder):
+            waiting = pool.submit(ledger.at, states)
+            sleep(0.1)
+            shutil.rmtree(folder)
+        assert newest(waiting.result(30), ["a"]).keys() == {"a"}
 
 
 def test_states_of_datasets_that_are_gone_are_swept(ledger: Ledger, states: MergeStates) -> None:

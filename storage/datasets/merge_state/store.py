@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -79,7 +79,6 @@ class MergeStates:
         """
         check_hashable([schema.field(name).type for name in spec.key])
         folder = self.folder / dataset_folder(dataset.id) / fingerprint(spec)
-        folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
             for _ in range(2):
                 manifest = self._current(folder, dataset, head, spec, schema, local)
@@ -138,7 +137,8 @@ class MergeStates:
         return Segment.map(folder, info, hashed=self._hashed)
 
     def trim(self, *, keep: Path | None = None) -> list[Path]:
-        """Remove the least recently used states until the others fit; return their folders."""
+        """Remove the least recently used states until the others fit; return their folders. A state
+        that is being changed stays."""
         known = []
         for folder in self.folders():
             with suppress(OSError):
@@ -149,9 +149,9 @@ class MergeStates:
         for _, size, folder in sorted(known):
             if total <= self.max_bytes:
                 break
-            shutil.rmtree(folder, ignore_errors=True)
-            gone.append(folder)
-            total -= size
+            if _removed(folder):
+                gone.append(folder)
+                total -= size
         return gone
 
     def folders(self, dataset: DatasetId | None = None) -> list[Path]:
@@ -217,8 +217,27 @@ def _below(folder: Path) -> list[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock a state, so that one process at a time changes it. Readers need no lock: mapped files
-    stay readable after their removal."""
-    with (folder / LOCK).open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    """Lock a state, so that one thread of one process at a time changes it; create its folder if
+    necessary. Readers need no lock: mapped files stay readable after their removal."""
+    with ExitStack() as open_files:
+        while True:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                handle = open_files.enter_context((folder / LOCK).open("w"))
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(handle.fileno()), (folder / LOCK).stat()):
+                    break
+            except FileNotFoundError:  # the state was removed, and its lock file with it
+                continue
         yield
+
+
+def _removed(folder: Path) -> bool:
+    """Remove a state unless it is locked; return whether it is gone."""
+    with suppress(FileNotFoundError), (folder / LOCK).open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        shutil.rmtree(folder, ignore_errors=True)
+    return True

@@ -77,9 +77,9 @@ class _Keeper:
 
     def run(self, done: threading.Event) -> None:
         tells_at = self._began + min(TELL_S, self._pause)
-        while self._group and not done.wait(min(LOOK_S, self._pause)):
-            self._watch.look()
-            if time.monotonic() < tells_at:
+        while not done.wait(min(LOOK_S, self._pause)):
+            self._watch.look()  # also after all leases are gone, since the work goes on for a while
+            if not self._group or time.monotonic() < tells_at:
                 continue
             tells_at = time.monotonic() + min(TELL_S, self._pause)
             self._look_for_cancelled()
@@ -119,9 +119,18 @@ class _Keeper:
             self._jobs.extend(job.id, self._worker, lease=self._lease, progress=news)
             self._told[job.id] = news or self._told.get(job.id)
         except LeaseLost:
-            self._group.remove(job)
-            if self._jobs.get(job.id).outcome is None:  # otherwise the job has ended properly
-                LOGGER.warning(line("lease lost", job=job.id))
-                self._meters[job.id].lose()
+            self._lost(job)
         except Exception:  # a busy or restarting database: the next attempt may succeed
             LOGGER.exception(line("lease not extended", job=job.id))
+
+    def _lost(self, job: Job) -> None:
+        """Stop a job whose lease is lost, unless it has ended properly."""
+        try:
+            has_ended = self._jobs.get(job.id).outcome is not None
+        except Exception:  # as in `_extend`; the next attempt to extend the lease asks again
+            LOGGER.exception(line("lost lease not looked at", job=job.id))
+            return
+        self._group.remove(job)
+        if not has_ended:
+            LOGGER.warning(line("lease lost", job=job.id))
+            self._meters[job.id].lose()
