@@ -163,7 +163,7 @@ class PartitionsOnSpark:
     def then(self, partitions: int, route: Route, work: Work) -> PartitionsOnSpark:
         routed = self.rows.mapPartitionsWithIndex(partial(_routed, route))
         met = routed.partitionBy(partitions, _own)
-        return PartitionsOnSpark(met, partial(_worked, work), self._way)
+        return PartitionsOnSpark(met, partial(_worked, _version(), work), self._way)
 
     def _forget(self) -> None:
         """Remove the accumulator, which PySpark would keep for ever. Facts of tasks that run again
@@ -191,35 +191,40 @@ def _read(
     number: int,
     inputs: Iterable[tuple[int, T]],
 ) -> Iterator[bytes]:
-    if wanted == _version():
-        return _output(told, number, (found for _, each in inputs for found in read(each)))
-    failed = StageFailed(
-        f"the executor has version {_version()} of this package, and the worker has {wanted}: "
-        "install the same one on both"
-    )
-    told.add({number: [Failure.of(failed)]})
-    return iter(())
+    return _output(wanted, told, number, (found for _, each in inputs for found in read(each)))
 
 
 def _worked(
+    wanted: str,
     work: Work,
     told: Accumulator[Facts],
     number: int,
     met: Iterable[tuple[int, tuple[int, int, bytes]]],
 ) -> Iterator[bytes]:
     ordered = sorted((each for _, each in met), key=lambda each: each[:2])
-    return _output(told, number, work(number, (batch_of(content) for _, _, content in ordered)))
+    batches = (batch_of(content) for _, _, content in ordered)
+    return _output(wanted, told, number, work(number, batches))
 
 
-def _output(told: Accumulator[Facts], number: int, output: Output) -> Iterator[bytes]:
-    """Return messages of the rows. Report the facts after the rows; if the stage raises, report
-    only its error."""
+def _output(wanted: str, told: Accumulator[Facts], number: int, output: Output) -> Iterator[bytes]:
+    """Return messages of the rows. Report the facts after the rows; if the stage raises, or this
+    executor has another version of the package than the one wanted, report only the error."""
     facts: list[Any] = []
     try:
+        _check_version(wanted)
         yield from map(message, gathered(_batches(output, facts)))
     except NodeError as bad:
         facts = [Failure.of(bad)]
     told.add({number: facts})
+
+
+def _check_version(wanted: str) -> None:
+    """Raise `StageFailed` unless this process has that version of the package."""
+    if wanted != _version():
+        raise StageFailed(
+            f"the executor has version {_version()} of this package, and the worker has {wanted}: "
+            "install the same one on both"
+        )
 
 
 def _batches(output: Output, facts: list[Any]) -> Iterator[pa.RecordBatch]:

@@ -197,7 +197,7 @@ def partition_count(way: Way, size: int) -> int:
 
 
 def _is_by_event_time(post: PostRead) -> bool:
-    return post.order.columns[0] == post.plan.vocab.event_time_column
+    return post.order.columns == (post.plan.vocab.event_time_column, POSITION)
 
 
 def _rows_schema(post: PostRead, rows: PostRows) -> pa.Schema:

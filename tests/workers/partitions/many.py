@@ -82,7 +82,7 @@ class PartitionsOfMany:
                 met[group].append((group, sent))
         for each in met:
             self.way.chance.shuffle(each)
-        return self.way.ran(partial(on_spark._worked, work), met)
+        return self.way.ran(partial(on_spark._worked, on_spark._version(), work), met)
 
     def release(self) -> None:
         self.kept = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,19 +21,21 @@ if TYPE_CHECKING:
     from odf_node.workers.partitions.port import Way
 
 
-@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.spark)])
-def way(request: pytest.FixtureRequest) -> Iterator[Way]:
-    if request.param == "here":
-        yield Here()
-        return
+@pytest.fixture
+def way_on_spark(spark: SparkSession) -> Iterator[Way]:
     from pyspark import cloudpickle
 
     from odf_node.workers.partitions.on_spark import OnSpark
 
-    session: SparkSession = request.getfixturevalue("spark")
     cloudpickle.register_pickle_by_value(sys.modules[stages.__name__])
-    yield OnSpark(session)
+    with closing(OnSpark(spark)) as way:
+        yield way
     cloudpickle.unregister_pickle_by_value(sys.modules[stages.__name__])
+
+
+@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.spark)])
+def way(request: pytest.FixtureRequest) -> Way:
+    return Here() if request.param == "here" else request.getfixturevalue("way_on_spark")
 
 
 def test_a_stage_tells_its_facts_by_partition(way: Way) -> None:
@@ -68,6 +72,23 @@ def test_the_error_of_the_first_partition_in_order_is_raised_as_it_is(way: Way) 
     assert raised.value.message == "line 7, column `n`: it is not a number"
     assert raised.value.facts == {"line": 7, "column": "n"}
     assert raised.value.line == 7
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("first", [True, False], ids=["reads", "goes on"])
+def test_an_executor_of_another_version_runs_no_stage(
+    way_on_spark: Way, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    from odf_node.workers.partitions import on_spark
+
+    monkeypatch.setattr(on_spark, "_version", lambda: "0.0.1" if first else version("odf-node"))
+    partitions = way_on_spark.read([(0, 250)], stages.counted)
+    if not first:
+        partitions.facts()
+        monkeypatch.setattr(on_spark, "_version", lambda: "0.0.1")
+        partitions = partitions.then(1, stages.by_remainder, stages.listed)
+    with pytest.raises(on_spark.StageFailed, match=r"the worker has 0\.0\.1: install the same"):
+        partitions.facts()
 
 
 @pytest.mark.spark
