@@ -1,4 +1,4 @@
-"""Local files of slices that Spark's executors can find too."""
+"""Local files of objects that Spark's executors can find too."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset import local_files
 from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.storage.stores.objects.layout import bucket_name
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ...engines.exchange.worker_side import remember
 
@@ -22,6 +22,11 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
     Raises: the same errors.
     """
     path = local_files.local_file(dataset, kind, content, folder)
-    if path.parent == folder and kind in KIND_FOLDERS:
-        remember(path, f"{dataset_folder(dataset.id)}/{KIND_FOLDERS[kind]}/{content}", content)
+    if path.parent == folder:
+        remember_copy(dataset, kind, content, path)
     return path
+
+
+def remember_copy(dataset: Dataset, kind: ObjectKind, content: Multihash, path: Path) -> None:
+    """Record that the file is a copy of the object."""
+    remember(path, bucket_name(ObjectKey(dataset.id, kind, content)), content)
