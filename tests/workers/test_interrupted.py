@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -151,8 +150,7 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
             rot()
             return collect(url, outbox, delivered)
 
-    task = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
-    monkeypatch.setattr(executor_side, "TaskContext", SimpleNamespace(get=lambda: task))
+    executor_side.begin(0, 0)
     monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "way_of", lambda *_: Elsewhere())
     monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "is_one_task", lambda *_: False)
     stores, made = throwaway_stores(), entry("kamu/rotten")

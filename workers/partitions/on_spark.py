@@ -27,6 +27,7 @@ from odf_node.protocol.errors import NodeError
 from ..engines.exchange import worker_side
 from ..engines.exchange.worker_side import exchange_of
 from ..engines.port.port import QUIET, Listener, QueryTooSlow
+from ..engines.spark.attempts import name_attempt
 from ..engines.spark.errors import reason
 from ..engines.spark.limit import limited
 from ..engines.spark.session import Spark
@@ -215,6 +216,7 @@ def _output(told: Accumulator[Facts], number: int, output: Output) -> Iterator[b
     """Return messages of the rows. Report the facts after the rows; if the stage raises, report
     only its error."""
     facts: list[Any] = []
+    name_attempt()
     try:
         yield from map(message, gathered(_batches(output, facts)))
     except NodeError as bad:

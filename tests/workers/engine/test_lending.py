@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket
+from odf_node.storage.stores.objects.s3_bucket import SENT_PART_BYTES, Bucket
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_node.workers.engines.exchange import executor_side, worker_side
 from odf_node.workers.jobs.transform.files import InputFiles
@@ -78,3 +80,20 @@ def test_a_link_to_a_copy_in_the_cache_is_lent_as_the_object(
     loan = worker_side.lend(url_of(bucket), path)
     assert executor_side.at_hand(loan).read_bytes() == CONTENT
     assert sent(bucket) == []
+
+
+def test_a_file_that_is_no_object_is_sent_a_large_one_in_parts(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    content = bytes(range(256)) * (2 * SENT_PART_BYTES // 256) + b"end"
+    (tmp_path / "prepared").write_bytes(content)
+    loan = worker_side.lend(url_of(bucket), tmp_path / "prepared")
+    (name,) = sent(bucket)
+    assert bucket.stat(name).etag.strip('"').endswith("-3")
+    assert executor_side.at_hand(loan).read_bytes() == content
+
+
+def test_stages_and_the_executors_side_import_no_spark() -> None:
+    look = "import sys; import odf_node.workers.stages.batch; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

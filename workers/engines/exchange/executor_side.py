@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from pyspark import TaskContext
-
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
 from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
 
@@ -26,7 +24,15 @@ LOAN_S = 3600.0
 """Seconds for which an executor keeps a loan."""
 _LOCK = ".lock"
 _hashed: dict[str, Identity] = {}
-"""Identity of each loan, by hash, when this process last checked its bytes."""
+"""Identity of each loan, by name, when this process last checked its bytes."""
+_attempt: str | None = None
+"""Name of the files that the running task delivers. A process runs one task at a time."""
+
+
+def begin(partition: int, attempt: int) -> None:
+    """Begin an attempt at a partition, whose files get the name of that attempt."""
+    global _attempt
+    _attempt = name_of(partition, attempt)
 
 
 def at_hand(file: File) -> Path:
@@ -81,10 +87,8 @@ def deliver(path: Path, outbox: Outbox) -> Delivered:
     disk. Raise `ExchangeFault`."""
     if outbox.links is None:
         return Delivered(path=path)
-    task = TaskContext.get()
-    if task is None:
+    if (name := _attempt) is None:
         raise AssertionError("unreachable: links are for tasks")
-    name = name_of(task.partitionId(), task.attemptNumber())
     try:
         found = upload(path, outbox.links[name])
     finally:

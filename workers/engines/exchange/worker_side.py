@@ -144,7 +144,7 @@ def _send(url: str, path: Path) -> Place:
     with path.open("rb") as content:
         found = hash_of_stream(content)
         content.seek(0)
-        _bucket(url).call("put_object", name, Body=content)
+        _bucket(url).send(name, content)
     return Place(name, found)
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from ..exchange.executor_side import at_hand, deliver, workplace
 from ..exchange.files import Delivered, Loan, Outbox
 from ..exchange.worker_side import collect, empty, lend, outbox
+from .attempts import name_attempt
 
 BATCH_ROWS = 65_536
 _LENT = "link string, hash string"
@@ -83,6 +84,7 @@ def writing(box: Outbox) -> Callable[[Rows], Rows]:
     that describes it. Without rows it writes no file."""
 
     def write(batches: Rows) -> Rows:
+        name_attempt()
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
