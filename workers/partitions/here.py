@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .files import Delivered, File, Outbox
+from .files import Delivered, File, Outbox, Span
 from .port import Output, Read, Route, T, Work
 from .usage import Usage
 
@@ -23,6 +23,9 @@ class Here:
 
     def file(self, path: Path) -> File:
         return path
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        return [path] * len(spans)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:  # noqa: ARG002
         return Outbox(folder=folder)

@@ -33,7 +33,7 @@ from ..engines.spark.limit import limited
 from ..engines.spark.session import Spark
 from ..engines.spark.visible_files import shown
 from .failure import Failure, StageFailed
-from .files import Delivered, File, Outbox
+from .files import Delivered, File, Outbox, Span
 from .messages import batch_of, gathered, message
 from .port import Output, Read, Route, T, Work
 from .task_memory import of_spark
@@ -79,6 +79,11 @@ class OnSpark:
         if (url := exchange_of()) is not None:
             return worker_side.lend(url, path)
         return shown([path])[0]
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        if (url := exchange_of()) is not None:
+            return worker_side.lend_spans(url, path, spans)
+        return shown([path]) * len(spans)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from .files import Delivered, File, Outbox
+from .files import Delivered, File, Outbox, Span
 from .usage import Usage
 
 T = TypeVar("T")
@@ -65,6 +65,10 @@ class Way(Protocol):
 
     def file(self, path: Path) -> File:
         """Return a file of this machine in the form that stages receive."""
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        """Return a file once for each span, for stages that read only these bytes of it; None means
+        all bytes."""
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
         """Return where the given number of partitions put files; the files finally arrive in the

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from buckets import fresh_location, log_in
 from chain_maker import entry
+from fault_proxy import FAULTS, FaultProxy, fault_proxy
 from ingesting import begin
 from servers import S3Server
 from throwaway import throwaway_stores
 
+from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.metadata.reading import ReadStepCsv, ReadStepNdJson
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3 import S3ObjectStore
 from odf_node.storage.stores.objects.s3_bucket import SENT_PART_BYTES, Bucket
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.exchange import executor_side, worker_side
+from odf_node.workers.engines.exchange import executor_side, links, worker_side
+from odf_node.workers.engines.exchange.files import ExchangeFault, Loan, Span
+from odf_node.workers.jobs.ingest.source import Source, splits_of
 from odf_node.workers.jobs.transform.files import InputFiles
 from odf_node.workers.jobs.work.slice_files import local_file
+from odf_node.workers.partitions.here import Here
+from odf_node.workers.readers.read_split import open_split
+from odf_node.workers.slices.frame import Limits
 
 CONTENT = b"id,at\n" + b"1,2024-01-01T00:00:00Z\n" * 1000
 
@@ -97,3 +107,108 @@ def test_stages_and_the_executors_side_import_no_spark() -> None:
     look = "import sys; import odf_node.workers.stages.batch; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+# --- only the bytes of a split --------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(s3: S3Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    """What executors ask the bucket for."""
+    monkeypatch.setattr(links, "PAUSE_S", 0.001)
+    with fault_proxy(s3.endpoint) as proxy:
+        yield proxy
+
+
+def url_by(proxy: FaultProxy, bucket: Bucket) -> str:
+    place = bucket.location
+    return f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/")
+
+
+def test_an_executor_fetches_the_bytes_of_its_span_to_their_position(
+    asked: FaultProxy, bucket: Bucket, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_bytes(content := bytes(range(256)) * 8000)
+    spans = [Span(0, 7), None, Span(1_000_003, 2_000_000)]
+    loans = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", spans)
+    assert len(sent(bucket)) == 1
+    for loan, span in zip(loans, spans, strict=True):
+        asked.clear()
+        wanted = span or Span(0, len(content))
+        paths = {executor_side.at_hand(loan) for _ in range(2)}
+        assert [path.read_bytes()[wanted.start :] for path in paths] == [content[slice(*wanted)]]
+        assert asked.received[links.AGENT] == wanted.end - wanted.start
+
+
+@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"slow"}))
+def test_a_span_comes_whole_from_a_bucket_that_throttles_or_breaks_off(
+    fault: str, asked: FaultProxy, bucket: Bucket, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_bytes(content := bytes(range(256)) * 8000)
+    span = Span(100_000, 2_000_000)
+    (loan,) = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", [span])
+    asked.clear()
+    asked.then(*[fault] * 3)
+    assert executor_side.at_hand(loan).read_bytes()[span.start :] == content[slice(*span)]
+    assert len(asked.seen) == 4
+
+
+def test_other_bytes_of_a_span_are_refused_and_damaged_ones_are_fetched_again(
+    asked: FaultProxy, bucket: Bucket, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_bytes(content := bytes(range(256)) * 10)
+    (loan,) = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", [Span(10, 20)])
+    path = executor_side.at_hand(loan)
+    path.write_bytes(content[:15] + b"other")
+    assert executor_side.at_hand(loan).read_bytes()[10:] == content[10:20]
+    path.unlink()
+    (name,) = sent(bucket)
+    bucket.call("put_object", name, Body=content[:15] + b"other")
+    with pytest.raises(ExchangeFault, match="other bytes than those of"):
+        executor_side.at_hand(loan)
+    assert not path.exists()
+
+
+class Lending(Here):
+    """Stages here, as on another machine: with a width, and files from the bucket."""
+
+    width = 2
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[Loan]:
+        return worker_side.lend_spans(self.url, path, spans)
+
+
+SCHEMA = from_arrow(pa.schema([("n", pa.int64()), ("text", pa.string())]))
+TEXTS = {
+    "csv": (ReadStepCsv(header=True, schema=SCHEMA), "n,text\n", "{0},{1}\n"),
+    "ndjson": (
+        ReadStepNdJson(schema=SCHEMA),
+        "",
+        '{{"n": {0}, "text": "{1}"}}\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("form", sorted(TEXTS))
+def test_executors_read_all_rows_of_a_text_although_each_fetches_only_its_part(
+    form: str, asked: FaultProxy, bucket: Bucket, tmp_path: Path
+) -> None:
+    step, head, row = TEXTS[form]
+    text = head + "".join(row.format(n, "x" * 900) for n in range(10_000))
+    (tmp_path / "rows").write_text(text)
+    source = Source(path=tmp_path / "rows", step=step)
+    no_plan: Any = None  # of a source that is there
+    read, found = splits_of(source, no_plan, Lending(url_by(asked, bucket)), Limits())
+    assert len(found.splits) > 1
+    asked.clear()
+    numbers: list[int] = []
+    for split in found.splits:
+        with open_split(read, split, None) as frame:
+            assert frame is not None
+            for batch in frame.batches:
+                numbers += batch.column("n").to_pylist()
+    assert numbers == list(range(10_000))
+    assert asked.received[links.AGENT] == len(text) - len(head)

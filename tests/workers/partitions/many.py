@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from odf_node.workers.partitions import on_spark
 from odf_node.workers.partitions.failure import Failure
-from odf_node.workers.partitions.files import Delivered, File, Outbox
+from odf_node.workers.partitions.files import Delivered, File, Outbox, Span
 from odf_node.workers.partitions.port import Read, Route, T, Work
 from odf_node.workers.partitions.usage import Usage
 
@@ -32,6 +32,9 @@ class Many:
 
     def file(self, path: Path) -> File:
         return path
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        return [path] * len(spans)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,8 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -18,11 +20,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.multihash import SHA3_256, Multihash
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.storage.lanes import THREADS, expect, hash_all
 from odf_node.storage.stores.objects.layout import EXCHANGE
 
-from .files import ATTEMPTS, Delivered, ExchangeFailed, ExchangeFault, Loan, Outbox, name_of
+from .files import (
+    ATTEMPTS,
+    Delivered,
+    ExchangeFailed,
+    ExchangeFault,
+    Loan,
+    Outbox,
+    Span,
+    name_of,
+    pieces,
+)
 
 if TYPE_CHECKING:
     from odf_node.storage.stores.objects.s3_bucket import Bucket
@@ -76,6 +89,20 @@ def lend(url: str, path: Path) -> Loan:
         StoreUnavailable, StoreMisconfigured: the bucket failed.
     """
     return lend_object(url, _copies.get(str(path)) or _send(url, path))
+
+
+def lend_spans(url: str, path: Path, spans: Sequence[Span | None]) -> list[Loan]:
+    """Lend a file once for each span, of which an executor fetches only these bytes; None means all
+    of them. Raises as `lend`."""
+    whole = lend(url, path)
+    some = [span for span in spans if span is not None]
+    expect(sum(span.end - span.start for span in some))
+    digests = hash_all([pieces(path, span) for span in some], threads=THREADS)
+    lent = {
+        span: replace(whole, hash=str(Multihash(SHA3_256, digest)), span=span)
+        for span, digest in zip(some, digests, strict=True)
+    }
+    return [whole if span is None else lent[span] for span in spans]
 
 
 def lend_object(url: str, place: Place) -> Loan:
