@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .files import Delivered, File, Outbox, Span
+from .files import File, Outbox, Span
 from .port import Output, Read, Route, T, Work
 from .usage import Usage
 
@@ -29,9 +29,6 @@ class Here:
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:  # noqa: ARG002
         return Outbox(folder=folder)
-
-    def received(self, delivered: Delivered, outbox: Outbox) -> Path:  # noqa: ARG002
-        return delivered.path
 
     def close(self) -> None:
         """Do nothing: the rows are released with the partitions."""

@@ -33,7 +33,7 @@ from ..engines.spark.limit import limited
 from ..engines.spark.session import Spark
 from ..engines.spark.visible_files import shown
 from .failure import Failure, StageFailed
-from .files import Delivered, File, Outbox, Span
+from .files import File, Outbox, Span
 from .messages import batch_of, gathered, message
 from .port import Output, Read, Route, T, Work
 from .task_memory import of_spark
@@ -90,12 +90,6 @@ class OnSpark:
         if (url := exchange_of()) is None:
             return Outbox(folder=folder)
         return worker_side.outbox(url, folder, partitions)
-
-    def received(self, delivered: Delivered, outbox: Outbox) -> Path:
-        url = exchange_of()
-        if url is None or delivered.name is None:
-            return delivered.path
-        return worker_side.collect(url, outbox, delivered)
 
     def close(self) -> None:
         while self._kept:

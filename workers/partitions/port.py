@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from .files import Delivered, File, Outbox, Span
+from .files import File, Outbox, Span
 from .usage import Usage
 
 T = TypeVar("T")
@@ -71,15 +71,7 @@ class Way(Protocol):
         all bytes."""
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
-        """Return where the given number of partitions put files; the files finally arrive in the
-        folder."""
-
-    def received(self, delivered: Delivered, outbox: Outbox) -> Path:
-        """Return the path of a file that a stage delivered.
-
-        Raises:
-            ExchangeFailed: the file differs from the one that the stage wrote.
-        """
+        """Return where the given number of partitions put files: in the folder, or in a bucket."""
 
     def read(self, inputs: Sequence[T], read: Read[T]) -> Partitions:
         """Run the first stage: a partition for each input."""

@@ -36,7 +36,14 @@ from ...runtime.clock import Clock, system_clock
 from ...runtime.logs import line
 from ..ports import LocalPaths, PartialUploads
 from ..ports.errors import ObjectNotFound
-from ..ports.values import BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from ..ports.values import (
+    BucketPlace,
+    ObjectInfo,
+    ObjectKey,
+    ObjectKind,
+    StoredFile,
+    TransferUrl,
+)
 from .layout import (
     ALIAS,
     EXCHANGE,
@@ -127,6 +134,22 @@ class S3ObjectStore:
         else:
             self._put_parts(key, content, _chain(first, second, parts))
         return ObjectInfo(key, content.size)
+
+    def put_copy(self, key: ObjectKey, file: StoredFile) -> None:
+        """As `put` of a file that is in the bucket: the server copies it, and this process does not
+        read it. Its writer has hashed it, and the server has checked what it wrote.
+
+        Raises:
+            HashMismatch: its writer had another hash than the key.
+            KeyMissing, PreconditionLost: the file is gone, or has changed since it was written.
+        """
+        if file.hash != key.hash:
+            raise HashMismatch(key.hash, file.hash)
+        try:
+            self._copy_to(key, file.name, file.etag)
+        except PreconditionLost:
+            if not self._has_whole(key):
+                raise
 
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         keyed = ((ObjectKey(dataset, ObjectKind.BLOCK, name), raw) for name, raw in blocks)
@@ -373,17 +396,21 @@ class S3ObjectStore:
 
     def _copy(self, unverified: Found, key: ObjectKey) -> None:
         with suppress(PreconditionLost):
-            self.bucket.call(
-                "copy_object",
-                bucket_name(key),
-                CopySource=self.bucket.source(unverified.name),
-                CopySourceIfMatch=unverified.etag,
-                IfNoneMatch="*",
-            )
+            self._copy_to(key, unverified.name, unverified.etag)
             return
         # either the object exists already, or the staged content was replaced meanwhile
         if self.renew(key) is None:
             raise StoreUnavailable("copy_object", "the upload changed meanwhile")
+
+    def _copy_to(self, key: ObjectKey, name: str, etag: str) -> None:
+        """Raise `PreconditionLost` if the object exists, or the source is another version."""
+        self.bucket.call(
+            "copy_object",
+            bucket_name(key),
+            CopySource=self.bucket.source(name),
+            CopySourceIfMatch=etag,
+            IfNoneMatch="*",
+        )
 
     def _spend(self, unverified: Found) -> None:
         """Replace the staged upload by an empty object, so that its key stays taken."""

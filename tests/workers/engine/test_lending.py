@@ -31,10 +31,11 @@ from odf_node.workers.engines.exchange import executor_side, links, worker_side
 from odf_node.workers.engines.exchange.files import ExchangeFault, Loan, Span
 from odf_node.workers.jobs.ingest.source import Source, splits_of
 from odf_node.workers.jobs.transform.files import InputFiles
-from odf_node.workers.jobs.work.slice_files import local_file
+from odf_node.workers.jobs.work.slice_files import local_file, readable
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.readers.read_split import open_split
 from odf_node.workers.slices.frame import Limits
+from odf_node.workers.slices.write import Written
 
 CONTENT = b"id,at\n" + b"1,2024-01-01T00:00:00Z\n" * 1000
 
@@ -107,6 +108,19 @@ def test_stages_and_the_executors_side_import_no_spark() -> None:
     look = "import sys; import odf_node.workers.stages.batch; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_slice_that_executors_delivered_is_fetched_where_its_rows_are_read(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_side, "_url", url_of(bucket))
+    (tmp_path / "slice").write_bytes(CONTENT)
+    executor_side.begin(0, 0)
+    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
+    delivered = executor_side.deliver(tmp_path / "slice", box)
+    assert not delivered.path.exists()
+    (found,) = readable([Written(delivered.path, delivered.stored)])
+    assert b"".join(found.chunks()) == CONTENT
 
 
 # --- only the bytes of a split --------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import IO
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
+from odf_node.storage.stores.ports.values import StoredFile
 
 from .files import (
     Delivered,
@@ -101,10 +102,11 @@ def deliver(path: Path, outbox: Outbox) -> Delivered:
     if (name := _attempt) is None:
         raise AssertionError("unreachable: links are for tasks")
     try:
-        found = upload(path, outbox.links[name])
+        content, etag = upload(path, outbox.links[name])
     finally:
         path.unlink()
-    return Delivered(path=outbox.folder / name, name=name, hash=str(found))
+    stored = StoredFile(f"{outbox.bucket_folder}/{name}", content, etag)
+    return Delivered(path=outbox.folder / name, stored=stored)
 
 
 def _fetch(file: Loan, folder: Path, path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from odf_node.protocol.errors import Unavailable
+from odf_node.storage.stores.ports.values import StoredFile
 
 READ_BYTES = 1 << 20
 ATTEMPTS = 4
@@ -68,12 +69,11 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """A file that a task wrote, and its path on the worker. If `name` is set, the worker has yet to
-    collect the file from the bucket; it is stored under that name, with that `hash`."""
+    """A file that a task wrote. If it is `stored` in the bucket, `path` is where the worker may
+    collect it; otherwise it is there already."""
 
     path: Path
-    name: str | None = None
-    hash: str | None = None
+    stored: StoredFile | None = None
 
 
 def name_of(partition: int, attempt: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import os
 import time
@@ -91,14 +93,22 @@ class _Body(io.RawIOBase):
         super().close()
 
 
-def upload(path: Path, link: str) -> Multihash:
-    """Upload the file to a link, and return its hash. Raise `ExchangeFault`."""
+def upload(path: Path, link: str) -> tuple[Multihash, str]:
+    """Upload the file to a link. Return its hash, and the ETag that the bucket gave it. The bucket
+    checks the MD5 of what it receives. Raise `ExchangeFault`."""
+    md5 = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as content:
-        found = hash_of_stream(content)
+        found = hash_of_stream(content, md5.update)
         content.seek(0)
-        headers = {"Content-Length": str(path.stat().st_size), "User-Agent": AGENT}
-        _asked("PUT", link, body=content, headers=headers)
-    return found
+        headers = {
+            "Content-Length": str(path.stat().st_size),
+            "Content-MD5": base64.b64encode(md5.digest()).decode(),
+            "User-Agent": AGENT,
+        }
+        answer = _asked("PUT", link, body=content, headers=headers)
+    if (etag := answer.headers.get("ETag")) is None:
+        raise ExchangeFault("the bucket does not name the version that it stored")
+    return found, etag
 
 
 def _asked(method: str, link: str, **more: Any) -> BaseHTTPResponse:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from odf_node.protocol.multihash import SHA3_256, Multihash
+from odf_node.protocol.multihash import SHA3_256, HashMismatch, Multihash
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
 from odf_node.storage.lanes import THREADS, expect, hash_all
 from odf_node.storage.stores.objects.layout import EXCHANGE
+from odf_node.storage.stores.ports.values import ObjectKey, StoredFile
 
 from .files import (
     ATTEMPTS,
-    Delivered,
     ExchangeFailed,
     ExchangeFault,
     Loan,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 LINK_TTL = timedelta(days=1)
 """How long a link is valid: longer than the default limit of a query's time."""
 REMEMBERED = 10_000
+LOST = "the bucket has lost what an executor wrote"
+CHANGED = "the bucket has other bytes than an executor wrote"
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
 
@@ -119,8 +121,8 @@ def outbox(url: str, folder: Path, partitions: int) -> Outbox:
     return Outbox(folder=folder, links=links, bucket_folder=place)
 
 
-def collect(url: str, box: Outbox, delivered: Delivered) -> Path:
-    """Fetch a file that an executor delivered, and return its path.
+def collect(url: str, stored: StoredFile, path: Path) -> None:
+    """Fetch a file that an executor delivered to `path`.
 
     Raises:
         ExchangeFailed: the file is missing, or differs from what the executor wrote.
@@ -130,17 +132,31 @@ def collect(url: str, box: Outbox, delivered: Delivered) -> Path:
     from odf_node.storage.stores.objects.s3_stream import open_stream
 
     try:
-        with (
-            open_stream(_bucket(url), f"{box.bucket_folder}/{delivered.name}") as content,
-            delivered.path.open("wb") as target,
-        ):
+        with open_stream(_bucket(url), stored.name) as content, path.open("wb") as target:
             found = hash_of_stream(content, target.write)
     except KeyMissing:
-        raise ExchangeFailed("the bucket has lost what an executor wrote") from None
-    if str(found) != delivered.hash:
-        delivered.path.unlink()
-        raise ExchangeFailed("the bucket has other bytes than an executor wrote")
-    return delivered.path
+        raise ExchangeFailed(LOST) from None
+    if found != stored.hash:
+        path.unlink()
+        raise ExchangeFailed(CHANGED)
+
+
+def keep(url: str, stored: StoredFile, key: ObjectKey) -> None:
+    """Let the bucket copy a file that an executor delivered to the key of an object.
+
+    Raises:
+        ExchangeFailed: the file is missing, or differs from what the executor wrote.
+        StoreUnavailable, StoreMisconfigured: the bucket failed.
+    """
+    from odf_node.storage.stores.objects.s3 import S3ObjectStore
+    from odf_node.storage.stores.objects.s3_bucket import KeyMissing, PreconditionLost
+
+    try:
+        S3ObjectStore(_bucket(url)).put_copy(key, stored)
+    except KeyMissing:
+        raise ExchangeFailed(LOST) from None
+    except (PreconditionLost, HashMismatch):
+        raise ExchangeFailed(CHANGED) from None
 
 
 def empty(url: str, box: Outbox) -> None:
