@@ -21,7 +21,7 @@ class Here:
     partition_bytes = sys.maxsize
     usage = Usage()
 
-    def file(self, path: Path) -> File:
+    def file(self, path: Path, *, lasting: str | None = None) -> File:  # noqa: ARG002
         return path
 
     def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:

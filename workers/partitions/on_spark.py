@@ -75,10 +75,12 @@ class OnSpark:
     def partition_bytes(self) -> int:
         return of_spark(self._spark.sparkContext)
 
-    def file(self, path: Path) -> File:
-        if (url := exchange_of()) is not None:
+    def file(self, path: Path, *, lasting: str | None = None) -> File:
+        if (url := exchange_of()) is None:
+            return shown([path])[0]
+        if lasting is None:
             return worker_side.lend(url, path)
-        return shown([path])[0]
+        return worker_side.lend_lasting(url, path, lasting)
 
     def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
         if (url := exchange_of()) is not None:

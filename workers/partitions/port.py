@@ -63,8 +63,9 @@ class Way(Protocol):
     def partition_bytes(self) -> int:
         """Bytes of rows in a partition that a task can merge or sort in its memory."""
 
-    def file(self, path: Path) -> File:
-        """Return a file of this machine in the form that stages receive."""
+    def file(self, path: Path, *, lasting: str | None = None) -> File:
+        """Return a file of this machine in the form that stages receive. `lasting` is the digest of
+        a file that never changes and that further jobs need as well: it is sent only once."""
 
     def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
         """Return a file once for each span, for stages that read only these bytes of it; None means

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,78 @@ def test_a_slice_that_executors_delivered_is_fetched_where_its_rows_are_read(
     assert not delivered.path.exists()
     (found,) = readable([Written(delivered.path, delivered.stored)])
     assert b"".join(found.chunks()) == CONTENT
+
+
+# --- files that further jobs need -----------------------------------------------------------
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> Iterator[list[Path]]:
+    paths = [tmp_path / f"segment-{number}" for number in range(3)]
+    for number, path in enumerate(paths):
+        path.write_bytes(bytes([number]) * 1000)
+    yield paths
+    worker_side.close()
+
+
+def lend_all(bucket: Bucket, segments: list[Path]) -> list[Loan]:
+    return [worker_side.lend_lasting(url_of(bucket), each, each.name) for each in segments]
+
+
+def test_a_lasting_file_is_sent_once_for_many_jobs_and_removed_with_the_worker(
+    bucket: Bucket, segments: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = lend_all(bucket, segments)
+    there, send = sent(bucket), Bucket.send
+    assert len(there) == 3
+    names: list[str] = []
+    monkeypatch.setattr(Bucket, "send", lambda *given: (names.append(given[1]), send(*given)))
+    worker_side.clear()
+    again = lend_all(bucket, segments)
+    assert (sent(bucket), names) == (there, [])
+    assert [loan.hash for loan in again] == [loan.hash for loan in first]
+    assert [executor_side.at_hand(loan).read_bytes()[0] for loan in again] == [0, 1, 2]
+    worker_side.close()
+    assert sent(bucket) == []
+    lend_all(bucket, segments)
+    assert len(names) == 3
+
+
+def test_a_lasting_file_that_a_cleanup_removed_is_sent_again(
+    bucket: Bucket, segments: list[Path]
+) -> None:
+    lend_all(bucket, segments)
+    removed = S3ObjectStore(bucket).remove_abandoned(now=datetime.now(UTC) + timedelta(days=2))
+    assert (removed, sent(bucket)) == (3, [])
+    loans = lend_all(bucket, segments)
+    assert [executor_side.at_hand(loan).read_bytes()[0] for loan in loans] == [0, 1, 2]
+
+
+def test_a_lasting_file_that_a_cleanup_may_soon_remove_is_sent_again(
+    bucket: Bucket, segments: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lend_all(bucket, segments)
+    before = [found.modified for found in bucket.walk(f"{EXCHANGE}/")]
+    time.sleep(1.1)  # the server counts seconds
+    monkeypatch.setattr(worker_side, "KEPT_FOR", timedelta(seconds=1))
+    lend_all(bucket, segments)
+    after = [found.modified for found in bucket.walk(f"{EXCHANGE}/")]
+    assert len(after) == 3
+    assert all(late > early for early, late in zip(before, after, strict=True))
+
+
+def test_lasting_files_beyond_the_limit_are_removed_between_jobs_the_oldest_first(
+    bucket: Bucket, segments: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_side, "KEPT_BYTES", 2000)
+    lend_all(bucket, segments)
+    lend_all(bucket, segments[:1])
+    assert len(sent(bucket)) == 3  # a job needs all of them
+    worker_side.clear()
+    assert {Path(name).name for name in sent(bucket)} == {"segment-0", "segment-2"}
+    assert [executor_side.at_hand(each).stat().st_size for each in lend_all(bucket, segments)] == [
+        1000
+    ] * 3
 
 
 # --- only the bytes of a split --------------------------------------------------------------

@@ -30,7 +30,7 @@ class Many:
         self.partitions: list[int] = []
         """Of each stage that ran."""
 
-    def file(self, path: Path) -> File:
+    def file(self, path: Path, *, lasting: str | None = None) -> File:
         return path
 
     def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:

@@ -1,6 +1,7 @@
 """The worker's side: lend files to executors, and collect the files that they deliver.
 
-All files are in one bucket, that of the node. `clear` removes them when the job has ended.
+All files are in one bucket, that of the node. `clear` removes those of a job when it has ended, and
+`close` those that were kept for further jobs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 LINK_TTL = timedelta(days=1)
 """How long a link is valid: longer than the default limit of a query's time."""
 REMEMBERED = 10_000
+KEPT_BYTES = 32 << 30
+"""Limit of the bytes of files that stay in the bucket between two jobs; the files that were not
+lent for the longest time are removed first."""
+KEPT_FOR = timedelta(hours=12)
+"""Age at which a kept file is sent again: a job may take the rest of the day after which the node
+removes abandoned files."""
 LOST = "the bucket has lost what an executor wrote"
 CHANGED = "the bucket has other bytes than an executor wrote"
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
@@ -55,11 +62,23 @@ class Place(NamedTuple):
     hash: Multihash
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file that stays in the bucket between two jobs."""
+
+    place: Place
+    size: int
+
+
 _url: str | None = None
 _sent: list[tuple[str, str]] = []
 """URL of the bucket and folder of each set of files that `clear` has to remove."""
 _copies: OrderedDict[str, Place] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
+_kept: OrderedDict[str, Kept] = OrderedDict()
+"""Files that stay in the bucket, by their digests, the one lent last at the end."""
+_kept_in: dict[str, str] = {}
+"""Folder of the files that stay in a bucket, by its URL."""
 _lock = threading.Lock()
 
 
@@ -90,7 +109,21 @@ def lend(url: str, path: Path) -> Loan:
     Raises:
         StoreUnavailable, StoreMisconfigured: the bucket failed.
     """
-    return lend_object(url, _copies.get(str(path)) or _send(url, path))
+    place = _copies.get(str(path)) or _send(url, path, f"{_new_folder(url)}/0")
+    return lend_object(url, place)
+
+
+def lend_lasting(url: str, path: Path, digest: str) -> Loan:
+    """As `lend` of a file that further jobs will need as well, and that never changes. It is sent
+    only if the bucket has no file with that digest from this worker."""
+    with _lock:
+        kept = _kept.pop(digest, None)
+    if kept is None or not _is_fresh(url, kept.place):
+        folder = _kept_in.setdefault(url, _random_folder())
+        kept = Kept(_send(url, path, f"{folder}/{digest}"), path.stat().st_size)
+    with _lock:
+        _kept[digest] = kept
+    return lend_object(url, kept.place)
 
 
 def lend_spans(url: str, path: Path, spans: Sequence[Span | None]) -> list[Loan]:
@@ -165,9 +198,25 @@ def empty(url: str, box: Outbox) -> None:
 
 
 def clear() -> None:
-    """Remove all files that this worker put in the bucket for jobs. The jobs must have ended."""
+    """Remove the files that this worker put in the bucket for jobs, except those that further jobs
+    need, up to `KEPT_BYTES`. The jobs must have ended."""
     while _sent:
         url, folder = _sent.pop()
+        _bucket(url).delete_below(f"{folder}/")
+    excess = sum(each.size for each in _kept.values()) - KEPT_BYTES
+    while excess > 0:
+        _, oldest = _kept.popitem(last=False)
+        excess -= oldest.size
+        for url in _kept_in:
+            _bucket(url).delete([oldest.place.name])
+
+
+def close() -> None:
+    """Remove all files that this worker put in the bucket, before it ends."""
+    clear()
+    _kept.clear()
+    while _kept_in:
+        url, folder = _kept_in.popitem()
         _bucket(url).delete_below(f"{folder}/")
 
 
@@ -182,8 +231,18 @@ def failed(error: Exception) -> ExchangeFailed | None:
     return None if found is None else ExchangeFailed(found[1])
 
 
-def _send(url: str, path: Path) -> Place:
-    name = f"{_new_folder(url)}/0"
+def _is_fresh(url: str, place: Place) -> bool:
+    """Return whether the bucket still has the file, and no cleanup will remove it soon."""
+    from odf_node.storage.stores.objects.s3_bucket import KeyMissing
+
+    try:
+        modified = _bucket(url).stat(place.name).modified
+    except KeyMissing:
+        return False
+    return datetime.now(UTC) - modified < KEPT_FOR
+
+
+def _send(url: str, path: Path, name: str) -> Place:
     with path.open("rb") as content:
         found = hash_of_stream(content)
         content.seek(0)
@@ -192,9 +251,14 @@ def _send(url: str, path: Path) -> Place:
 
 
 def _new_folder(url: str) -> str:
-    folder = f"{EXCHANGE}/{secrets.token_hex(16)}"
+    """Return a new folder of the bucket, which `clear` removes."""
+    folder = _random_folder()
     _sent.append((url, folder))
     return folder
+
+
+def _random_folder() -> str:
+    return f"{EXCHANGE}/{secrets.token_hex(16)}"
 
 
 @lru_cache(maxsize=4)
