@@ -18,6 +18,7 @@ from odf_node.storage.datasets.integrity.memory import Hashed
 from odf_node.storage.datasets.integrity.opening import ensure_hashed, open_hashed
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.stores.objects.layout import bucket_name
 from odf_node.storage.stores.objects.local import LocalObjectStore
 from odf_node.storage.stores.ports.audit_values import AuditFilter
 from odf_node.storage.stores.ports.errors import ObjectNotFound
@@ -185,10 +186,10 @@ def damage(stores: Stores, key: ObjectKey) -> None:
     if stores.objects.local_paths is not None:
         stores.objects.local_paths.path(key).write_bytes(wrong)
         return
-    from odf_node.storage.stores.objects.s3 import S3ObjectStore, _name
+    from odf_node.storage.stores.objects.s3 import S3ObjectStore
 
     assert isinstance(stores.objects, S3ObjectStore)
-    stores.objects.bucket.call("put_object", _name(key), Body=wrong)
+    stores.objects.bucket.call("put_object", bucket_name(key), Body=wrong)
 
 
 def test_any_store_finds_the_damage_and_is_healed_by_a_put(stores: Stores) -> None:

@@ -12,7 +12,7 @@ import socketserver
 import struct
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,6 +124,9 @@ class FaultProxy:
         self.seen: list[str] = []
         self.agents: list[str] = []
         """Who asked, beside what was `seen`."""
+        self.sent: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
+        """Bytes of bodies of requests and of answers that passed, by who asked."""
         self._plan: deque[str] = deque()
 
     def then(self, *faults: str) -> None:
@@ -135,6 +138,8 @@ class FaultProxy:
         self.always = None
         self.seen.clear()
         self.agents.clear()
+        self.sent.clear()
+        self.received.clear()
 
     def take(self, request: str, agent: str = "") -> Callable[[Forward, Send], None]:
         self.seen.append(request)
@@ -165,10 +170,14 @@ class _Handler(socketserver.StreamRequestHandler):
             self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = self.rfile.read(int(headers.get("content-length", 0)))
 
-        def forward() -> Answer:
-            return _ask(server.upstream, line[0], line[1], headers.items(), body)
-
         agent = headers.get("user-agent", "")
+
+        def forward() -> Answer:
+            answer = _ask(server.upstream, line[0], line[1], headers.items(), body)
+            server.proxy.sent[agent] += len(body)
+            server.proxy.received[agent] += len(answer.body)
+            return answer
+
         server.proxy.take(f"{line[0]} {line[1]}", agent)(forward, self._send)
         return True
 

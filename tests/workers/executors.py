@@ -10,8 +10,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from odf_node.workers.engines.exchange import executor_side
-from odf_node.workers.engines.spark import far_frames
+from odf_node.workers.engines.spark import attempts, far_frames
 
 Partitions = Sequence[Sequence[pa.RecordBatch]]
 
@@ -41,7 +40,7 @@ class Executors:
 @contextmanager
 def _task(partition: int) -> Iterator[None]:
     task = SimpleNamespace(partitionId=lambda: partition, attemptNumber=lambda: 0)
-    with mock.patch.object(executor_side, "TaskContext", SimpleNamespace(get=lambda: task)):
+    with mock.patch.object(attempts, "TaskContext", SimpleNamespace(get=lambda: task)):
         yield
 
 

@@ -7,11 +7,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -29,15 +28,15 @@ from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.objects.layout import EXCHANGE
+from odf_node.storage.stores.objects.s3 import S3ObjectStore
 from odf_node.storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
 from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
-from odf_node.workers.engines.exchange import executor_side
-from odf_node.workers.engines.exchange.worker_side import collect
+from odf_node.workers.engines.exchange import executor_side, worker_side
 from odf_node.workers.engines.exchange.worker_side import outbox as outbox_of
 from odf_node.workers.jobs.ingest import claim
 from odf_node.workers.jobs.ingest import round as rounds
-from odf_node.workers.partitions.files import Delivered, Outbox
+from odf_node.workers.partitions.files import Outbox
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
 from tests.workers.datasets import bench_without_engine
@@ -147,15 +146,18 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
             folder.mkdir(parents=True, exist_ok=True)
             return outbox_of(url, folder, partitions)
 
-        def received(self, delivered: Delivered, outbox: Outbox) -> Path:
-            rot()
-            return collect(url, outbox, delivered)
+    def put(*arguments: Any) -> None:
+        rot()
+        put_slices(*arguments)
 
-    task = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: 0)
-    monkeypatch.setattr(executor_side, "TaskContext", SimpleNamespace(get=lambda: task))
+    executor_side.begin(0, 0)
+    put_slices = rounds.put_slices
+    monkeypatch.setattr(rounds, "put_slices", put)
+    monkeypatch.setattr(worker_side, "_url", url)
     monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "way_of", lambda *_: Elsewhere())
     monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "is_one_task", lambda *_: False)
-    stores, made = throwaway_stores(), entry("kamu/rotten")
+    stores = replace(throwaway_stores(), objects=S3ObjectStore(bucket))
+    made = entry("kamu/rotten")
     begin(stores, made)
     worker = worker_of(stores, tmp_path)
     begun = stores.dataset(DatasetRef.parse(str(made.id))).head()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .files import Delivered, File, Outbox
+from .files import File, Outbox, Span
 from .port import Output, Read, Route, T, Work
 from .usage import Usage
 
@@ -21,14 +21,14 @@ class Here:
     partition_bytes = sys.maxsize
     usage = Usage()
 
-    def file(self, path: Path) -> File:
+    def file(self, path: Path, *, lasting: str | None = None) -> File:  # noqa: ARG002
         return path
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        return [path] * len(spans)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:  # noqa: ARG002
         return Outbox(folder=folder)
-
-    def received(self, delivered: Delivered, outbox: Outbox) -> Path:  # noqa: ARG002
-        return delivered.path
 
     def close(self) -> None:
         """Do nothing: the rows are released with the partitions."""

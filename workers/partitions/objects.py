@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
+from odf_node.storage.stores.objects.layout import bucket_name
 from odf_node.storage.stores.ports import LocatedObjects
 from odf_node.storage.stores.ports.errors import ObjectNotFound
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
@@ -67,8 +67,7 @@ def lent(
 def _lent(way: Way, objects: LocatedObjects, key: ObjectKey) -> File | None:
     url, local = exchange_of(), objects.local_paths
     if local is None and url is not None:
-        name = f"{dataset_folder(key.dataset)}/{KIND_FOLDERS[key.kind]}/{key.hash}"
-        return lend_object(url, Place(name, key.hash))
+        return lend_object(url, Place(bucket_name(key), key.hash))
     if local is None:
         raise AssertionError("unreachable: nothing can be lent")
     try:

@@ -27,12 +27,13 @@ from odf_node.protocol.errors import NodeError
 from ..engines.exchange import worker_side
 from ..engines.exchange.worker_side import exchange_of
 from ..engines.port.port import QUIET, Listener, QueryTooSlow
+from ..engines.spark.attempts import name_attempt
 from ..engines.spark.errors import reason
 from ..engines.spark.limit import limited
 from ..engines.spark.session import Spark
 from ..engines.spark.visible_files import shown
 from .failure import Failure, StageFailed
-from .files import Delivered, File, Outbox
+from .files import File, Outbox, Span
 from .messages import batch_of, gathered, message
 from .port import Output, Read, Route, T, Work
 from .task_memory import of_spark
@@ -74,22 +75,23 @@ class OnSpark:
     def partition_bytes(self) -> int:
         return of_spark(self._spark.sparkContext)
 
-    def file(self, path: Path) -> File:
-        if (url := exchange_of()) is not None:
+    def file(self, path: Path, *, lasting: str | None = None) -> File:
+        if (url := exchange_of()) is None:
+            return shown([path])[0]
+        if lasting is None:
             return worker_side.lend(url, path)
-        return shown([path])[0]
+        return worker_side.lend_lasting(url, path, lasting)
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        if (url := exchange_of()) is not None:
+            return worker_side.lend_spans(url, path, spans)
+        return shown([path]) * len(spans)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
         folder.mkdir(parents=True, exist_ok=True)
         if (url := exchange_of()) is None:
             return Outbox(folder=folder)
         return worker_side.outbox(url, folder, partitions)
-
-    def received(self, delivered: Delivered, outbox: Outbox) -> Path:
-        url = exchange_of()
-        if url is None or delivered.name is None:
-            return delivered.path
-        return worker_side.collect(url, outbox, delivered)
 
     def close(self) -> None:
         while self._kept:
@@ -210,6 +212,7 @@ def _output(wanted: str, told: Accumulator[Facts], number: int, output: Output) 
     """Return messages of the rows. Report the facts after the rows; if the stage raises, or this
     executor has another version of the package than the one wanted, report only the error."""
     facts: list[Any] = []
+    name_attempt()
     try:
         _check_version(wanted)
         yield from map(message, gathered(_batches(output, facts)))

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from .files import Delivered, File, Outbox
+from .files import File, Outbox, Span
 from .usage import Usage
 
 T = TypeVar("T")
@@ -63,19 +63,16 @@ class Way(Protocol):
     def partition_bytes(self) -> int:
         """Bytes of rows in a partition that a task can merge or sort in its memory."""
 
-    def file(self, path: Path) -> File:
-        """Return a file of this machine in the form that stages receive."""
+    def file(self, path: Path, *, lasting: str | None = None) -> File:
+        """Return a file of this machine in the form that stages receive. `lasting` is the digest of
+        a file that never changes and that further jobs need as well: it is sent only once."""
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        """Return a file once for each span, for stages that read only these bytes of it; None means
+        all bytes."""
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
-        """Return where the given number of partitions put files; the files finally arrive in the
-        folder."""
-
-    def received(self, delivered: Delivered, outbox: Outbox) -> Path:
-        """Return the path of a file that a stage delivered.
-
-        Raises:
-            ExchangeFailed: the file differs from the one that the stage wrote.
-        """
+        """Return where the given number of partitions put files: in the folder, or in a bucket."""
 
     def read(self, inputs: Sequence[T], read: Read[T]) -> Partitions:
         """Run the first stage: a partition for each input."""

@@ -53,6 +53,7 @@ def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: 
         ending.callback(stores.close)
         worker = worker_of(settings, stores, scratch, Worker)
         ending.callback(worker.context.finish)
+        ending.callback(worker.end)
         _stop_on_signals(worker.stop.set)
         if parent_pid is not None:
             watch_parent(parent_pid, worker.stop)

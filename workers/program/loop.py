@@ -152,12 +152,19 @@ class Worker:
                 if jvm.was_ended():  # its query never ended; the next may be another user's
                     self._renew_spark(EngineGone("it was ended with a query that did not end"))
 
+    def end(self) -> None:
+        """Remove all files that are kept for Spark, before the worker ends."""
+        self._remove_lent(exchange.close)
+
     def _clear(self) -> None:
-        """Remove the files lent to Spark, which are no longer needed; remains are later collected
-        as abandoned."""
+        """Remove the files lent to Spark, which are no longer needed."""
         shown.clear()
+        self._remove_lent(exchange.clear)
+
+    def _remove_lent(self, remove: Callable[[], None]) -> None:
+        """If the bucket fails, the rest of the files is later collected as abandoned."""
         try:
-            exchange.clear()
+            remove()
         except NodeError:
             LOGGER.exception("files for executors stay behind")
 

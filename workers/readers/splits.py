@@ -24,7 +24,7 @@ from odf_node.protocol.metadata.reading import (
 )
 from odf_node.protocol.source_rules import csv_characters
 
-from ..partitions.files import Enclosed, File
+from ..partitions.files import Enclosed, File, Span
 from .csv_cuts import csv_cuts, csv_head
 from .table_files import TableFiles, TablePart
 
@@ -59,6 +59,11 @@ class Split:
     @property
     def is_whole(self) -> bool:
         return self.end is None and self.groups is None
+
+    @property
+    def span(self) -> Span | None:
+        """The bytes of the file that a reader needs; None: any."""
+        return None if self.end is None else Span(self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

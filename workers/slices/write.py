@@ -28,6 +28,7 @@ from odf_node.protocol.multihash import SHA3_256, Multihash
 from odf_node.protocol.slice_digest import SliceDigest
 from odf_node.storage.datasets.dataset.local_files import chunks
 from odf_node.storage.lanes import THREADS, expect, hash_all
+from odf_node.storage.stores.ports.values import StoredFile
 
 from .columns import Operation
 from .conform import NullCounts, conform
@@ -60,9 +61,11 @@ class SlicePlan:
 
 @dataclass(slots=True)
 class Written:
-    """A slice on the local disk or in memory; no slice if there were no rows."""
+    """A slice on the local disk, in memory, or in the bucket; no slice if there were no rows."""
 
     path: Path
+    stored: StoredFile | None = None
+    """The slice in the bucket, where an executor put it; there is no file at the path then."""
     content: pa.Buffer | None = None
     """Content of a small slice, which is in memory and not on disk."""
     data: DataSlice | None = None

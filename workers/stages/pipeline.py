@@ -159,7 +159,8 @@ def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cu
     nulls.check()
     for each in found:
         if each.delivered is not None:
-            each.written.path = way.received(each.delivered, outbox)
+            each.written.path = each.delivered.path
+            each.written.stored = each.delivered.stored
     return [each.written for each in found]
 
 

@@ -48,6 +48,9 @@ HEAD = "head"
 ALIAS = "alias"
 MAX_INFO_BYTES = 1024
 """Limit in bytes of an alias or note that is read."""
+SPOOLED = ".spooled"
+"""Folder of uploads in a bucket. Not `.uploads`, because SeaweedFS uses that for multipart uploads
+and hides it in listings."""
 EXCHANGE = ".exchange"
 """Folder in a bucket for files that a worker and Spark's executors exchange."""
 PENDING_PREFIX = ".pending-"
@@ -131,6 +134,19 @@ def store_name(key: ObjectKey) -> str:
 def store_path(key: ObjectKey) -> PurePosixPath:
     """Return the path of any object below the store."""
     return PurePosixPath(store_name(key))
+
+
+def bucket_folder(dataset: DatasetId, kind: ObjectKind) -> str:
+    """Return the folder in a bucket, below its prefix, of a dataset's objects of a kind."""
+    folder = dataset_folder(dataset)
+    if kind is ObjectKind.UPLOAD:
+        return f"{SPOOLED}/{folder}"
+    return f"{folder}/{KIND_FOLDERS[kind]}"
+
+
+def bucket_name(key: ObjectKey) -> str:
+    """Return the name of any object in a bucket, below its prefix."""
+    return f"{bucket_folder(key.dataset, key.kind)}/{key.hash}"
 
 
 def parse_name(name: str) -> Multihash | None:

@@ -36,12 +36,21 @@ from ...runtime.clock import Clock, system_clock
 from ...runtime.logs import line
 from ..ports import LocalPaths, PartialUploads
 from ..ports.errors import ObjectNotFound
-from ..ports.values import BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from ..ports.values import (
+    BucketPlace,
+    ObjectInfo,
+    ObjectKey,
+    ObjectKind,
+    StoredFile,
+    TransferUrl,
+)
 from .layout import (
     ALIAS,
     EXCHANGE,
-    KIND_FOLDERS,
     MAX_INFO_BYTES,
+    SPOOLED,
+    bucket_folder,
+    bucket_name,
     dataset_folder,
     info_path,
     parse_folder,
@@ -54,8 +63,6 @@ from .s3_obstore import Found
 from .s3_stream import READ_BYTES, open_stream
 from .side_by_side import SideBySide
 
-UPLOADS = ".spooled"
-"""Not `.uploads`, because SeaweedFS uses that for multipart uploads and hides it in listings."""
 STAGING = ".staging"
 QUARANTINE = ".quarantine"
 PART_BYTES = 16 * 1024 * 1024
@@ -103,14 +110,14 @@ class S3ObjectStore:
 
     def stat(self, key: ObjectKey) -> ObjectInfo | None:
         try:
-            found = self.bucket.stat(_name(key))
+            found = self.bucket.stat(bucket_name(key))
             return ObjectInfo(key, found.size, Instant.from_datetime(found.modified))
         except KeyMissing:
             return None
 
     def open(self, key: ObjectKey, *, offset: int = 0) -> BinaryIO:
         try:
-            return open_stream(self.bucket, _name(key), offset=offset)
+            return open_stream(self.bucket, bucket_name(key), offset=offset)
         except KeyMissing:
             raise ObjectNotFound(key.kind, key.hash) from None
 
@@ -128,6 +135,22 @@ class S3ObjectStore:
             self._put_parts(key, content, _chain(first, second, parts))
         return ObjectInfo(key, content.size)
 
+    def put_copy(self, key: ObjectKey, file: StoredFile) -> None:
+        """As `put` of a file that is in the bucket: the server copies it, and this process does not
+        read it. Its writer has hashed it, and the server has checked what it wrote.
+
+        Raises:
+            HashMismatch: its writer had another hash than the key.
+            KeyMissing, PreconditionLost: the file is gone, or has changed since it was written.
+        """
+        if file.hash != key.hash:
+            raise HashMismatch(key.hash, file.hash)
+        try:
+            self._copy_to(key, file.name, file.etag)
+        except PreconditionLost:
+            if not self._has_whole(key):
+                raise
+
     def put_blocks(self, dataset: DatasetId, blocks: Iterable[tuple[Multihash, bytes]]) -> None:
         keyed = ((ObjectKey(dataset, ObjectKind.BLOCK, name), raw) for name, raw in blocks)
         while some := list(islice(keyed, PUTS_AT_A_TIME)):
@@ -138,20 +161,20 @@ class S3ObjectStore:
             self._beside.do(lambda one: self.put(one[0], (one[1],)), alike)
 
     def delete(self, key: ObjectKey) -> None:
-        self.bucket.call("delete_object", _name(key))
+        self.bucket.call("delete_object", bucket_name(key))
 
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]:
         for kind in ObjectKind:
-            folder = _folder(dataset, kind)
-            for found in self.bucket.walk_folder(folder.removesuffix("/")):
-                object_hash = parse_name(found.name.removeprefix(folder))
+            folder = bucket_folder(dataset, kind)
+            for found in self.bucket.walk_folder(folder):
+                object_hash = parse_name(found.name.removeprefix(f"{folder}/"))
                 if object_hash is not None:
                     modified = Instant.from_datetime(found.modified)
                     yield ObjectInfo(ObjectKey(dataset, kind, object_hash), found.size, modified)
 
     def datasets(self) -> Iterator[DatasetId]:
         seen: set[DatasetId] = set()
-        for folder in ("", f"{UPLOADS}/"):
+        for folder in ("", f"{SPOOLED}/"):
             for name in self.bucket.folders(folder):
                 dataset = parse_folder(name)
                 if dataset is None or dataset in seen:
@@ -170,7 +193,7 @@ class S3ObjectStore:
         info = self.stat(key)
         if info is None or info.modified is None or info.modified >= before:
             return False
-        return self.ages.discard(_below(key), _name(key), before)
+        return self.ages.discard(_below(key), bucket_name(key), before)
 
     def quarantine(self, key: ObjectKey) -> bool:
         """Copy the object, then remove it. Above `MAX_ONE_PUT_BYTES` no copy is kept."""
@@ -179,14 +202,14 @@ class S3ObjectStore:
             return False
         if info.size <= MAX_ONE_PUT_BYTES:
             aside = f"{QUARANTINE}/{_below(key)}"
-            self.bucket.call("copy_object", aside, CopySource=self.bucket.source(_name(key)))
+            self.bucket.call("copy_object", aside, CopySource=self.bucket.source(bucket_name(key)))
         self.delete(key)
         return True
 
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None:
         """Return a presigned GET of the object, without checking that the object exists."""
         ttl = min(ttl, MAX_TTL)
-        url = self.bucket.presign("get_object", _name(key), ttl)
+        url = self.bucket.presign("get_object", bucket_name(key), ttl)
         return TransferUrl(url, expires_at=self._after(ttl))
 
     def upload_url(self, key: ObjectKey, *, size: int | None, ttl: timedelta) -> TransferUrl | None:
@@ -203,7 +226,7 @@ class S3ObjectStore:
 
     def copy_source(self, key: ObjectKey) -> BucketPlace | None:
         its = self.bucket.location
-        return BucketPlace(its.endpoint, its.bucket, its.prefix + _name(key))
+        return BucketPlace(its.endpoint, its.bucket, its.prefix + bucket_name(key))
 
     def settle(self, key: ObjectKey) -> ObjectInfo | None:
         """As `renew`, but first read, hash and move to its key what a client put by URL."""
@@ -254,7 +277,7 @@ class S3ObjectStore:
 
     def remove(self, dataset: DatasetId) -> None:
         folder = dataset_folder(dataset)
-        for start in (f"{folder}/refs/", f"{folder}/", f"{UPLOADS}/{folder}/"):
+        for start in (f"{folder}/refs/", f"{folder}/", f"{SPOOLED}/{folder}/"):
             self.bucket.delete_below(start)
         for place in (STAGING, RENEWED, CONDEMNED):
             self.bucket.delete_below(f"{place}/{folder}/")
@@ -301,13 +324,13 @@ class S3ObjectStore:
         if self.stat(key) is None:
             return False
         try:
-            with open_stream(self.bucket, _name(key)) as stream:
+            with open_stream(self.bucket, bucket_name(key)) as stream:
                 pieces = iter(lambda: stream.read(READ_BYTES), b"")
                 if key.hash == Multihash.of_chunks(pieces):
                     return self.renew(key) is not None
         except KeyMissing:  # removed meanwhile
             return False
-        _log.error(line("damaged object replaced", object=_name(key)))
+        _log.error(line("damaged object replaced", object=bucket_name(key)))
         self.quarantine(key)
         return False
 
@@ -315,7 +338,7 @@ class S3ObjectStore:
         """Write the object; if it exists, renew it. A damaged one is quarantined and replaced."""
         for _ in range(CREATE_TRIES):
             try:
-                self.bucket.create(_name(key), content)
+                self.bucket.create(bucket_name(key), content)
                 return
             except PreconditionLost:
                 if self._has_whole(key):
@@ -325,7 +348,7 @@ class S3ObjectStore:
 
     def _put_parts(self, key: ObjectKey, content: _Hashing, parts: Iterator[bytes]) -> None:
         """Write a multipart upload; complete it only after the hash of all parts is verified."""
-        name = _name(key)
+        name = bucket_name(key)
         upload = self.bucket.call("create_multipart_upload", name)["UploadId"]
         try:
             sent = []
@@ -345,7 +368,7 @@ class S3ObjectStore:
     def _complete(self, key: ObjectKey, upload: str, sent: builtins.list[dict[str, Any]]) -> None:
         """Combine the parts into an object, unless another writer or earlier try has done so."""
         operation = "complete_multipart_upload"
-        parts, name = {"Parts": sent}, _name(key)
+        parts, name = {"Parts": sent}, bucket_name(key)
         try:
             self.bucket.call(
                 operation, name, UploadId=upload, MultipartUpload=parts, IfNoneMatch="*"
@@ -373,17 +396,21 @@ class S3ObjectStore:
 
     def _copy(self, unverified: Found, key: ObjectKey) -> None:
         with suppress(PreconditionLost):
-            self.bucket.call(
-                "copy_object",
-                _name(key),
-                CopySource=self.bucket.source(unverified.name),
-                CopySourceIfMatch=unverified.etag,
-                IfNoneMatch="*",
-            )
+            self._copy_to(key, unverified.name, unverified.etag)
             return
         # either the object exists already, or the staged content was replaced meanwhile
         if self.renew(key) is None:
             raise StoreUnavailable("copy_object", "the upload changed meanwhile")
+
+    def _copy_to(self, key: ObjectKey, name: str, etag: str) -> None:
+        """Raise `PreconditionLost` if the object exists, or the source is another version."""
+        self.bucket.call(
+            "copy_object",
+            bucket_name(key),
+            CopySource=self.bucket.source(name),
+            CopySourceIfMatch=etag,
+            IfNoneMatch="*",
+        )
 
     def _spend(self, unverified: Found) -> None:
         """Replace the staged upload by an empty object, so that its key stays taken."""
@@ -458,16 +485,6 @@ def _chunks(bucket: Bucket, unverified: Found) -> Iterator[bytes]:
 
 
 # --- names below the prefix -----------------------------------------------------------------
-
-
-def _name(key: ObjectKey) -> str:
-    return f"{_folder(key.dataset, key.kind)}{key.hash}"
-
-
-def _folder(dataset: DatasetId, kind: ObjectKind) -> str:
-    if kind is ObjectKind.UPLOAD:
-        return f"{UPLOADS}/{dataset_folder(dataset)}/"
-    return f"{dataset_folder(dataset)}/{KIND_FOLDERS[kind]}/"
 
 
 def _unverified_prefix(key: ObjectKey) -> str:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
+from boto3.s3.transfer import TransferConfig
 from botocore import exceptions as aws
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
@@ -34,6 +35,15 @@ DEFAULT_REGION = "us-east-1"
 SCHEMES = ("s3", "s3+http", "s3+https")
 DELETE_BATCH = 1000
 """Limit of keys that the server accepts in one request."""
+SENT_PART_BYTES = 16 << 20
+"""Size in bytes of the parts in which a large file is sent. The client takes larger ones if there
+would be more than a server accepts."""
+_SENDING = TransferConfig(
+    multipart_threshold=SENT_PART_BYTES,
+    multipart_chunksize=SENT_PART_BYTES,
+    max_concurrency=4,
+    preferred_transfer_client="classic",  # the other one ignores the limits of `Bucket`
+)
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*")
 
@@ -203,6 +213,14 @@ class Bucket:
             self.call("put_object", name, Body=content, IfNoneMatch="*")
         elif not created:
             raise PreconditionLost("there is something under this key")
+
+    def send(self, name: str, content: BinaryIO) -> None:
+        """Write an object from a file of any size, a large one in parts. Raises as `call`."""
+        key = self.location.prefix + name
+        try:
+            self.client.upload_fileobj(content, self.location.bucket, key, Config=_SENDING)
+        except FAILURES as error:
+            translate("upload_fileobj", error)
 
     def source(self, name: str) -> dict[str, str]:
         """Return the key in the form that a copy needs as its source."""

@@ -40,6 +40,16 @@ class ObjectKey:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file in the node's bucket that is no object yet: its name below the prefix, the hash of its
+    bytes, and the ETag of the version that has these bytes."""
+
+    name: str
+    hash: Multihash
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """An object that exists. `size` is in bytes."""
 

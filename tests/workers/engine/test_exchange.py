@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from buckets import fresh_location, log_in
+from chain_maker import some_id
 from fault_proxy import FAULTS, fault_proxy
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
@@ -17,12 +19,13 @@ from static_files import static_files
 
 from odf_node.protocol.errors import Unavailable
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects.layout import EXCHANGE
+from odf_node.storage.stores.objects.layout import EXCHANGE, bucket_name
+from odf_node.storage.stores.objects.s3 import S3ObjectStore
 from odf_node.storage.stores.objects.s3_bucket import Bucket
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, StoredFile
 from odf_node.workers.engines.exchange import executor_side, links, worker_side
 from odf_node.workers.engines.exchange.files import (
     ATTEMPTS,
-    Delivered,
     ExchangeFailed,
     ExchangeFault,
     Loan,
@@ -186,17 +189,93 @@ def test_a_file_is_delivered_whole_to_a_bucket_that_throttles_or_breaks_off(
         box = worker_side.outbox(url, tmp_path, 1)
         proxy.clear()
         proxy.then(*[fault] * 3)
-        found = links.upload(tmp_path / "rows", box.links["0-0"])
+        executor_side.begin(0, 0)
+        delivered = executor_side.deliver(tmp_path / "rows", box)
         assert len(proxy.seen) == 4
-        delivered = Delivered(path=tmp_path / "again", name="0-0", hash=str(found))
-        assert worker_side.collect(url, box, delivered).read_bytes() == file_of(*range(10_000))
+        worker_side.collect(url, delivered.stored, delivered.path)
+        assert delivered.path.read_bytes() == file_of(*range(10_000))
         worker_side.clear()
 
 
 def test_what_was_delivered_and_is_gone_is_no_result(bucket, tmp_path):
-    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
+    lost = StoredFile(f"{EXCHANGE}/none/0-0", Multihash.of(b"rows"), '"etag"')
     with pytest.raises(ExchangeFailed, match="lost what an executor wrote"):
-        worker_side.collect(url_of(bucket), box, Delivered(path=tmp_path / "x", name="0-0"))
+        worker_side.collect(url_of(bucket), lost, tmp_path / "x")
+    with pytest.raises(ExchangeFailed, match="lost what an executor wrote"):
+        worker_side.keep(url_of(bucket), lost, ObjectKey(DATASET, ObjectKind.DATA, lost.hash))
+
+
+# --- a slice, which stays in the bucket -----------------------------------------------------
+
+DATASET = some_id("delivered")
+
+
+def delivered_to(bucket, folder, content):
+    """A file that an executor delivered, and the key of the object that it shall become."""
+    (folder / "slice").write_bytes(content)
+    executor_side.begin(0, 0)
+    stored = executor_side.deliver(
+        folder / "slice", worker_side.outbox(url_of(bucket), folder, 1)
+    ).stored
+    return stored, ObjectKey(DATASET, ObjectKind.DATA, Multihash.of(content))
+
+
+def test_the_bucket_itself_copies_what_was_delivered_to_its_key(bucket, s3, tmp_path):
+    stored, key = delivered_to(bucket, tmp_path, content := b"rows" * 10_000)
+    place = bucket.location
+    with fault_proxy(s3.endpoint) as proxy:
+        url = f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/")
+        worker_side.keep(url, stored, key)
+        assert (proxy.sent.total(), len(proxy.seen)) == (0, 1)
+        assert proxy.received.total() < 1000
+    worker_side.keep(url_of(bucket), stored, key)  # a job that begins again finds it there
+    with S3ObjectStore(bucket).open(key) as stream:
+        assert stream.read() == content
+    worker_side.clear()
+
+
+def test_what_changed_since_it_was_delivered_becomes_no_object(bucket, tmp_path):
+    stored, key = delivered_to(bucket, tmp_path, b"rows" * 10_000)
+    bucket.call("put_object", stored.name, Body=b"rots" * 10_000)
+    with pytest.raises(ExchangeFailed, match="other bytes than an executor wrote"):
+        worker_side.keep(url_of(bucket), stored, key)
+    assert S3ObjectStore(bucket).stat(key) is None
+    worker_side.clear()
+
+
+def test_what_was_not_hashed_to_its_key_becomes_no_object(bucket, tmp_path):
+    stored, key = delivered_to(bucket, tmp_path, b"rows" * 10_000)
+    other = replace(key, hash=Multihash.of(b"another slice"))
+    with pytest.raises(ExchangeFailed, match="other bytes than an executor wrote"):
+        worker_side.keep(url_of(bucket), stored, other)
+    assert S3ObjectStore(bucket).stat(other) is None
+    worker_side.clear()
+
+
+def test_a_damaged_object_is_replaced_by_what_was_delivered(bucket, tmp_path):
+    stored, key = delivered_to(bucket, tmp_path, content := b"rows" * 10_000)
+    bucket.call("put_object", bucket_name(key), Body=b"rots" * 10_000)
+    with pytest.raises(ExchangeFailed):
+        worker_side.keep(url_of(bucket), stored, key)  # puts it aside
+    worker_side.keep(url_of(bucket), stored, key)
+    with S3ObjectStore(bucket).open(key) as stream:
+        assert stream.read() == content
+    worker_side.clear()
+
+
+def test_the_bucket_refuses_bytes_that_changed_on_their_way(bucket, tmp_path, monkeypatch):
+    (tmp_path / "slice").write_bytes(b"rows" * 10_000)
+    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
+
+    def flipped(method, link, *, body, **more):
+        return asked(method, link, body=body.read().replace(b"r", b"s", 1), **more)
+
+    asked = links._asked
+    monkeypatch.setattr(links, "_asked", flipped)
+    executor_side.begin(0, 0)
+    with pytest.raises(ExchangeFault, match="answers 400 to PUT"):
+        executor_side.deliver(tmp_path / "slice", box)
+    assert list(bucket.walk(f"{EXCHANGE}/")) == []
 
 
 def test_any_number_of_attempts_has_a_link(bucket, tmp_path):
@@ -213,6 +292,7 @@ def test_executors_need_no_key_of_the_bucket(bucket, tmp_path, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     assert executor_side.at_hand(loan).read_bytes() == file_of(1, 2, 3)
-    assert links.upload(tmp_path / "rows", box.links["0-0"]) == Multihash.of(file_of(1, 2, 3))
+    found, _ = links.upload(tmp_path / "rows", box.links["0-0"])
+    assert found == Multihash.of(file_of(1, 2, 3))
     with pytest.raises(ExchangeFault, match="answers 403"):
         links.download(loan.link.partition("?")[0], tmp_path / "again")

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from odf_node.workers.partitions import on_spark
 from odf_node.workers.partitions.failure import Failure
-from odf_node.workers.partitions.files import Delivered, File, Outbox
+from odf_node.workers.partitions.files import File, Outbox, Span
 from odf_node.workers.partitions.port import Read, Route, T, Work
 from odf_node.workers.partitions.usage import Usage
 
@@ -30,15 +30,15 @@ class Many:
         self.partitions: list[int] = []
         """Of each stage that ran."""
 
-    def file(self, path: Path) -> File:
+    def file(self, path: Path, *, lasting: str | None = None) -> File:
         return path
+
+    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+        return [path] * len(spans)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
         folder.mkdir(parents=True, exist_ok=True)
         return Outbox(folder=folder)
-
-    def received(self, delivered: Delivered, outbox: Outbox) -> Path:
-        return delivered.path
 
     def close(self) -> None:
         """Rows go with the partitions."""

@@ -12,12 +12,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from pyspark import TaskContext
-
-from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
+from odf_node.storage.stores.ports.values import StoredFile
 
-from .files import Delivered, Enclosed, ExchangeFault, File, Loan, Outbox, name_of
+from .files import (
+    Delivered,
+    Enclosed,
+    ExchangeFault,
+    File,
+    Loan,
+    Outbox,
+    Span,
+    name_of,
+    pieces,
+)
 from .links import download, upload
 
 LOANS = "odf-loans"
@@ -26,11 +35,20 @@ LOAN_S = 3600.0
 """Seconds for which an executor keeps a loan."""
 _LOCK = ".lock"
 _hashed: dict[str, Identity] = {}
-"""Identity of each loan, by hash, when this process last checked its bytes."""
+"""Identity of each lent file, by name, when this process last checked its bytes."""
+_attempt: str | None = None
+"""Name of the files that the running task delivers. A process runs one task at a time."""
+
+
+def begin(partition: int, attempt: int) -> None:
+    """Begin an attempt at a partition, whose files get the name of that attempt."""
+    global _attempt
+    _attempt = name_of(partition, attempt)
 
 
 def at_hand(file: File) -> Path:
-    """Return the path of the file on this machine, after fetching it if necessary.
+    """Return the path of the file on this machine, after fetching it if necessary. Of a loan with a
+    span, only these bytes are there, at their positions.
 
     Raises:
         ExchangeFault: the bucket does not respond, or has other bytes.
@@ -38,8 +56,8 @@ def at_hand(file: File) -> Path:
     if isinstance(file, Path):
         return file
     folder = _own_folder()
-    path = folder / file.hash
-    with _locked(folder / f"{file.hash}{_LOCK}"):  # so that concurrent tasks fetch it only once
+    path = folder / file.name
+    with _locked(folder / f"{file.name}{_LOCK}"):  # so that concurrent tasks fetch it only once
         if path.exists() and _is_whole(path, file):
             return path
         _forget(folder)
@@ -81,26 +99,25 @@ def deliver(path: Path, outbox: Outbox) -> Delivered:
     disk. Raise `ExchangeFault`."""
     if outbox.links is None:
         return Delivered(path=path)
-    task = TaskContext.get()
-    if task is None:
+    if (name := _attempt) is None:
         raise AssertionError("unreachable: links are for tasks")
-    name = name_of(task.partitionId(), task.attemptNumber())
     try:
-        found = upload(path, outbox.links[name])
+        content, etag = upload(path, outbox.links[name])
     finally:
         path.unlink()
-    return Delivered(path=outbox.folder / name, name=name, hash=str(found))
+    stored = StoredFile(f"{outbox.bucket_folder}/{name}", content, etag)
+    return Delivered(path=outbox.folder / name, stored=stored)
 
 
 def _fetch(file: Loan, folder: Path, path: Path) -> None:
-    pending = folder / f"{file.hash}-{secrets.token_hex(8)}"
+    pending = folder / f"{file.name}-{secrets.token_hex(8)}"
     try:
-        if str(download(file.link, pending)) != file.hash:
+        if str(download(file.link, pending, file.span)) != file.hash:
             raise ExchangeFault(f"the bucket has other bytes than those of {file.hash}")
         pending.replace(path)
     finally:
         pending.unlink(missing_ok=True)
-    _hashed[file.hash] = identity_of_file(path.stat())
+    _hashed[file.name] = identity_of_file(path.stat())
 
 
 def _own_folder() -> Path:
@@ -125,12 +142,12 @@ def _is_whole(path: Path, file: Loan) -> bool:
     """Return whether the file has the loan's hash. Skip the hashing if this process checked the
     file before and it has not changed since."""
     identity = identity_of_file(path.stat())
-    if _hashed.get(file.hash) == identity:
+    if _hashed.get(file.name) == identity:
         return True
-    with path.open("rb") as content:
-        if str(hash_of_stream(content)) != file.hash:
-            return False
-    _hashed[file.hash] = identity
+    span = file.span or Span(0, path.stat().st_size)
+    if str(Multihash.of_chunks(pieces(path, span))) != file.hash:
+        return False
+    _hashed[file.name] = identity
     return True
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from odf_node.protocol.errors import Unavailable
+from odf_node.storage.stores.ports.values import StoredFile
 
+READ_BYTES = 1 << 20
 ATTEMPTS = 4
 """Number of names that a partition has for the files of its attempts. Spark gives up after four
 failures of a task; further attempts, after executors were lost, reuse a name."""
@@ -21,12 +24,26 @@ class ExchangeFailed(Unavailable):
     """Executors could not read or write the bucket. The job may be retried."""
 
 
+class Span(NamedTuple):
+    """Bytes of a file from `start` to before `end`."""
+
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A file in the bucket for executors: a link to read it, and the hash of its bytes."""
+    """A file in the bucket for executors: a link to read it, and the hash of its bytes. With
+    `span`, only these bytes are lent, and the hash is theirs."""
 
     link: str
     hash: str
+    span: Span | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file on an executor."""
+        return self.hash if self.span is None else f"{self.hash}-{self.span.start}"
 
 
 File = Path | Loan
@@ -52,14 +69,23 @@ class Outbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """A file that a task wrote, and its path on the worker. If `name` is set, the worker has yet to
-    collect the file from the bucket; it is stored under that name, with that `hash`."""
+    """A file that a task wrote. If it is `stored` in the bucket, `path` is where the worker may
+    collect it; otherwise it is there already."""
 
     path: Path
-    name: str | None = None
-    hash: str | None = None
+    stored: StoredFile | None = None
 
 
 def name_of(partition: int, attempt: int) -> str:
     """Return the name of the file of an attempt at a partition; both count from 0."""
     return f"{partition}-{attempt % ATTEMPTS}"
+
+
+def pieces(path: Path, span: Span) -> Iterator[bytes]:
+    """Yield the bytes of the span, fewer if the file ends before."""
+    with path.open("rb") as content:
+        content.seek(span.start)
+        left = span.end - span.start
+        while left > 0 and (piece := content.read(min(left, READ_BYTES))):
+            left -= len(piece)
+            yield piece

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import os
 import time
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
 
-from .files import ExchangeFault
+from .files import ExchangeFault, Span
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, PoolManager
@@ -31,15 +33,22 @@ TIMEOUT_S = 60.0
 BUSY = (429, 500, 502, 503, 504)
 
 
-def download(link: str, path: Path) -> Multihash:
-    """Download the file of a link to `path`, and return its hash. Raise `ExchangeFault`."""
+def download(link: str, path: Path, span: Span | None = None) -> Multihash:
+    """Download the file of a link to `path`, and return its hash. With `span`, download only these
+    bytes to the same position of `path`, and return their hash. Raise `ExchangeFault`."""
     from urllib3.exceptions import HTTPError  # a dependency of boto3, which is an extra
 
+    start, headers, wanted = 0, {"User-Agent": AGENT}, HTTPStatus.OK
+    if span is not None:
+        start, wanted = span.start, HTTPStatus.PARTIAL_CONTENT
+        headers["Range"] = f"bytes={span.start}-{span.end - 1}"
     broke: Exception = HTTPError()
     for tried in range(TRIES):
         time.sleep(_pause(tried))
         try:
-            with _asked("GET", link, preload_content=False) as answer, path.open("wb") as target:
+            found = _answer("GET", link, preload_content=False, headers=headers)
+            with _checked("GET", found, wanted) as answer, path.open("wb") as target:
+                target.seek(start)
                 return hash_of_stream(answer, target.write)  # type: ignore[arg-type]
         except HTTPError as failed:  # the connection broke in the middle of the file
             broke = failed
@@ -84,14 +93,22 @@ class _Body(io.RawIOBase):
         super().close()
 
 
-def upload(path: Path, link: str) -> Multihash:
-    """Upload the file to a link, and return its hash. Raise `ExchangeFault`."""
+def upload(path: Path, link: str) -> tuple[Multihash, str]:
+    """Upload the file to a link. Return its hash, and the ETag that the bucket gave it. The bucket
+    checks the MD5 of what it receives. Raise `ExchangeFault`."""
+    md5 = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as content:
-        found = hash_of_stream(content)
+        found = hash_of_stream(content, md5.update)
         content.seek(0)
-        headers = {"Content-Length": str(path.stat().st_size), "User-Agent": AGENT}
-        _asked("PUT", link, body=content, headers=headers)
-    return found
+        headers = {
+            "Content-Length": str(path.stat().st_size),
+            "Content-MD5": base64.b64encode(md5.digest()).decode(),
+            "User-Agent": AGENT,
+        }
+        answer = _asked("PUT", link, body=content, headers=headers)
+    if (etag := answer.headers.get("ETag")) is None:
+        raise ExchangeFault("the bucket does not name the version that it stored")
+    return found, etag
 
 
 def _asked(method: str, link: str, **more: Any) -> BaseHTTPResponse:
@@ -110,8 +127,10 @@ def _answer(method: str, link: str, **more: Any) -> BaseHTTPResponse:
         raise _silent(failed) from None
 
 
-def _checked(method: str, answer: BaseHTTPResponse) -> BaseHTTPResponse:
-    if answer.status != HTTPStatus.OK:
+def _checked(
+    method: str, answer: BaseHTTPResponse, wanted: HTTPStatus = HTTPStatus.OK
+) -> BaseHTTPResponse:
+    if answer.status != wanted:
         answer.close()
         raise ExchangeFault(f"the bucket answers {answer.status} to {method}")
     return answer

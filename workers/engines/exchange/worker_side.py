@@ -1,6 +1,7 @@
 """The worker's side: lend files to executors, and collect the files that they deliver.
 
-All files are in one bucket, that of the node. `clear` removes them when the job has ended.
+All files are in one bucket, that of the node. `clear` removes those of a job when it has ended, and
+`close` those that were kept for further jobs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import re
 import secrets
 import threading
 from collections import OrderedDict
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,11 +21,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.multihash import SHA3_256, HashMismatch, Multihash
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.storage.lanes import THREADS, expect, hash_all
 from odf_node.storage.stores.objects.layout import EXCHANGE
+from odf_node.storage.stores.ports.values import ObjectKey, StoredFile
 
-from .files import ATTEMPTS, Delivered, ExchangeFailed, ExchangeFault, Loan, Outbox, name_of
+from .files import (
+    ATTEMPTS,
+    ExchangeFailed,
+    ExchangeFault,
+    Loan,
+    Outbox,
+    Span,
+    name_of,
+    pieces,
+)
 
 if TYPE_CHECKING:
     from odf_node.storage.stores.objects.s3_bucket import Bucket
@@ -30,6 +44,14 @@ if TYPE_CHECKING:
 LINK_TTL = timedelta(days=1)
 """How long a link is valid: longer than the default limit of a query's time."""
 REMEMBERED = 10_000
+KEPT_BYTES = 32 << 30
+"""Limit of the bytes of files that stay in the bucket between two jobs; the files that were not
+lent for the longest time are removed first."""
+KEPT_FOR = timedelta(hours=12)
+"""Age at which a kept file is sent again: a job may take the rest of the day after which the node
+removes abandoned files."""
+LOST = "the bucket has lost what an executor wrote"
+CHANGED = "the bucket has other bytes than an executor wrote"
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
 
@@ -40,11 +62,23 @@ class Place(NamedTuple):
     hash: Multihash
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file that stays in the bucket between two jobs."""
+
+    place: Place
+    size: int
+
+
 _url: str | None = None
 _sent: list[tuple[str, str]] = []
 """URL of the bucket and folder of each set of files that `clear` has to remove."""
 _copies: OrderedDict[str, Place] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
+_kept: OrderedDict[str, Kept] = OrderedDict()
+"""Files that stay in the bucket, by their digests, the one lent last at the end."""
+_kept_in: dict[str, str] = {}
+"""Folder of the files that stay in a bucket, by its URL."""
 _lock = threading.Lock()
 
 
@@ -75,7 +109,35 @@ def lend(url: str, path: Path) -> Loan:
     Raises:
         StoreUnavailable, StoreMisconfigured: the bucket failed.
     """
-    return lend_object(url, _copies.get(str(path)) or _send(url, path))
+    place = _copies.get(str(path)) or _send(url, path, f"{_new_folder(url)}/0")
+    return lend_object(url, place)
+
+
+def lend_lasting(url: str, path: Path, digest: str) -> Loan:
+    """As `lend` of a file that further jobs will need as well, and that never changes. It is sent
+    only if the bucket has no file with that digest from this worker."""
+    with _lock:
+        kept = _kept.pop(digest, None)
+    if kept is None or not _is_fresh(url, kept.place):
+        folder = _kept_in.setdefault(url, _random_folder())
+        kept = Kept(_send(url, path, f"{folder}/{digest}"), path.stat().st_size)
+    with _lock:
+        _kept[digest] = kept
+    return lend_object(url, kept.place)
+
+
+def lend_spans(url: str, path: Path, spans: Sequence[Span | None]) -> list[Loan]:
+    """Lend a file once for each span, of which an executor fetches only these bytes; None means all
+    of them. Raises as `lend`."""
+    whole = lend(url, path)
+    some = [span for span in spans if span is not None]
+    expect(sum(span.end - span.start for span in some))
+    digests = hash_all([pieces(path, span) for span in some], threads=THREADS)
+    lent = {
+        span: replace(whole, hash=str(Multihash(SHA3_256, digest)), span=span)
+        for span, digest in zip(some, digests, strict=True)
+    }
+    return [whole if span is None else lent[span] for span in spans]
 
 
 def lend_object(url: str, place: Place) -> Loan:
@@ -92,8 +154,8 @@ def outbox(url: str, folder: Path, partitions: int) -> Outbox:
     return Outbox(folder=folder, links=links, bucket_folder=place)
 
 
-def collect(url: str, box: Outbox, delivered: Delivered) -> Path:
-    """Fetch a file that an executor delivered, and return its path.
+def collect(url: str, stored: StoredFile, path: Path) -> None:
+    """Fetch a file that an executor delivered to `path`.
 
     Raises:
         ExchangeFailed: the file is missing, or differs from what the executor wrote.
@@ -103,17 +165,31 @@ def collect(url: str, box: Outbox, delivered: Delivered) -> Path:
     from odf_node.storage.stores.objects.s3_stream import open_stream
 
     try:
-        with (
-            open_stream(_bucket(url), f"{box.bucket_folder}/{delivered.name}") as content,
-            delivered.path.open("wb") as target,
-        ):
+        with open_stream(_bucket(url), stored.name) as content, path.open("wb") as target:
             found = hash_of_stream(content, target.write)
     except KeyMissing:
-        raise ExchangeFailed("the bucket has lost what an executor wrote") from None
-    if str(found) != delivered.hash:
-        delivered.path.unlink()
-        raise ExchangeFailed("the bucket has other bytes than an executor wrote")
-    return delivered.path
+        raise ExchangeFailed(LOST) from None
+    if found != stored.hash:
+        path.unlink()
+        raise ExchangeFailed(CHANGED)
+
+
+def keep(url: str, stored: StoredFile, key: ObjectKey) -> None:
+    """Let the bucket copy a file that an executor delivered to the key of an object.
+
+    Raises:
+        ExchangeFailed: the file is missing, or differs from what the executor wrote.
+        StoreUnavailable, StoreMisconfigured: the bucket failed.
+    """
+    from odf_node.storage.stores.objects.s3 import S3ObjectStore
+    from odf_node.storage.stores.objects.s3_bucket import KeyMissing, PreconditionLost
+
+    try:
+        S3ObjectStore(_bucket(url)).put_copy(key, stored)
+    except KeyMissing:
+        raise ExchangeFailed(LOST) from None
+    except (PreconditionLost, HashMismatch):
+        raise ExchangeFailed(CHANGED) from None
 
 
 def empty(url: str, box: Outbox) -> None:
@@ -122,9 +198,25 @@ def empty(url: str, box: Outbox) -> None:
 
 
 def clear() -> None:
-    """Remove all files that this worker put in the bucket for jobs. The jobs must have ended."""
+    """Remove the files that this worker put in the bucket for jobs, except those that further jobs
+    need, up to `KEPT_BYTES`. The jobs must have ended."""
     while _sent:
         url, folder = _sent.pop()
+        _bucket(url).delete_below(f"{folder}/")
+    excess = sum(each.size for each in _kept.values()) - KEPT_BYTES
+    while excess > 0:
+        _, oldest = _kept.popitem(last=False)
+        excess -= oldest.size
+        for url in _kept_in:
+            _bucket(url).delete([oldest.place.name])
+
+
+def close() -> None:
+    """Remove all files that this worker put in the bucket, before it ends."""
+    clear()
+    _kept.clear()
+    while _kept_in:
+        url, folder = _kept_in.popitem()
         _bucket(url).delete_below(f"{folder}/")
 
 
@@ -139,19 +231,34 @@ def failed(error: Exception) -> ExchangeFailed | None:
     return None if found is None else ExchangeFailed(found[1])
 
 
-def _send(url: str, path: Path) -> Place:
-    name = f"{_new_folder(url)}/0"
+def _is_fresh(url: str, place: Place) -> bool:
+    """Return whether the bucket still has the file, and no cleanup will remove it soon."""
+    from odf_node.storage.stores.objects.s3_bucket import KeyMissing
+
+    try:
+        modified = _bucket(url).stat(place.name).modified
+    except KeyMissing:
+        return False
+    return datetime.now(UTC) - modified < KEPT_FOR
+
+
+def _send(url: str, path: Path, name: str) -> Place:
     with path.open("rb") as content:
         found = hash_of_stream(content)
         content.seek(0)
-        _bucket(url).call("put_object", name, Body=content)
+        _bucket(url).send(name, content)
     return Place(name, found)
 
 
 def _new_folder(url: str) -> str:
-    folder = f"{EXCHANGE}/{secrets.token_hex(16)}"
+    """Return a new folder of the bucket, which `clear` removes."""
+    folder = _random_folder()
     _sent.append((url, folder))
     return folder
+
+
+def _random_folder() -> str:
+    return f"{EXCHANGE}/{secrets.token_hex(16)}"
 
 
 @lru_cache(maxsize=4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.ports.values import StoredFile
+
 from ..exchange.executor_side import at_hand, deliver, workplace
-from ..exchange.files import Delivered, Loan, Outbox
+from ..exchange.files import Loan, Outbox
 from ..exchange.worker_side import collect, empty, lend, outbox
+from .attempts import name_attempt
 
 BATCH_ROWS = 65_536
 _LENT = "link string, hash string"
-_DELIVERED = "partition int, name string, hash string"
+_DELIVERED = "partition int, name string, hash string, etag string"
 
 Rows = Iterator[pa.RecordBatch]
 
@@ -47,7 +51,9 @@ def write_delivered(frame: DataFrame, url: str, folder: Path) -> list[Path]:
     files = list[Path]()
     for row in sorted(written, key=lambda row: int(row["partition"])):
         path = folder / f"part-{row['partition']:05}.parquet"
-        files.append(collect(url, box, Delivered(path=path, name=row["name"], hash=row["hash"])))
+        stored = StoredFile(row["name"], Multihash.parse(row["hash"]), row["etag"])
+        collect(url, stored, path)
+        files.append(path)
     empty(url, box)
     return files
 
@@ -83,6 +89,7 @@ def writing(box: Outbox) -> Callable[[Rows], Rows]:
     that describes it. Without rows it writes no file."""
 
     def write(batches: Rows) -> Rows:
+        name_attempt()
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
@@ -92,21 +99,24 @@ def writing(box: Outbox) -> Callable[[Rows], Rows]:
                 writer.write_batch(first)
                 for batch in batches:
                     writer.write_batch(batch)
-            done = deliver(path, box)
+            stored = deliver(path, box).stored
         finally:
             path.unlink(missing_ok=True)
-        yield _row(done)
+        if stored is None:
+            raise AssertionError("unreachable: the outbox has links")
+        yield _row(stored)
 
     return write
 
 
-def _row(done: Delivered) -> pa.RecordBatch:
-    partition = int(str(done.name).partition("-")[0])
+def _row(stored: StoredFile) -> pa.RecordBatch:
+    partition = int(PurePosixPath(stored.name).name.partition("-")[0])
     return pa.RecordBatch.from_pydict(
         {
             "partition": pa.array([partition], pa.int32()),
-            "name": pa.array([done.name]),
-            "hash": pa.array([done.hash]),
+            "name": pa.array([stored.name]),
+            "hash": pa.array([str(stored.hash)]),
+            "etag": pa.array([stored.etag]),
         }
     )
 

@@ -88,5 +88,6 @@ def lent(history: HistoryFiles | None, way: Way) -> HistoryFiles | None:
     """Return the history in the form that stages in other processes receive."""
     if history is None:
         return None
-    files = tuple(map(way.file, map(at_hand, history.files)))
-    return replace(history, files=files, state=None)
+    files = zip(map(at_hand, history.files), history.infos, strict=True)
+    lasting = tuple(way.file(path, lasting=info.sha256) for path, info in files)
+    return replace(history, files=lasting, state=None)

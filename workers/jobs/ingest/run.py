@@ -47,7 +47,7 @@ from ...stages.batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
 from ...stages.pipeline import is_passing
 from ...stages.post_read import PostRead
 from ..work.context import WorkerContext
-from ..work.slice_files import local_file
+from ..work.slice_files import local_file, put_slice, readable
 from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
 from .source import Source, is_one_partition, source_of, splits_of
@@ -318,12 +318,12 @@ def committed(dataset: Dataset, batch: WrittenBatch, context: WorkerContext) -> 
 def put_slices(
     dataset: Dataset, slices: Sequence[Written], objects: ObjectStore, threads: int
 ) -> None:
-    """Upload slices in parallel; return when all are uploaded."""
+    """Put slices into the store in parallel; return when all are there."""
 
     def put(written: Written) -> None:
         if written.data is not None:
             key = ObjectKey(dataset.id, ObjectKind.DATA, written.data.physical_hash)
-            objects.put(key, written.chunks())
+            put_slice(objects, key, written)
 
     if len(slices) <= 1:
         for written in slices:
@@ -342,5 +342,5 @@ def _links(
     columns = link_columns(plan.schema)
     if not columns:
         return [None] * len(slices)
-    found = [links_in(written.source(), columns) for written in slices]
+    found = [links_in(written.source(), columns) for written in readable(slices)]
     return [summary_of(check_links(objects, dataset.id, links)) for links in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from odf_node.protocol.metadata.transforms import Transform
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import InvalidQuery, engine_for
 from ...engines.port.positions import place_of
-from ...partitions.files import Enclosed, present
+from ...partitions.files import Enclosed, Span
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
@@ -118,7 +119,7 @@ def splits_of(
     whole = SplitRead(step=source.step, limits=limits, known=source.known)
     if source.table is not None:
         parts = splits_of_table(source.table, way.width)
-        return whole, Splits(splits=tuple(_seen_by(way, each) for each in parts))
+        return whole, Splits(splits=_seen_by(way, parts))
     if way.width == 1:
         return whole, Splits(splits=(Split(file=source.enclosed or source.path),))
     schema = schema_of(source.step)
@@ -130,17 +131,36 @@ def splits_of(
         frame = open_frame(source.step, source.path, limits, known=source.known)
         schema = None if frame is None else frame.schema
     found = plan_splits(source.step, source.path, schema, way.width)
-    file = source.enclosed or way.file(source.path)
-    found = replace(found, splits=tuple(replace(each, file=file) for each in found.splits))
+    if source.enclosed is not None:
+        splits = tuple(replace(each, file=source.enclosed) for each in found.splits)
+    else:
+        splits = _seen_by(way, found.splits)
+    found = replace(found, splits=splits)
     if len(found.splits) == 1:
         return whole, found
     return replace(whole, schema=schema, names_columns=found.names_columns), found
 
 
-def _seen_by(way: Way, split: Split) -> Split:
-    then = tuple(_seen_by(way, each) for each in split.then)
-    with present(split.file) as path:
-        return replace(split, file=way.file(path), then=then)
+def _seen_by(way: Way, splits: Sequence[Split]) -> tuple[Split, ...]:
+    """Return splits of files of this machine with the files in the form that stages receive. Each
+    file is lent once, in the spans that its splits need."""
+    spans: dict[Path, list[Span | None]] = {}
+    for split in splits:
+        for each in (split, *split.then):
+            spans.setdefault(_path(each), []).append(each.span)
+    files = {path: iter(way.spans(path, wanted)) for path, wanted in spans.items()}
+
+    def seen(split: Split) -> Split:
+        file = next(files[_path(split)])
+        return replace(split, file=file, then=tuple(map(seen, split.then)))
+
+    return tuple(map(seen, splits))
+
+
+def _path(split: Split) -> Path:
+    if not isinstance(split.file, Path):
+        raise AssertionError("unreachable: splits are planned from files of this machine")
+    return split.file
 
 
 def is_one_partition(source: Source, found: Splits) -> bool:

@@ -16,7 +16,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.stores.ports.values import ObjectKind
 
-from ..work.slice_files import local_file
+from ..work.slice_files import local_file, remember_copy
 
 CACHE = "slices"
 
@@ -44,8 +44,9 @@ class InputFiles:
             link.hardlink_to(place)
         except OSError:  # another file system
             return place
-        with contextlib.suppress(OSError):
-            if place.parent == self._cache:
+        if place.parent == self._cache:
+            remember_copy(dataset, kind, content, link)
+            with contextlib.suppress(OSError):
                 os.utime(place)
         return link
 

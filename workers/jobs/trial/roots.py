@@ -21,6 +21,7 @@ from ..ingest.outcome import Extras
 from ..ingest.run import prepare_post, write_post
 from ..transform.check_source import columns_of
 from ..work.context import WorkerContext
+from ..work.slice_files import readable
 from .tried import Tried
 
 NO_SAMPLE = "no source declares its columns, so the first rows will tell them: give a sample"
@@ -99,5 +100,5 @@ def _sources(root: Tried) -> Sequence[AddPushSource | SetPollingSource]:
 
 
 def _rows(slices: Sequence[Written]) -> pa.Table | None:
-    tables = [pq.read_table(each.source()) for each in slices if each.data is not None]
+    tables = [pq.read_table(each.source()) for each in readable(slices) if each.data is not None]
     return pa.concat_tables(tables) if tables else None

@@ -1,16 +1,19 @@
-"""Local files of slices that Spark's executors can find too."""
+"""Files that the worker has in common with Spark's executors: copies of objects, and new slices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset import local_files
 from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.storage.stores.objects.layout import bucket_name
+from odf_node.storage.stores.ports import Objects
+from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
-from ...engines.exchange.worker_side import remember
+from ...engines.exchange.worker_side import collect, exchange_of, keep, remember
+from ...slices.write import Written
 
 COPY_BYTES = local_files.COPY_BYTES
 
@@ -22,6 +25,35 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
     Raises: the same errors.
     """
     path = local_files.local_file(dataset, kind, content, folder)
-    if path.parent == folder and kind in KIND_FOLDERS:
-        remember(path, f"{dataset_folder(dataset.id)}/{KIND_FOLDERS[kind]}/{content}", content)
+    if path.parent == folder:
+        remember_copy(dataset, kind, content, path)
     return path
+
+
+def remember_copy(dataset: Dataset, kind: ObjectKind, content: Multihash, path: Path) -> None:
+    """Record that the file is a copy of the object."""
+    remember(path, bucket_name(ObjectKey(dataset.id, kind, content)), content)
+
+
+def readable(slices: Sequence[Written]) -> Sequence[Written]:
+    """Return the slices after fetching those that executors put into the bucket. Raises as
+    `collect`."""
+    for written in slices:
+        if written.stored is not None and not written.path.exists():
+            collect(_exchange(), written.stored, written.path)
+    return slices
+
+
+def put_slice(objects: Objects, key: ObjectKey, written: Written) -> None:
+    """Put a slice into the store. The bucket itself copies one that an executor put there. Raises
+    as `put` and `keep`."""
+    if written.stored is None:
+        objects.put(key, written.chunks())
+    else:
+        keep(_exchange(), written.stored, key)
+
+
+def _exchange() -> str:
+    if (url := exchange_of()) is None:
+        raise AssertionError("unreachable: without an exchange no slice is in a bucket")
+    return url
