@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +16,7 @@ from buckets import fresh_location
 from fault_proxy import FaultProxy, fault_proxy
 from nodes import odf, served
 from readings import post, snapshot
-from servers import S3Server
+from servers import S3Server, wait_until
 
 from odf_node.storage.stores.objects.layout import EXCHANGE
 from odf_node.storage.stores.objects.s3_bucket import Bucket
@@ -68,6 +71,19 @@ worker_side.clear()
 session.stop()
 """
 
+DRIVER = """
+import sys
+from pathlib import Path
+from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+
+master, memory, cores, folder = sys.argv[1:]
+options = SparkOptions(master=master, scratch=Path(folder), executor_memory=memory, cores=int(cores))
+session = start_spark(options)
+numbers = session.sparkContext.parallelize(range(100), 4)
+print("added up", numbers.sum(), flush=True)
+sys.stdin.readline()
+session.stop()
+"""
 
 ROWS = 300_000  # a batch is more than one task takes
 PATIENCE_S = 240
@@ -116,6 +132,41 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
     odf("verify", tmp_path / "copy")
     assert asked >= {("GET", EXCHANGE), ("PUT", EXCHANGE)}
     assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
+
+
+def test_two_workers_that_divide_cores_and_memory_have_executors_at_the_same_time(
+    tmp_path: Path,
+) -> None:
+    from spark_cluster import MEMORY_MIB, spark_cluster
+
+    machines = cores = workers = 2
+    words = [f"{MEMORY_MIB // workers}m", str(machines * cores // workers)]
+    with spark_cluster(tmp_path, workers=machines, cores=cores) as cluster, ExitStack() as stack:
+        for number in range(workers):
+            run = [sys.executable, "-c", DRIVER, cluster.url, *words, str(tmp_path / str(number))]
+            driver = stack.enter_context(_driver(run))
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == "added up 4950\n"  # none has ended yet
+            wait_until(
+                lambda expected=machines * (number + 1): len(cluster.executors()) == expected,
+                "executors of the worker on every machine",
+                PATIENCE_S,
+            )
+
+
+@contextmanager
+def _driver(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=env)
+    late = Timer(PATIENCE_S, process.kill)
+    late.start()
+    try:
+        yield process
+    finally:
+        late.cancel()
+        process.kill()
+        process.wait(timeout=20)
 
 
 def _post(api, numbers):
