@@ -48,6 +48,7 @@ from ...stages.pipeline import is_passing
 from ...stages.post_read import PostRead
 from ..work.context import WorkerContext
 from ..work.slice_files import local_file
+from ..work.stages_ran import BatchSize, reported
 from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
 from .source import Source, is_one_partition, source_of, splits_of
@@ -209,16 +210,37 @@ def run_posts(posts: Sequence[PreparedPost], context: WorkerContext, scratch: Pa
     as `run_batch`."""
     way = posts[0].way
     if posts[0].is_task:
-        return run_tasks(way, [batch_of(posts)])[0]
+        return run_batches(way, [posts], context)[0]
 
     def merges(rows: int) -> None:
         context.job_progress.passed(rows)
         context.job_progress.phase("merge")
 
-    try:
-        return run_batch(way, batch_of(posts), scratch / "slices", merges)
-    finally:
-        way.close()
+    with reported(context.on_stages, way) as ended:
+        try:
+            rows = run_batch(way, batch_of(posts), scratch / "slices", merges)
+        finally:
+            way.close()
+        ended.append(_size_of(posts, rows))
+    return rows
+
+
+def run_batches(
+    way: Way, batches: Sequence[Sequence[PreparedPost]], context: WorkerContext
+) -> list[BatchRows]:
+    """Run Batches of one Spark task each by one job. Raises `StageFailed`."""
+    with reported(context.on_stages, way) as ended:
+        found = run_tasks(way, [batch_of(posts) for posts in batches])
+        pairs = zip(batches, found, strict=True)
+        ended += [_size_of(posts, rows) for posts, rows in pairs if rows.failure is None]
+    return found
+
+
+def _size_of(posts: Sequence[PreparedPost], rows: BatchRows) -> BatchSize:
+    return BatchSize(
+        rows=sum(each.rows + len(each.rejected or ()) for each in rows.posts),
+        bytes=sum(post.size for post in posts),
+    )
 
 
 def write_post(

@@ -10,6 +10,7 @@ from odf_node.storage.datasets.verify.stages import Runner, in_threads
 from ...partitions.here import Here
 from ...partitions.objects import can_lend
 from ...partitions.port import Way
+from ...partitions.usage import Usage
 from ..ingest.ways import is_small, on_spark, ran
 from ..work.context import WorkerContext
 from .spread import OnPartitions
@@ -37,6 +38,10 @@ class Placed:
         memory = self._context.verify_task_bytes
         self._runner = OnPartitions(self._way, objects, self._dataset, size=size, memory=memory)
         return self._runner
+
+    @property
+    def usage(self) -> Usage:
+        return self._way.usage
 
     def ran(self) -> RanReceipt | None:
         """Return the receipt of where the checks ran; None if no object was checked."""
