@@ -77,8 +77,8 @@ from pathlib import Path
 from odf_node.workers.engines.spark.session import SparkOptions, start_spark
 
 master, memory, cores, folder = sys.argv[1:]
-options = SparkOptions(master=master, scratch=Path(folder), executor_memory=memory, cores=int(cores))
-session = start_spark(options)
+part = {"executor_memory": memory, "cores": int(cores)}
+session = start_spark(SparkOptions(master=master, scratch=Path(folder), **part))
 numbers = session.sparkContext.parallelize(range(100), 4)
 print("added up", numbers.sum(), flush=True)
 sys.stdin.readline()

@@ -53,7 +53,7 @@ from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
 from .source import Source, is_one_partition, source_of, splits_of
 from .vanished import check_vanished
-from .ways import is_one_task, ran, run_tasks, way_of
+from .ways import LARGE, ONE_TASK, SMALL, is_one_task, ran, run_tasks, way_of
 
 AHEAD_BYTES = 1 << 20
 """Bytes of new slices from which the merge state takes them up ahead of the next post; smaller ones
@@ -77,6 +77,13 @@ class PreparedPost:
     @property
     def is_task(self) -> bool:
         return is_one_task(self.way, self.size, self.splits)
+
+    @property
+    def because(self) -> str:
+        """Why its stages run where they run."""
+        if self.way.width == 1:
+            return SMALL
+        return ONE_TASK if self.is_task else LARGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,8 +311,15 @@ def _outcome(
     done = operations(rows.slices) if is_alone else Counter({Operation.APPEND: read.rows})
     source, rejected, warnings, where = post.source, read.rejected, read.warnings, None
     if source is not None:
-        found = post.splits
-        where = ran(context, rows.usage, post.size, len(found.splits), found.whole_because)
+        where = ran(
+            context,
+            rows.usage,
+            post.size,
+            len(post.splits.splits),
+            because=post.because,
+            one_split_because=post.splits.whole_because,
+            preprocessed_bytes=source.preprocessed_bytes,
+        )
         rejected = source.rejected if source.is_prepared else rejected
         warnings = (*source.warnings, *warnings, *rows.warnings)
     return PostOutcome(

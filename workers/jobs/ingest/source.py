@@ -52,11 +52,16 @@ class Source:
     enclosed: Enclosed | None = None
     """Content of the path, if it is a small body stored in the job."""
     known: Known | None = None
-    is_prepared: bool = False
+    preprocessed_bytes: int | None = None
+    """Bytes of the file that the query read, if this one is the result of a query."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
     table: TableFiles | None = None
     """The files of a table below the path, instead of one file at the path."""
+
+    @property
+    def is_prepared(self) -> bool:
+        return self.preprocessed_bytes is not None
 
     @property
     def size(self) -> int:
@@ -81,11 +86,12 @@ def source_of(
     """
     limits = context.ingest.limits
     if table is None:
-        given, path = path, plain_file(path, plan.read, scratch, limits.archives)
-        enclosed = enclosed if path == given else None
+        posted, path = path, plain_file(path, plan.read, scratch, limits.archives)
+        enclosed = enclosed if path == posted else None
     known = known_of(plan)
+    given = Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
     if plan.preprocess is None:
-        return Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
+        return given
     rejected = None if most is None else Rejected(most)
     if table is None:
         frame = open_frame(plan.read, path, limits, rejected, known)
@@ -100,7 +106,7 @@ def source_of(
     return Source(
         path=made,
         step=ReadStepParquet(),
-        is_prepared=True,
+        preprocessed_bytes=given.size,
         rejected=rejected,
         warnings=tuple(frame.warnings),
     )
