@@ -158,15 +158,14 @@ def test_two_workers_that_divide_cores_and_memory_have_executors_at_the_same_tim
 def _driver(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     pipe = subprocess.PIPE
-    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=env)
-    late = Timer(PATIENCE_S, process.kill)
-    late.start()
-    try:
-        yield process
-    finally:
-        late.cancel()
-        process.kill()
-        process.wait(timeout=20)
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=env) as process:
+        late = Timer(PATIENCE_S, process.kill)
+        late.start()
+        try:
+            yield process
+        finally:
+            late.cancel()
+            process.kill()
 
 
 def _post(api, numbers):

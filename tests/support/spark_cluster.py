@@ -83,8 +83,8 @@ def _parents() -> Iterator[tuple[int, int]]:
 def spark_cluster(
     folder: Path, *, workers: int = 2, cores: int = 1, **env: str
 ) -> Iterator[Cluster]:
-    """A master and so many workers, each with so many cores and `MEMORY_MIB`. Executors inherit what the command lets through of this
-    environment and of `env`, and no key of a bucket."""
+    """A master and so many workers, each with so many cores and `MEMORY_MIB`. Executors inherit
+    what the command lets through of this environment and of `env`, and no key of a bucket."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     given = {
