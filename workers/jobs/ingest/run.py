@@ -81,7 +81,7 @@ class PreparedPost:
     @property
     def because(self) -> str:
         """Why its stages run where they run."""
-        if self.way.width == 1:
+        if self.way.usage.way == "process":
             return SMALL
         return ONE_TASK if self.is_task else LARGE
 

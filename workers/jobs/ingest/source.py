@@ -86,12 +86,11 @@ def source_of(
     """
     limits = context.ingest.limits
     if table is None:
-        posted, path = path, plain_file(path, plan.read, scratch, limits.archives)
-        enclosed = enclosed if path == posted else None
+        given, path = path, plain_file(path, plan.read, scratch, limits.archives)
+        enclosed = enclosed if path == given else None
     known = known_of(plan)
-    given = Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
     if plan.preprocess is None:
-        return given
+        return Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
     rejected = None if most is None else Rejected(most)
     if table is None:
         frame = open_frame(plan.read, path, limits, rejected, known)
@@ -106,7 +105,7 @@ def source_of(
     return Source(
         path=made,
         step=ReadStepParquet(),
-        preprocessed_bytes=given.size,
+        preprocessed_bytes=path.stat().st_size if table is None else table.size,
         rejected=rejected,
         warnings=tuple(frame.warnings),
     )
