@@ -23,9 +23,7 @@ def job_of(kind: str) -> Job:
 SPARK = Usage(way="spark", jobs=2, tasks=7, shuffle_bytes=100, spill_bytes=3)
 
 
-def test_batches_are_counted_by_way_and_spark_once_for_all_that_share_it() -> (
-    None
-):
+def test_batches_are_counted_by_way_and_spark_once_for_all_that_share_it() -> None:
     metrics = WorkerMetrics()
     for rows in (2, 3):
         batch = BatchSize(rows=rows, bytes=10 * rows)
