@@ -74,9 +74,9 @@ class RanReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     shuffle_bytes: int = 0
     """Bytes of rows that passed from task to task."""
     spill_bytes: int = 0
-    """Bytes of rows that Spark's sort of a shuffle wrote to disk because memory was short. 0 unless a
-    stage sends rows to more than 200 partitions: Spark does not sort for fewer. All rows that pass
-    from task to task lie on disk in any case (`shuffle_bytes`)."""
+    """Bytes of rows that Spark's sort of a shuffle wrote to disk because memory was short. 0 unless
+    a stage sends rows to more than 200 partitions, since Spark does not sort for fewer. All rows
+    that pass from task to task lie on disk in any case (`shuffle_bytes`)."""
     spark_page: str | None = None
     """Address of Spark's web page, if it has one, for the operator of the worker."""
 
