@@ -159,7 +159,8 @@ class WorkerSettings(SharedSettings):
         ge=0,
         description="A file or body of fewer bytes, once it is unpacked, is read, merged and "
         "written in the worker's process; a larger one by Spark's executors. Objects of a dataset "
-        "that is verified count the same way. 0: all by Spark.",
+        "that is verified count the same way. 0: all by Spark, except rows that a `preprocess` "
+        "query reads, and datasets of a bucket that are verified beside a local Spark.",
     )
     verify_task_bytes: int = Field(
         4 << 30,

@@ -76,6 +76,15 @@ EVERYTHING = {
 }
 KEDA = {"worker": {"keda": {"enabled": True}}}
 EXECUTORS = {"worker": {"replicas": 2, "executors": {"count": 3, "cores": 4, "memory": "3g"}}}
+SCALED = {
+    "worker": {
+        "scratchSize": "2G",
+        "mergeStateSize": "3Mi",
+        "transformCacheSize": "0",
+        "keda": {"enabled": True, "maxReplicas": 4},
+        "executors": {"count": 4, "cores": 2, "memory": "3g"},
+    }
+}
 BAD: list[dict[str, Any]] = [
     {"objectsUrl": "file:///data"},
     {"objectsUrl": "s3://key:secret@bucket"},
@@ -91,6 +100,8 @@ BAD: list[dict[str, Any]] = [
     {"worker": {"driverMemory": "1 GB"}},
     {"worker": {"replicas": 3, "executors": {"count": 1, "cores": 2}}},
     {"worker": {"executors": {"count": 1, "memory": "3Gi"}}},
+    {"worker": {"replicas": 4, "executors": {"count": 2, "cores": 4, "memory": "1g"}}},
+    {"worker": {"mergeStateSize": "1.5Gi"}},
 ]
 
 
@@ -302,7 +313,7 @@ def named(rendered: dict[str, str], kind: str, name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def helmed() -> dict[str, Any]:
     """Lint and renderings, by Helm itself, in a process of its own."""
-    variants = json.dumps({"good": [{}, EVERYTHING, KEDA, EXECUTORS], "bad": BAD})
+    variants = json.dumps({"good": [{}, EVERYTHING, KEDA, EXECUTORS, SCALED], "bad": BAD})
     done = run(sys.executable, "-c", RENDER, CHART, input=variants)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -460,7 +471,6 @@ def test_executors_of_the_release_are_the_cluster_of_its_workers_and_hold_no_sec
     told = {item["name"]: item.get("value") for item in worker["env"]}
     assert told["ODF_WORKER_SPARK_MASTER"] == "spark://test-odf-spark-master:7077"
     assert told["ODF_WORKER_SPARK_MASTER"] in executors["args"]
-    assert (told["ODF_WORKER_SPARK_EXECUTOR_MEMORY"], told["ODF_WORKER_SPARK_CORES"]) == ("3g", "6")
     service = named(rendered, "Service", "test-odf-spark-master")["spec"]
     deployment = named(rendered, "Deployment", "test-odf-spark-master")["spec"]
     assert service["selector"].items() <= deployment["template"]["metadata"]["labels"].items()
@@ -468,6 +478,42 @@ def test_executors_of_the_release_are_the_cluster_of_its_workers_and_hold_no_sec
     for container in (master, executors):
         assert not {item["name"] for item in container["env"]} & set(told) - {"SPARK_LOCAL_IP"}
         assert not [item for item in container["env"] if "secretKeyRef" in str(item)]
+
+
+@pytest.mark.parametrize(
+    ("variant", "workers", "machines", "cores", "offered_mib"),
+    [(3, 2, 3, 4, 3072), (4, 4, 4, 2, 3072)],
+)
+def test_every_worker_finds_cores_and_memory_for_its_executors_beside_all_others(
+    helmed: dict[str, Any], variant: int, workers: int, machines: int, cores: int, offered_mib: int
+) -> None:
+    told = worker_env(helmed["rendered"][variant])
+    wanted = int(told["ODF_WORKER_SPARK_CORES"])
+    heap = re.fullmatch(r"(\d+)m", told["ODF_WORKER_SPARK_EXECUTOR_MEMORY"])
+    assert heap is not None
+    assert wanted * workers <= machines * cores
+    executors = min(workers, cores)  # on one machine: a core each, and one of each worker
+    assert int(heap[1]) * executors <= offered_mib < (int(heap[1]) + 1) * executors
+
+
+def worker_env(rendered: dict[str, str]) -> dict[str, str]:
+    worker = pods(rendered)["Deployment/test-odf-worker"]["containers"][0]
+    return {item["name"]: item.get("value", "") for item in worker["env"]}
+
+
+@pytest.mark.parametrize(("variant", "scratch"), [(0, 16 << 30), (4, 2_000_000_000)])
+def test_the_volume_of_a_worker_holds_its_scratch_and_what_it_may_keep(
+    helmed: dict[str, Any], variant: int, scratch: int
+) -> None:
+    rendered = helmed["rendered"][variant]
+    told = worker_env(rendered)
+    kept = [
+        int(told[f"ODF_WORKER_{name}"]) for name in ("MERGE_STATE_BYTES", "TRANSFORM_CACHE_BYTES")
+    ]
+    assert kept == ([16 << 30, 8 << 30] if variant == 0 else [3 << 20, 0])
+    volumes = pods(rendered)["Deployment/test-odf-worker"]["volumes"]
+    (data,) = [each["emptyDir"] for each in volumes if each["name"] == "data"]
+    assert int(data["sizeLimit"]) == scratch + sum(kept)
 
 
 def test_commands_of_the_cluster_are_those_of_the_worker(helmed: dict[str, Any]) -> None:

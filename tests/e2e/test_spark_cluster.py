@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -68,6 +71,21 @@ worker_side.clear()
 session.stop()
 """
 
+DRIVER = """
+import sys, time
+from pathlib import Path
+from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+
+master, memory, cores, machines, folder = sys.argv[1:]
+part = {"executor_memory": memory, "cores": int(cores)}
+session = start_spark(SparkOptions(master=master, scratch=Path(folder), **part))
+known = session.sparkContext._jsc.sc().getExecutorMemoryStatus
+while known().size() - 1 < int(machines):  # it knows itself as well
+    time.sleep(0.1)
+print("executors", known().size() - 1, flush=True)
+sys.stdin.readline()
+session.stop()
+"""
 
 ROWS = 300_000  # a batch is more than one task takes
 PATIENCE_S = 240
@@ -116,6 +134,35 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
     odf("verify", tmp_path / "copy")
     assert asked >= {("GET", EXCHANGE), ("PUT", EXCHANGE)}
     assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
+
+
+def test_two_workers_that_divide_cores_and_memory_have_executors_at_the_same_time(
+    tmp_path: Path,
+) -> None:
+    from spark_cluster import MEMORY_MIB, spark_cluster
+
+    machines = cores = workers = 2
+    part = [f"{MEMORY_MIB // workers}m", str(machines * cores // workers), str(machines)]
+    with spark_cluster(tmp_path, workers=machines, cores=cores) as cluster, ExitStack() as stack:
+        for number in range(workers):  # each keeps its executors until the end
+            run = [sys.executable, "-c", DRIVER, cluster.url, *part, str(tmp_path / str(number))]
+            driver = stack.enter_context(_driver(run))
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == f"executors {machines}\n"
+
+
+@contextmanager
+def _driver(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=env) as process:
+        late = Timer(PATIENCE_S, process.kill)
+        late.start()
+        try:
+            yield process
+        finally:
+            late.cancel()
+            process.kill()
 
 
 def _post(api, numbers):

@@ -25,6 +25,7 @@ def _quoted(flag: str) -> str:
 
 RUN = (COMMAND.with_name("odf-worker"), "spark-cluster")
 HERE = ("--host", "127.0.0.1")
+MEMORY_MIB = 1200
 QUICK_START = {"JDK_JAVA_OPTIONS": " ".join((*LOCAL_JVM_FLAGS, *map(_quoted, using())))}
 """For every Java that is started under it: none lives long enough to be worth optimizing."""
 
@@ -79,9 +80,11 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[Cluster]:
-    """A master and so many workers. Executors inherit what the command lets through of this
-    environment and of `env`, and no key of a bucket."""
+def spark_cluster(
+    folder: Path, *, workers: int = 2, cores: int = 1, **env: str
+) -> Iterator[Cluster]:
+    """A master and so many workers, each with so many cores and `MEMORY_MIB`. Executors inherit
+    what the command lets through of this environment and of `env`, and no key of a bucket."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     given = {
@@ -98,7 +101,8 @@ def spark_cluster(folder: Path, *, workers: int = 2, **env: str) -> Iterator[Clu
         logs, pids = [], []
         for number in range(workers):
             place = folder / f"worker-{number}"
-            words = ["machine", url, *HERE, "--memory", "1200m", "--folder", str(place)]
+            words = ["machine", url, *HERE, "--folder", str(place)]
+            words += ["--memory", f"{MEMORY_MIB}m", "--cores", str(cores)]
             name = f"worker-{number}"
             pid, log = stack.enter_context(_running(words, folder, name, given))
             logs.append(log)

@@ -33,6 +33,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest.ways import LARGE, ONE_TASK, SMALL
 from odf_node.workers.readers import splits
 from odf_node.workers.stages import pipeline
 from tests.workers.datasets import created, ingest_options, ndjson, upload
@@ -108,6 +109,8 @@ def test_equal_rows_give_equal_bytes_however_spark_deals_with_them(
         assert (ran.way, ran.spark_jobs > 0) == (
             ("spark", True) if not micro else ("process", False)
         )
+        one_task = SMALL if micro else ONE_TASK
+        assert ran.because == (one_task if smallest > 1 else LARGE)
         assert (ran.tasks > 0, ran.shuffle_bytes > 0) == (not micro, smallest == 1)
         many = 2 if isinstance(merge, MergeStrategyLedger) else 6  # it is not shuffled by key
         assert (ran.tasks > many) == (smallest == 1)
@@ -353,6 +356,9 @@ def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: WorkerCon
     assert stored.column("city").to_pylist() == ["B", "A"]
     assert stored.column("mixED").to_pylist() == [2, 4]
     assert receipt.watermark == "2020-01-01T12:00:00Z"
+    assert receipt.ran is not None
+    assert (receipt.ran.preprocessed_bytes, receipt.ran.because) == (len(body), SMALL)
+    assert receipt.ran.bytes != len(body)  # those of the query's result
 
 
 def test_another_media_type_keeps_the_schema(stores: Stores, bench: WorkerContext) -> None:

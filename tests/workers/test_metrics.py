@@ -1,14 +1,16 @@
-"""What a worker counts of the jobs that ended."""
+"""What a worker counts of jobs that ended and of stages that ran."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pytest
 from throwaway import throwaway_stores
 
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt, RanReceipt
 from odf_node.storage.stores.ports.values import Failed, Job, JobSpec, Succeeded
-from odf_node.workers.program.metrics import BY_WAY, WorkerMetrics
+from odf_node.workers.jobs.work.stages_ran import BatchSize, StagesRan, reported
+from odf_node.workers.partitions.usage import Usage
+from odf_node.workers.program.metrics import OF_SPARK, WorkerMetrics
 
 
 def job_of(kind: str) -> Job:
@@ -18,36 +20,25 @@ def job_of(kind: str) -> Job:
     return job
 
 
-def receipt_of(way: str, rows: int) -> Succeeded:
-    spark = {"spark_jobs": 2, "tasks": 7, "shuffle_bytes": 100, "spill_bytes": 3}
-    ran = RanReceipt(
-        way=way,  # type: ignore[arg-type]
-        bytes=10 * rows,
-        micro_batch_bytes=8,
-        splits=1,
-        **(spark if way == "spark" else {}),
-    )
-    receipt = IngestReceipt(
-        outcome="updated", prev_head="a", head="b", rows_read=rows, rows_added=rows - 1, ran=ran
-    )
-    return Succeeded(ingest_job.to_json(receipt))
+SPARK = Usage(way="spark", jobs=2, tasks=7, shuffle_bytes=100, spill_bytes=3)
 
 
-def test_batches_are_counted_by_where_their_stages_ran() -> None:
-    metrics, job = WorkerMetrics(), job_of("ingest")
-    for way, rows in (("process", 2), ("process", 3), ("spark", 40)):
-        metrics.ended(job, receipt_of(way, rows), 0.2)
+def test_batches_are_counted_by_way_and_spark_once_for_all_that_share_it() -> None:
+    metrics = WorkerMetrics()
+    for rows in (2, 3):
+        batch = BatchSize(rows=rows, bytes=10 * rows)
+        metrics.stages_ran("ingest", StagesRan(usage=Usage(), seconds=0.2, batches=(batch,)))
+    shared = (BatchSize(rows=40, bytes=400), BatchSize(rows=2, bytes=20))
+    metrics.stages_ran("ingest", StagesRan(usage=SPARK, seconds=0.2, batches=shared))
 
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(name, {"kind": "ingest", **labels})
 
-    assert value("odf_worker_rows_total") == 1 + 2 + 39
     assert value("odf_worker_batch_seconds_count", way="process") == 2
-    assert value("odf_worker_batch_seconds_sum", way="spark") == pytest.approx(0.2)
-    found = {name: value(f"{name}_total", way="spark") for name in BY_WAY}
-    assert found == {
-        "odf_worker_batch_rows": 40,
-        "odf_worker_batch_bytes": 400,
+    assert value("odf_worker_batch_seconds_sum", way="spark") == pytest.approx(0.4)
+    assert value("odf_worker_batch_rows_total", way="spark") == 42
+    assert value("odf_worker_batch_bytes_total", way="spark") == 420
+    assert {name: value(f"{name}_total", way="spark") for name in OF_SPARK} == {
         "odf_worker_spark_jobs": 2,
         "odf_worker_spark_tasks": 7,
         "odf_worker_shuffle_bytes": 100,
@@ -57,9 +48,26 @@ def test_batches_are_counted_by_where_their_stages_ran() -> None:
     assert value("odf_worker_spark_tasks_total", way="process") == 0
 
 
-def test_jobs_without_stages_are_of_no_way() -> None:
+def test_a_run_that_fails_counts_what_spark_did_and_no_batch() -> None:
+    told: list[StagesRan] = []
+    with pytest.raises(OSError, match="full"), reported(told.append, Ran(SPARK)):
+        raise OSError("the disk is full")
+    (ran,) = told
+    assert (ran.usage, ran.batches) == (SPARK, [])
+
+
+@dataclass(frozen=True)
+class Ran:
+    usage: Usage
+
+
+def test_jobs_are_counted_by_how_they_ended_and_their_rows_once() -> None:
     metrics, job = WorkerMetrics(), job_of("compact")
     metrics.ended(job, Succeeded({"rowsAdded": 1}), 0.2)
     metrics.ended(job, Failed("Bad", "it is bad"), 0.2)
+    value = metrics.registry.get_sample_value
+    for outcome in ("done", "failed"):
+        assert value("odf_worker_jobs_total", {"kind": "compact", "outcome": outcome}) == 1
+    assert value("odf_worker_rows_total", {"kind": "compact"}) == 1
     text = {sample.name for each in metrics.registry.collect() for sample in each.samples}
     assert not {name for name in text if name.startswith("odf_worker_batch_rows")}

@@ -47,9 +47,11 @@ from odf_node.protocol.metadata.sources import (
 )
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads import poll_job
+from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import JobSpec, Succeeded
+from odf_node.workers.jobs.ingest.ways import SMALL
 from odf_node.workers.jobs.poll.receipts import added_up
 from odf_node.workers.plan.poll import NothingToPoll, PollPlan, plan_poll
 from tests.workers.datasets import bench_without_engine, created, ingest_options, now, upload
@@ -199,6 +201,8 @@ def test_files_are_taken_one_by_one_until_the_source_is_exhausted(
     assert (rest.offset_start, rest.offset_end) == (3, 8)
     assert rest.prev_head == first.head
     assert len(rest.blocks) == 2
+    assert rest.ran is not None
+    assert (rest.ran.bytes, rest.ran.splits, rest.ran.because) == (2 * len(ROWS), 2, SMALL)
     assert poll(dataset, bench).outcome == "up-to-date"
 
 
@@ -336,3 +340,32 @@ def test_receipts_of_several_fetches_add_up() -> None:
     nothing = one(3, outcome="up-to-date", prev_head="h3", head="h3", fetches=0, uncacheable=True)
     assert added_up(total, nothing).outcome == "updated"
     assert not added_up(total, nothing).uncacheable
+
+
+def test_where_several_fetches_ran_is_added_up_and_every_reason_listed_once() -> None:
+    def ran(way: Any, at: int, **more: Any) -> PollReceipt:
+        figures = {"bytes": at, "splits": at, "micro_batch_bytes": 8, **more}
+        where = RanReceipt(way=way, because=f"{way}, since it must", **figures)
+        return PollReceipt(outcome="updated", prev_head="a", head="b", fetches=1, ran=where)
+
+    used = {"spark_jobs": 2, "tasks": 3, "shuffle_bytes": 4, "spill_bytes": 5}
+    found = ran("process", 1, preprocessed_bytes=7)
+    found = added_up(found, ran("spark", 20, **used, one_split_because="it must", spark_page="p"))
+    found = added_up(found, ran("spark", 300, **used, one_split_because="it must"))
+    found = added_up(found, ran("process", 4000))
+    nothing = PollReceipt(outcome="up-to-date", prev_head="b", head="b")
+    assert added_up(nothing, found).ran == added_up(found, nothing).ran == found.ran
+    assert found.ran == RanReceipt(
+        way="spark",
+        because="process, since it must; spark, since it must",
+        bytes=4321,
+        preprocessed_bytes=7,
+        micro_batch_bytes=8,
+        splits=4321,
+        one_split_because="it must",
+        spark_jobs=4,
+        tasks=6,
+        shuffle_bytes=8,
+        spill_bytes=10,
+        spark_page="p",
+    )

@@ -14,7 +14,7 @@ MAX_WAIT_MILLIS: Final = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Where stages ran, the number of jobs and tasks, and bytes: shuffled between tasks, and
-    spilled to disk because memory was short."""
+    spilled by Spark's sort of a shuffle, which takes place for more than 200 partitions only."""
 
     way: Literal["process", "spark"] = "process"
     jobs: int = 0

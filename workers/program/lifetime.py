@@ -86,14 +86,14 @@ def check_confinement(mode: Mode) -> None:
 
 
 def _count(worker: Any, settings: WorkerSettings) -> None:
-    """Count ended jobs for Prometheus."""
+    """Count ended jobs and runs of stages for Prometheus."""
     if settings.metrics_port:
         from .metrics import WorkerMetrics
 
         metrics = WorkerMetrics()
         metrics.confinement(settings.engine_confinement)
         metrics.serve(settings.metrics_port)
-        worker.on_end = metrics.ended
+        worker.on_end, worker.on_stages = metrics.ended, metrics.stages_ran
 
 
 def _warm_up(worker: Any) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 
 from py4j.protocol import Py4JNetworkError
 
@@ -42,6 +43,7 @@ from ..jobs.ingest.post import Post
 from ..jobs.work.budget import Budget, Watching
 from ..jobs.work.context import WorkerContext
 from ..jobs.work.lease import held
+from ..jobs.work.stages_ran import StagesRan
 from ..runtime.log import LOGGER, line
 from ..runtime.progress import JobProgress
 from .handlers import HANDLERS, JobContext, payload_of
@@ -90,6 +92,10 @@ def _nothing(job: Job, outcome: JobOutcome, seconds: float) -> None:
     """Ignore an ended job."""
 
 
+def _no_stages(kind: str, ran: StagesRan) -> None:
+    """Ignore a run of stages."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Worker:
     """One worker. `name` identifies its leases; `stop` ends the loop between two jobs."""
@@ -111,6 +117,8 @@ class Worker:
     again; the new process waits for an unavailable cluster before it claims jobs."""
     on_end: Callable[[Job, JobOutcome, float], None] = _nothing
     """Called for every ended job, with its duration in seconds."""
+    on_stages: Callable[[str, StagesRan], None] = _no_stages
+    """Called for every run of stages, with the kind of its job."""
     stop: threading.Event = field(default_factory=threading.Event)
     secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]] = lambda *_: {}
     """Returns the variables that templates of a source may read, beside those that the
@@ -265,12 +273,15 @@ class Worker:
             job_progress.begin()
             context = JobContext(
                 stores=self.stores,
-                worker=replace(self.context, job_progress=job_progress),
+                worker=replace(self._context_of(job.spec.kind), job_progress=job_progress),
                 secrets=self.secrets,
             )
             return Succeeded(HANDLERS[job.spec.kind](context, job))
         except Exception as error:
             return self._failure(job, error)
+
+    def _context_of(self, kind: str) -> WorkerContext:
+        return replace(self.context, on_stages=partial(self.on_stages, kind))
 
     def _ingest(
         self, groups: Sequence[Sequence[Job]], meters: Mapping[str, JobProgress]
@@ -288,7 +299,7 @@ class Worker:
                     yield end
         run = PostRun(
             self.stores,
-            self.context,
+            self._context_of(ingest_job.KIND),
             worker=self.name,
             failure=self._failure,
             give_back=self._give_back,

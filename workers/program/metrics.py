@@ -5,8 +5,6 @@ They count jobs by kind and outcome, batches by where their stages ran, rows, an
 
 from __future__ import annotations
 
-from typing import Any
-
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -21,18 +19,22 @@ from prometheus_client import (
 from odf_node.storage.stores.ports.values import Job, JobOutcome, Succeeded
 
 from ..confine import PARTS, Mode, missing
+from ..jobs.work.stages_ran import StagesRan
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 DONE, FAILED = "done", "failed"
-BY_WAY = {
-    "odf_worker_batch_rows": ("rowsRead", "Rows read of batches, by where their stages ran."),
+OF_BATCHES = {
+    "odf_worker_batch_rows": ("rows", "Rows read of batches, by where their stages ran."),
     "odf_worker_batch_bytes": ("bytes", "Bytes read of batches, by where their stages ran."),
-    "odf_worker_spark_jobs": ("sparkJobs", "Jobs of Spark."),
-    "odf_worker_spark_tasks": ("tasks", "Tasks of Spark."),
-    "odf_worker_shuffle_bytes": ("shuffleBytes", "Bytes of rows between tasks of Spark."),
-    "odf_worker_spill_bytes": ("spillBytes", "Bytes of rows that memory was too short for."),
 }
-"""Counters by kind and way: the member of a receipt, or of its `ran`, and the help text."""
+"""Counters by kind and way: the member of `BatchSize`, and the help text."""
+OF_SPARK = {
+    "odf_worker_spark_jobs": ("jobs", "Jobs of Spark."),
+    "odf_worker_spark_tasks": ("tasks", "Tasks of Spark."),
+    "odf_worker_shuffle_bytes": ("shuffle_bytes", "Bytes of rows between tasks of Spark."),
+    "odf_worker_spill_bytes": ("spill_bytes", "Bytes of rows that memory was too short for."),
+}
+"""Counters by kind and way: the member of `Usage`, and the help text."""
 
 
 class WorkerMetrics:
@@ -59,15 +61,18 @@ class WorkerMetrics:
         by_way = [*kind, "way"]
         self._batch_seconds = Histogram(
             "odf_worker_batch_seconds",
-            "From the claim of a batch to its end, by where its stages ran.",
+            "How long the stages of a batch ran, by where they ran.",
             by_way,
             buckets=SECONDS,
             registry=self.registry,
         )
-        self._by_way = {
-            member: Counter(name, said, by_way, registry=self.registry)
-            for name, (member, said) in BY_WAY.items()
-        }
+        self._of_batches, self._of_spark = (
+            {
+                member: Counter(name, said, by_way, registry=self.registry)
+                for name, (member, said) in counters.items()
+            }
+            for counters in (OF_BATCHES, OF_SPARK)
+        )
 
     def confinement(self, mode: Mode) -> None:
         """Set the gauges of what the kernel keeps away from the processes that run queries."""
@@ -87,17 +92,16 @@ class WorkerMetrics:
         self._seconds.labels(kind).observe(seconds)
         if isinstance(outcome, Succeeded):
             self._rows.labels(kind).inc(int(outcome.result.get("rowsAdded") or 0))
-            self._ran(kind, outcome.result, seconds)
 
-    def _ran(self, kind: str, receipt: dict[str, Any], seconds: float) -> None:
-        """Count where the stages of a job ran, if its receipt says so."""
-        ran = receipt.get("ran")
-        if not isinstance(ran, dict):
-            return
-        way = str(ran["way"])
-        self._batch_seconds.labels(kind, way).observe(seconds)
-        for member, counter in self._by_way.items():
-            counter.labels(kind, way).inc(int(ran.get(member, receipt.get(member)) or 0))
+    def stages_ran(self, kind: str, ran: StagesRan) -> None:
+        """Count a run of stages: each of its batches, and once what Spark used for all of them."""
+        way = ran.usage.way
+        for batch in ran.batches:
+            self._batch_seconds.labels(kind, way).observe(ran.seconds)
+            for member, counter in self._of_batches.items():
+                counter.labels(kind, way).inc(getattr(batch, member))
+        for member, counter in self._of_spark.items():
+            counter.labels(kind, way).inc(getattr(ran.usage, member))
 
     def serve(self, port: int, host: str = "0.0.0.0") -> None:  # noqa: S104 - to be scraped
         """Answer scrapes in a thread. Raises `OSError` if the port is in use."""

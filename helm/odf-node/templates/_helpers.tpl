@@ -101,15 +101,37 @@ volumes:
   - {name: tmp, emptyDir: {}}
 {{- end }}
 
+{{/* Number of workers at most. */}}
+{{- define "odf.workers" -}}
+{{- if .Values.worker.keda.enabled }}{{ .Values.worker.keda.maxReplicas }}{{ else }}{{ max 1 .Values.worker.replicas }}{{ end }}
+{{- end }}
+
 {{/* Cores of the cluster for each worker: a worker that takes all leaves none to the next. */}}
 {{- define "odf.cores" -}}
-{{- $workers := .Values.worker.replicas }}
-{{- if .Values.worker.keda.enabled }}{{ $workers = .Values.worker.keda.maxReplicas }}{{ end }}
-{{- $cores := div (mul .Values.worker.executors.count .Values.worker.executors.cores) (max 1 $workers) }}
+{{- $workers := include "odf.workers" . | int }}
+{{- $cores := div (mul .Values.worker.executors.count .Values.worker.executors.cores) $workers }}
 {{- if lt $cores 1 }}
 {{- fail "worker.executors has fewer cores than there are workers: a worker without a core waits for ever" }}
 {{- end }}
 {{- $cores }}
+{{- end }}
+
+{{/* Heap of a worker's executor on a machine, which has one for each worker, but not more than cores. */}}
+{{- define "odf.executor.memory" -}}
+{{- $executors := .Values.worker.executors }}
+{{- $units := dict "m" 1 "g" 1024 "t" 1048576 }}
+{{- $memory := mul (regexFind "^[0-9]+" $executors.memory) (get $units (regexFind "[a-z]$" $executors.memory)) }}
+{{- $heap := div $memory (min (include "odf.workers" . | int) $executors.cores) }}
+{{- if lt $heap 512 }}
+{{- fail (printf "worker.executors.memory leaves %dm to the executor of each worker; Spark needs 512m" $heap) }}
+{{- end }}
+{{- $heap }}m
+{{- end }}
+
+{{/* Bytes of a quantity without a fraction. */}}
+{{- define "odf.bytes" -}}
+{{- $units := dict "" 1 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- mul (regexFind "^[0-9]+" .) (get $units (regexFind "[A-Za-z]*$" .)) }}
 {{- end }}
 
 {{/* Address of a pod for the others of its cluster. */}}

@@ -7,10 +7,11 @@ Neither imports the other. Both values pass through the job queue as JSON.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.typed import convert
@@ -50,12 +51,18 @@ class SliceReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RanReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a job read, merged and wrote rows or verified objects, and what Spark used for it."""
+    """Where a job read, merged and wrote rows or verified objects, why there, and what Spark used
+    for it. Posts that wait together share jobs of Spark, and each of them reports these."""
 
     way: Literal["process", "spark"]
+    because: str | None = None
+    """Why the stages ran there; None in receipts of older workers."""
     bytes: int
-    """Bytes to read: the unpacked file, and the history if all of it is needed; or the objects to
-    verify."""
+    """Bytes to read: the unpacked file, or the result of the query that preprocessed it, and the
+    history if all of it is needed; or the objects to verify."""
+    preprocessed_bytes: int | None = None
+    """Bytes of the unpacked file that the worker's process read for the query of the source, before
+    all other stages; None: the source has no query."""
     micro_batch_bytes: int
     """Jobs with fewer bytes run in the worker's process."""
     splits: int
@@ -67,9 +74,40 @@ class RanReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
     shuffle_bytes: int = 0
     """Bytes of rows that passed from task to task."""
     spill_bytes: int = 0
-    """Bytes of rows that were written to disk because memory was short."""
+    """Bytes of rows that Spark's sort of a shuffle wrote to disk because memory was short. 0 unless
+    a stage sends rows to more than 200 partitions, since Spark does not sort for fewer. All rows
+    that pass from task to task lie on disk in any case (`shuffle_bytes`)."""
     spark_page: str | None = None
     """Address of Spark's web page, if it has one, for the operator of the worker."""
+
+    def added_to(self, earlier: RanReceipt | None) -> RanReceipt:
+        """Return the sum of two runs. Its way is Spark if either ran there; it lists the reasons of
+        both."""
+        if earlier is None:
+            return self
+        sums = {name: getattr(earlier, name) + getattr(self, name) for name in _SUMS}
+        raw = [earlier.preprocessed_bytes, self.preprocessed_bytes]
+        return structs.replace(
+            self,
+            way="spark" if "spark" in (earlier.way, self.way) else "process",
+            because=_listed(earlier.because, self.because),
+            one_split_because=_listed(earlier.one_split_because, self.one_split_because),
+            preprocessed_bytes=None if raw == [None, None] else sum(each or 0 for each in raw),
+            spark_page=self.spark_page or earlier.spark_page,
+            **sums,
+        )
+
+
+_SUMS = ("bytes", "splits", "spark_jobs", "tasks", "shuffle_bytes", "spill_bytes")
+
+
+def _listed(first: str | None, second: str | None) -> str | None:
+    """Join two lists of reasons, each reason once."""
+    lists = [each.split(_BETWEEN) for each in (first, second) if each is not None]
+    return _BETWEEN.join(dict.fromkeys(chain.from_iterable(lists))) or None
+
+
+_BETWEEN = "; "
 
 
 class RowsReceipt(Struct, frozen=True, kw_only=True, rename="camel"):

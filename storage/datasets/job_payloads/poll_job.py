@@ -36,7 +36,7 @@ class PollReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     """The result of the poll: sums over all its fetches; hashes and size are of the last slice."""
 
     ran: RanReceipt | None = None
-    """About the last fetch; None if the receipt is about blocks of an earlier attempt."""
+    """Sums over all fetches of this attempt; None if an earlier attempt made all commits."""
     fetches: int = 0
     """Number of fetches that gave something new."""
     has_more: bool = False

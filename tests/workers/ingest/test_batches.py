@@ -43,6 +43,7 @@ from odf_node.workers.jobs.ingest import claim, post
 from odf_node.workers.jobs.ingest import round as rounds
 from odf_node.workers.partitions.failure import StageFailed
 from odf_node.workers.program.loop import Worker
+from odf_node.workers.program.metrics import WorkerMetrics
 from odf_node.workers.runtime.progress import JobProgress
 from odf_node.workers.stages import read as stages
 from tests.workers import datasets
@@ -239,19 +240,46 @@ def test_datasets_whose_job_of_spark_fails_are_worked_on_one_by_one(
     worker = worker_of(stores, "on Spark")
     made = [begun(stores, number) for number in (1, 2, 3)]
     worker.work(once=True)
-    run_tasks, sizes = rounds.run_tasks, []
+    run_batches, sizes = rounds.run_batches, []
 
-    def failing(way: Any, batches: Any) -> Any:
+    def failing(way: Any, batches: Any, context: Any) -> Any:
         sizes.append(len(batches))
         if len(batches) > 1:
             raise StageFailed("a process has ended")
-        return run_tasks(way, batches)
+        return run_batches(way, batches, context)
 
-    monkeypatch.setattr(rounds, "run_tasks", failing)
+    monkeypatch.setattr(rounds, "run_batches", failing)
     jobs = [posted(stores, dataset, line(1).encode()) for dataset in made]
     worker.work(once=True)
     assert sizes[0] == 3
     assert [receipt(stores, job).offset_start for job in jobs] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_posts_and_datasets_that_run_together_are_counted_once(
+    worker_of: WorkerOf, way: str
+) -> None:
+    stores = throwaway_stores()
+    worker, metrics = worker_of(stores, way), WorkerMetrics()
+    made = [begun(stores, number) for number in (1, 2, 3)]
+    worker.work(once=True)
+    worker.on_end, worker.on_stages = metrics.ended, metrics.stages_ran
+    for dataset in made:
+        for n in range(1, 6):
+            posted(stores, dataset, line(n).encode())
+    worker.work(once=True)
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, {"kind": "ingest", **labels})
+
+    on_spark = way != "here"
+    where = "spark" if on_spark else "process"
+    assert value("odf_worker_jobs_total", outcome="done") == 15
+    assert value("odf_worker_batch_seconds_count", way=where) == 3
+    assert value("odf_worker_batch_rows_total", way=where) == 15
+    size = 3 * sum(len(line(n)) for n in range(1, 6))
+    assert value("odf_worker_batch_bytes_total", way=where) == size
+    assert value("odf_worker_spark_jobs_total", way=where) == on_spark
 
 
 class Killed(BaseException):

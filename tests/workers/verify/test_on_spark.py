@@ -21,6 +21,7 @@ from odf_node.storage.datasets.verify.run import verify_chain
 from odf_node.storage.datasets.verify.stages import Split
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_node.workers.engines.port.job_listener import Heard
+from odf_node.workers.jobs.ingest.ways import LARGE, SMALL
 from odf_node.workers.jobs.verify.run import run_verification
 from odf_node.workers.jobs.verify.spread import OnPartitions
 from odf_node.workers.runtime.progress import JobLost, JobProgress
@@ -102,6 +103,7 @@ def test_a_job_on_spark_answers_as_one_in_the_process_and_says_where_it_ran(
     assert spread.ran is not None
     assert (here.ran.way, here.ran.tasks) == ("process", 0)
     assert (spread.ran.way, spread.ran.bytes) == ("spark", here.ran.bytes)
+    assert (here.ran.because, spread.ran.because) == (SMALL, LARGE)
     assert spread.ran.tasks >= 1
     assert spread.ran.splits == here.ran.splits
     assert answer_of(to_json(answers[1])) == answers[1]

@@ -40,8 +40,8 @@ from ...runtime.progress import JobLost
 from ...stages.batch import BatchRows
 from ..work.context import WorkerContext
 from .post import SHARED_BYTES, Post, prepare, shares_slices
-from .run import PreparedPost, WrittenBatch, batch_of, put_slices, run_posts, write_batch
-from .ways import run_tasks, way_of_tasks
+from .run import PreparedPost, WrittenBatch, put_slices, run_batches, run_posts, write_batch
+from .ways import way_of_tasks
 
 T = TypeVar("T")
 EndWith = Callable[[Post, Succeeded | Exception], JobEnd]
@@ -207,7 +207,7 @@ class Round:
     def _rows_of_tasks(self, batches: Sequence[Waiting]) -> Sequence[BatchRows]:
         jobs = [post.job_progress for batch in batches for post in batch.posts]
         way = way_of_tasks(self._context, jobs)
-        return run_tasks(way, [batch_of(each.prepared) for each in batches])
+        return run_batches(way, [each.prepared for each in batches], self._context)
 
     def _run_tasks(self, tasks: Sequence[tuple[Ready, Waiting]]) -> None:
         """Run Batches of one Spark task each by one job. If that fails, run each separately: one of

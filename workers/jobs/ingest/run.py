@@ -48,11 +48,12 @@ from ...stages.pipeline import is_passing
 from ...stages.post_read import PostRead
 from ..work.context import WorkerContext
 from ..work.slice_files import local_file, put_slice, readable
+from ..work.stages_ran import BatchSize, reported
 from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
 from .source import Source, is_one_partition, source_of, splits_of
 from .vanished import check_vanished
-from .ways import is_one_task, ran, run_tasks, way_of
+from .ways import LARGE, ONE_TASK, SMALL, is_one_task, ran, run_tasks, way_of
 
 AHEAD_BYTES = 1 << 20
 """Bytes of new slices from which the merge state takes them up ahead of the next post; smaller ones
@@ -76,6 +77,13 @@ class PreparedPost:
     @property
     def is_task(self) -> bool:
         return is_one_task(self.way, self.size, self.splits)
+
+    @property
+    def because(self) -> str:
+        """Why its stages run where they run."""
+        if self.way.usage.way == "process":
+            return SMALL
+        return ONE_TASK if self.is_task else LARGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,16 +217,37 @@ def run_posts(posts: Sequence[PreparedPost], context: WorkerContext, scratch: Pa
     as `run_batch`."""
     way = posts[0].way
     if posts[0].is_task:
-        return run_tasks(way, [batch_of(posts)])[0]
+        return run_batches(way, [posts], context)[0]
 
     def merges(rows: int) -> None:
         context.job_progress.passed(rows)
         context.job_progress.phase("merge")
 
-    try:
-        return run_batch(way, batch_of(posts), scratch / "slices", merges)
-    finally:
-        way.close()
+    with reported(context.on_stages, way) as ended:
+        try:
+            rows = run_batch(way, batch_of(posts), scratch / "slices", merges)
+        finally:
+            way.close()
+        ended.append(_size_of(posts, rows))
+    return rows
+
+
+def run_batches(
+    way: Way, batches: Sequence[Sequence[PreparedPost]], context: WorkerContext
+) -> list[BatchRows]:
+    """Run Batches of one Spark task each by one job. Raises `StageFailed`."""
+    with reported(context.on_stages, way) as ended:
+        found = run_tasks(way, [batch_of(posts) for posts in batches])
+        pairs = zip(batches, found, strict=True)
+        ended += [_size_of(posts, rows) for posts, rows in pairs if rows.failure is None]
+    return found
+
+
+def _size_of(posts: Sequence[PreparedPost], rows: BatchRows) -> BatchSize:
+    return BatchSize(
+        rows=sum(each.rows + len(each.rejected or ()) for each in rows.posts),
+        bytes=sum(post.size for post in posts),
+    )
 
 
 def write_post(
@@ -282,8 +311,15 @@ def _outcome(
     done = operations(rows.slices) if is_alone else Counter({Operation.APPEND: read.rows})
     source, rejected, warnings, where = post.source, read.rejected, read.warnings, None
     if source is not None:
-        found = post.splits
-        where = ran(context, rows.usage, post.size, len(found.splits), found.whole_because)
+        where = ran(
+            context,
+            rows.usage,
+            post.size,
+            len(post.splits.splits),
+            because=post.because,
+            one_split_because=post.splits.whole_because,
+            preprocessed_bytes=source.preprocessed_bytes,
+        )
         rejected = source.rejected if source.is_prepared else rejected
         warnings = (*source.warnings, *warnings, *rows.warnings)
     return PostOutcome(

@@ -53,11 +53,16 @@ class Source:
     enclosed: Enclosed | None = None
     """Content of the path, if it is a small body stored in the job."""
     known: Known | None = None
-    is_prepared: bool = False
+    preprocessed_bytes: int | None = None
+    """Bytes of the file that the query read, if this one is the result of a query."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
     table: TableFiles | None = None
     """The files of a table below the path, instead of one file at the path."""
+
+    @property
+    def is_prepared(self) -> bool:
+        return self.preprocessed_bytes is not None
 
     @property
     def size(self) -> int:
@@ -101,7 +106,7 @@ def source_of(
     return Source(
         path=made,
         step=ReadStepParquet(),
-        is_prepared=True,
+        preprocessed_bytes=path.stat().st_size if table is None else table.size,
         rejected=rejected,
         warnings=tuple(frame.warnings),
     )

@@ -74,17 +74,32 @@ def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
     return [replace(found, usage=usage) for each in told for found in each]
 
 
+SMALL = "fewer bytes than microBatchBytes"
+LARGE = "not fewer bytes than microBatchBytes"
+ONE_TASK = f"{LARGE}, and few enough for one task"
+"""Reasons for the choice, as receipts report them. They contain no figures: the receipt of several
+fetches lists each reason once."""
+
+
 def ran(
-    context: WorkerContext, usage: Usage, size: int, splits: int, because: str | None = None
+    context: WorkerContext,
+    usage: Usage,
+    size: int,
+    splits: int,
+    *,
+    because: str,
+    one_split_because: str | None = None,
+    preprocessed_bytes: int | None = None,
 ) -> RanReceipt:
-    """Return the part of the receipt about where the stages ran; `because` is the reason why a
-    large input was one split."""
+    """Return the part of the receipt about where the stages ran, and why there."""
     return RanReceipt(
         way=usage.way,
+        because=because,
         bytes=size,
         micro_batch_bytes=context.ingest.micro_batch_bytes,
         splits=splits,
-        one_split_because=because,
+        one_split_because=one_split_because,
+        preprocessed_bytes=preprocessed_bytes,
         spark_jobs=usage.jobs,
         tasks=usage.tasks,
         shuffle_bytes=usage.shuffle_bytes,

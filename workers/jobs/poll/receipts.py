@@ -49,6 +49,7 @@ def added_up(first: PollReceipt, second: PollReceipt) -> PollReceipt:
         warnings=tuple(dict.fromkeys((*first.warnings, *second.warnings)))[:MAX_WARNINGS],
         offset_start=start,
         uncacheable=second.uncacheable and not updated,
+        ran=first.ran if second.ran is None else second.ran.added_to(first.ran),
         **counts,
         **latest,
     )

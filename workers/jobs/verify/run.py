@@ -33,6 +33,7 @@ from odf_node.storage.datasets.verify.run import (
 
 from ..transform.replay import CUT_SHORT
 from ..work.context import WorkerContext
+from ..work.stages_ran import BatchSize, reported
 from .replays import Replays, replay_blocks
 from .where import Placed
 
@@ -81,7 +82,10 @@ def verify_dataset(
     """
     told = context.job_progress
     told.phase(PHASE)
-    with closing(Placed(context, subject.dataset.id)) as where:
+    with (
+        closing(Placed(context, subject.dataset.id)) as where,
+        reported(context.on_stages, where) as ended,
+    ):
         report = verify_chain(
             subject.source,
             objects=payload.objects,
@@ -90,7 +94,8 @@ def verify_dataset(
             progress=lambda _phase, done, total: told.step(done, total),
             where=where,
         )
-        ran = where.ran()
+        if (ran := where.ran()) is not None:
+            ended.append(BatchSize(bytes=ran.bytes))
     derivative = subject.dataset.entry.kind is DatasetKind.Derivative
     chain_is_sound = all(problem.kind.startswith(("Data", "Check")) for problem in report.problems)
     replays = Replays()

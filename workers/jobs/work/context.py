@@ -17,6 +17,7 @@ from ...runtime.progress import JobProgress
 from ...slices.costs import Cut
 from ...slices.frame import Limits
 from .ahead import StatesAhead
+from .stages_ran import OnStages, unreported
 from .transform_options import TransformOptions
 
 
@@ -95,6 +96,8 @@ class WorkerContext:
     """URL prefixes below which datasets may be published as files."""
     job_progress: JobProgress = field(default_factory=JobProgress)
     """Progress of the current job."""
+    on_stages: OnStages = unreported
+    """Called for every run of stages of the current job."""
 
     def finish(self) -> None:
         """Finish what runs beside jobs, since it needs the stores."""
