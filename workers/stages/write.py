@@ -96,7 +96,11 @@ def _written(plan: SlicePlan, outbox: Outbox, in_memory: bool, batches: Batches)
     """Write a slice under a unique name: a task may run twice at the same time."""
     path = workplace(outbox) / f"slice-{plan.start}-{secrets.token_hex(8)}.parquet"
     nulls = NullCounts(plan.schema)
-    written = write_slice(batches, plan, path, nulls, in_memory=in_memory)
+    try:
+        written = write_slice(batches, plan, path, nulls, in_memory=in_memory)
+    except BaseException:  # Spark repeats the task, and each attempt would leave a file
+        path.unlink(missing_ok=True)
+        raise
     on_disk = written.data is not None and written.content is None
     delivered = deliver(path, outbox) if on_disk else None
     return SliceFacts(written=written, nulls=nulls, delivered=delivered)
