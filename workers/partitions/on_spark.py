@@ -59,6 +59,8 @@ class _ByPartition(accumulators.AccumulatorParam[Facts]):  # type: ignore[misc]
 class OnSpark:
     """Runs stages as tasks of a Spark session, until the listener stops them."""
 
+    in_process = False
+
     def __init__(
         self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET
     ) -> None:

@@ -30,7 +30,7 @@ from .table_files import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
 """Limit of the bytes of a split, exceeded by less than a record."""
-SMALLEST_BYTES = 4 << 20
+SMALLEST_SPLIT_BYTES = 4 << 20
 """The overhead of a smaller split exceeds its benefit."""
 SCAN_BYTES = 1 << 20
 _BLANK = b" \t\r\n"
@@ -78,7 +78,7 @@ def split_count(size: int, width: int) -> int:
 
 
 def _split_bytes(size: int, width: int) -> int:
-    return max(min(size // width, SPLIT_BYTES), SMALLEST_BYTES)
+    return max(min(size // width, SPLIT_BYTES), SMALLEST_SPLIT_BYTES)
 
 
 def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int) -> Splits:

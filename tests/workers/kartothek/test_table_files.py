@@ -54,7 +54,7 @@ def test_columns_are_those_of_the_table_and_values_of_the_key_win(tmp_path):
 
 
 def test_a_large_file_is_cut_at_row_groups_where_several_are_read_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", 1)
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
     table = files(tmp_path, pa.table({"n": [7]}), pa.table({"n": range(9), "t": ["x"] * 9}))
     pq.write_table(pa.table({"n": range(9), "t": ["x"] * 9}), table.files[1].path, row_group_size=2)
     cut = splits_of_table(table, 4)
@@ -66,7 +66,7 @@ def test_a_large_file_is_cut_at_row_groups_where_several_are_read_at_once(tmp_pa
 
 
 def test_what_is_wrong_in_a_part_of_a_file_names_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", 1)
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
     table = files(tmp_path, pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}))
     pq.write_table(
         pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}), table.files[0].path, row_group_size=1
@@ -133,7 +133,7 @@ def test_small_files_are_one_split_and_large_ones_stand_between_them(tmp_path, m
     table = files(tmp_path, *tables)
     size = table.files[2].path.stat().st_size
     pq.write_table(tables[2], table.files[2].path, row_group_size=50_000)
-    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", size // 2)
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", size // 2)
     cut = splits_of_table(table, 4)
     assert len(cut) == 4
     assert [[each.part.key for each in (split, *split.then)] for split in cut] == [

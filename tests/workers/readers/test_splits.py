@@ -35,7 +35,7 @@ NDJSON: dict[str, Any] = {"kind": "NdJson", "schema": COLUMNS}
 
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits_of_files, "SMALLEST_BYTES", 200)
+    monkeypatch.setattr(splits_of_files, "SMALLEST_SPLIT_BYTES", 200)
     monkeypatch.setattr(splits_of_files, "SCAN_BYTES", 64)
     monkeypatch.setattr(cuts_of_csv, "SCAN_BYTES", 64)
 

@@ -179,11 +179,11 @@ def prepare_post(
         plan=plan,
         split=split_read,
         cut=options.cut,
-        history=history if way.width == 1 else lent(history, way),
+        history=history if way.in_process else lent(history, way),
         max_bad_rows=None if source is None or source.is_prepared else most,
         passes=passes,
         sorts=passes and (source is None or is_one_partition(source, splits)),
-        is_alone=way.width == 1 or is_one_task(way, size, splits),
+        is_alone=way.in_process or is_one_task(way, size, splits),
     )
     return PreparedPost(
         plan=plan,

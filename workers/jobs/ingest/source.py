@@ -119,7 +119,7 @@ def splits_of(
     if source.table is not None:
         parts = splits_of_table(source.table, way.width)
         return whole, Splits(splits=tuple(_seen_by(way, each) for each in parts))
-    if way.width == 1:
+    if way.in_process:
         return whole, Splits(splits=(Split(file=source.enclosed or source.path),))
     schema = schema_of(source.step)
     if (
