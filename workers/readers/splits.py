@@ -25,7 +25,9 @@ from odf_node.protocol.metadata.reading import (
 from odf_node.protocol.source_rules import csv_characters
 
 from ..partitions.files import Enclosed, File
+from ..runtime.input_limits import PrepareLimits
 from .csv_cuts import csv_cuts, csv_head
+from .parquet_bounds import UNREADABLE, size_in_footer
 from .table_files import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
@@ -71,6 +73,13 @@ class Splits:
     """Reason why there is only one split, although the file is large enough for more."""
 
 
+def unpacked_size(step: ReadStep, path: Path, archives: PrepareLimits) -> int:
+    """Return the bytes of the rows in a file of a step, about."""
+    if isinstance(step, ReadStepParquet):
+        return size_in_footer(path, archives)
+    return path.stat().st_size
+
+
 def split_count(size: int, width: int) -> int:
     """Return the number of splits for a file of `size` bytes, if `width` splits are read in
     parallel."""
@@ -81,13 +90,15 @@ def _split_bytes(size: int, width: int) -> int:
     return max(min(size // width, SPLIT_BYTES), SMALLEST_SPLIT_BYTES)
 
 
-def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int) -> Splits:
-    """Plan the splits of a file for a step, if `width` splits are read in parallel.
+def plan_splits(
+    step: ReadStep, path: Path, schema: pa.Schema | None, width: int, size: int
+) -> Splits:
+    """Plan the splits of a file for a step, if `width` splits are read in parallel. `size` is its
+    unpacked size.
 
     `schema` has the columns that the step reads, in their order; None means that their types depend
     on all values.
     """
-    size = path.stat().st_size
     if (count := split_count(size, width)) <= 1:
         return Splits(splits=(Split(file=path),))
     if isinstance(step, ReadStepParquet):
@@ -101,18 +112,19 @@ def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int
     return _whole(path, "it is one document")
 
 
-def splits_of_table(table: TableFiles, width: int = 1) -> tuple[Split, ...]:
-    """Return the splits of a table. Successive small files are joined; if several splits are read
-    in parallel, large files are cut."""
-    wanted = _split_bytes(table.size, width)
+def splits_of_table(table: TableFiles, sizes: Sequence[int], width: int) -> Splits:
+    """Plan the splits of a table, given the unpacked sizes of its files. Successive small files are
+    joined, and large ones are cut."""
+    wanted = _split_bytes(sum(sizes), width)
     found: list[Split] = []
     small: list[Split] = []
-    waiting = 0
-    for each in table.files:
-        size = each.path.stat().st_size
-        count = size // wanted if width > 1 else 1
-        splits = _of_groups(each.path, count).splits if count > 1 else (Split(file=each.path),)
-        mine = [replace(split, part=each.part) for split in splits]
+    waiting, whole_because = 0, None
+    for each, size in zip(table.files, sizes, strict=True):
+        cut = Splits(splits=(Split(file=each.path),))
+        if (count := size // wanted) > 1:
+            cut = _of_groups(each.path, count)
+            whole_because = cut.whole_because
+        mine = [replace(split, part=each.part) for split in cut.splits]
         if small and waiting + size > wanted:
             found.append(_joined(small))
             small, waiting = [], 0
@@ -121,7 +133,9 @@ def splits_of_table(table: TableFiles, width: int = 1) -> tuple[Split, ...]:
         else:
             small += mine
             waiting += size
-    return (*found, _joined(small)) if small else tuple(found)
+    if small:
+        found.append(_joined(small))
+    return Splits(splits=tuple(found), whole_because=whole_because if len(found) == 1 else None)
 
 
 def _joined(splits: Sequence[Split]) -> Split:
@@ -137,7 +151,7 @@ def _of_groups(path: Path, count: int) -> Splits:
     try:
         with pq.ParquetFile(path) as file:
             rows = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
-    except (pa.ArrowException, OSError, ValueError, OverflowError):
+    except UNREADABLE:
         return _whole(path, "it cannot be read")  # the reader reports the error
     if len(rows) < 2:
         return _whole(path, "it has one row group")

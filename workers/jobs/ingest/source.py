@@ -26,7 +26,15 @@ from ...readers.known import Known
 from ...readers.read import open_frame, schema_of
 from ...readers.read_split import SplitRead, open_splits
 from ...readers.rejected import Rejected
-from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits, split_count, splits_of_table
+from ...readers.splits import (
+    SPLIT_BYTES,
+    Split,
+    Splits,
+    plan_splits,
+    split_count,
+    splits_of_table,
+    unpacked_size,
+)
 from ...readers.table_files import TableFiles
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
@@ -49,6 +57,8 @@ class Source:
 
     path: Path
     step: ReadStep
+    sizes: tuple[int, ...]
+    """Unpacked sizes of the file, or of each file of the table."""
     enclosed: Enclosed | None = None
     """Content of the path, if it is a small body stored in the job."""
     known: Known | None = None
@@ -60,7 +70,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        return self.path.stat().st_size if self.table is None else self.table.size
+        return sum(self.sizes)
 
 
 def source_of(
@@ -84,22 +94,28 @@ def source_of(
         given, path = path, plain_file(path, plan.read, scratch, limits.archives)
         enclosed = enclosed if path == given else None
     known = known_of(plan)
+    paths = [path] if table is None else [each.path for each in table.files]
+    sizes = tuple(unpacked_size(plan.read, each, limits.archives) for each in paths)
     if plan.preprocess is None:
-        return Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
+        return Source(
+            path=path, step=plan.read, sizes=sizes, enclosed=enclosed, known=known, table=table
+        )
     rejected = None if most is None else Rejected(most)
     if table is None:
         frame = open_frame(plan.read, path, limits, rejected, known)
     else:
         whole = SplitRead(step=plan.read, limits=limits, known=known)
-        frame = open_splits(whole, splits_of_table(table), rejected)
+        frame = open_splits(whole, splits_of_table(table, sizes, 1).splits, rejected)
     if frame is None:
         return None
     rows = arranged(frame, plan)
     rows = Frame(rows.schema, context.job_progress.rows(rows.batches))
     made = preprocessed(rows, plan.preprocess, context.engines, context.job_progress, scratch)
+    step = ReadStepParquet()
     return Source(
         path=made,
-        step=ReadStepParquet(),
+        step=step,
+        sizes=(unpacked_size(step, made, limits.archives),),
         is_prepared=True,
         rejected=rejected,
         warnings=tuple(frame.warnings),
@@ -117,8 +133,8 @@ def splits_of(
         return SplitRead(step=plan.read, limits=limits), Splits(splits=())
     whole = SplitRead(step=source.step, limits=limits, known=source.known)
     if source.table is not None:
-        parts = splits_of_table(source.table, way.width)
-        return whole, Splits(splits=tuple(_seen_by(way, each) for each in parts))
+        found = splits_of_table(source.table, source.sizes, way.width)
+        return whole, replace(found, splits=tuple(_seen_by(way, each) for each in found.splits))
     if way.in_process:
         return whole, Splits(splits=(Split(file=source.enclosed or source.path),))
     schema = schema_of(source.step)
@@ -129,7 +145,7 @@ def splits_of(
     ):
         frame = open_frame(source.step, source.path, limits, known=source.known)
         schema = None if frame is None else frame.schema
-    found = plan_splits(source.step, source.path, schema, way.width)
+    found = plan_splits(source.step, source.path, schema, way.width, source.size)
     file = source.enclosed or way.file(source.path)
     found = replace(found, splits=tuple(replace(each, file=file) for each in found.splits))
     if len(found.splits) == 1:
