@@ -35,6 +35,9 @@ SPLIT_BYTES = 64 << 20
 SMALLEST_SPLIT_BYTES = 4 << 20
 """The overhead of a smaller split exceeds its benefit."""
 SCAN_BYTES = 1 << 20
+LINES = ReadStepCsv | ReadStepNdJson | ReadStepNdGeoJson
+"""Steps whose files are cut, and whose first records give the types of a source that declares
+none."""
 _BLANK = b" \t\r\n"
 _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 """The boundary of two records: within a record, no `{` directly follows a `}`."""
@@ -96,20 +99,20 @@ def plan_splits(
     """Plan the splits of a file for a step, if `width` splits are read in parallel. `size` is its
     unpacked size.
 
-    `schema` has the columns that the step reads, in their order; None means that their types depend
-    on all values.
+    `schema` has the columns that the step reads, in their order; None if it declares none, and the
+    beginning of the file shows none.
     """
     if (count := split_count(size, width)) <= 1:
         return Splits(splits=(Split(file=path),))
     if isinstance(step, ReadStepParquet):
         return _of_groups(path, count)
+    if not isinstance(step, LINES):
+        return _whole(path, "it is one document")
     if schema is None:
-        return _whole(path, "the types of its columns are found out from all rows")
+        return _whole(path, "its first records name no columns")
     if isinstance(step, ReadStepCsv):
         return _of_csv(step, path, schema, size // count)
-    if isinstance(step, ReadStepNdJson | ReadStepNdGeoJson):
-        return _of_records(path, size // count)
-    return _whole(path, "it is one document")
+    return _of_records(path, size // count)
 
 
 def splits_of_table(table: TableFiles, sizes: Sequence[int], width: int) -> Splits:

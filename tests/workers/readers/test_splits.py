@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import footers
 import pyarrow as pa
 import pyarrow.parquet as pq
-import footers
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

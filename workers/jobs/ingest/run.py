@@ -173,7 +173,7 @@ def prepare_post(
         history = history_of(dataset, plan, options.states, scratch, way_with)
     known = 0 if history is None else history.size
     way, size = way_with(known), size_with(known)
-    split_read, splits = splits_of(source, plan, way, options.limits)
+    split_read, splits = splits_of(source, plan, way, options.limits, most)
     passes = is_passing(plan, history)
     read = PostRead(
         plan=plan,

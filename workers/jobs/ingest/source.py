@@ -13,7 +13,7 @@ from odf_node.protocol.metadata.engine import (
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
 )
-from odf_node.protocol.metadata.reading import ReadStep, ReadStepCsv, ReadStepParquet
+from odf_node.protocol.metadata.reading import ReadStep, ReadStepParquet
 from odf_node.protocol.metadata.transforms import Transform
 
 from ...engines.port.job_listener import Heard
@@ -27,6 +27,7 @@ from ...readers.read import open_frame, schema_of
 from ...readers.read_split import SplitRead, open_splits
 from ...readers.rejected import Rejected
 from ...readers.splits import (
+    LINES,
     SPLIT_BYTES,
     Split,
     Splits,
@@ -123,9 +124,10 @@ def source_of(
 
 
 def splits_of(
-    source: Source | None, plan: IngestPlan, way: Way, limits: Limits
+    source: Source | None, plan: IngestPlan, way: Way, limits: Limits, most: int | None
 ) -> tuple[SplitRead, Splits]:
-    """Return how to read the file with this way, and the parts that are read in parallel.
+    """Return how to read the file with this way, and the parts that are read in parallel. `most` is
+    the limit of bad rows that are set aside.
 
     Raises: the same errors as the reader for the head of the file.
     """
@@ -140,10 +142,11 @@ def splits_of(
     schema = schema_of(source.step)
     if (
         schema is None
-        and isinstance(source.step, ReadStepCsv)
+        and isinstance(source.step, LINES)
         and split_count(source.size, way.width) > 1
     ):
-        frame = open_frame(source.step, source.path, limits, known=source.known)
+        aside = None if most is None else Rejected(most)
+        frame = open_frame(source.step, source.path, limits, aside, source.known)
         schema = None if frame is None else frame.schema
     found = plan_splits(source.step, source.path, schema, way.width, source.size)
     file = source.enclosed or way.file(source.path)
