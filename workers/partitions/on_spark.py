@@ -35,6 +35,7 @@ from .failure import Failure, StageFailed
 from .files import Delivered, File, Outbox
 from .messages import batch_of, gathered, message
 from .port import Output, Read, Route, T, Work
+from .spark_counters import with_jobs
 from .task_memory import of_spark
 from .usage import Usage
 
@@ -136,7 +137,7 @@ class OnSpark:
         except QueryTooSlow:
             self._listener.progress()  # raises the error that ended the job
             raise
-        self.usage = self.usage.with_jobs(self._spark.sparkContext, group)
+        self.usage = with_jobs(self.usage, self._spark.sparkContext, group)
 
 
 class PartitionsOnSpark:

@@ -204,5 +204,5 @@ def test_lines_in_splits_give_the_receipt_that_they_give_as_a_whole(
         receipt = posting.post(ndjson(rows))
         receipts.append(msgspec.structs.replace(receipt, ran=None))
         assert len(receipt.warnings) == 1, "of the column of one late record"
-    assert many.partitions[2] > 2
+    assert max(many.partitions) > 2
     assert receipts[0] == receipts[1]
