@@ -97,8 +97,8 @@ def test_equal_rows_give_equal_bytes_however_spark_deals_with_them(
     first, second = ndjson(rows(500)), ndjson(rows(700)[100:])
     results = []
     for smallest, micro in ((4 << 20, 10**9), (4 << 20, 0), (1, 0)):
-        monkeypatch.setattr(pipeline, "SMALLEST_BYTES", smallest)
-        monkeypatch.setattr(splits, "SMALLEST_BYTES", 5000 * smallest)
+        monkeypatch.setattr(pipeline, "SMALLEST_PARTITION_BYTES", smallest)
+        monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 5000 * smallest)
         stores = throwaway_stores()
         options = ingest_options(tmp_path / str(len(results)), micro_batch_bytes=micro)
         other = replace(bench, objects=stores.objects, ingest=options)

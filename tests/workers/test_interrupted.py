@@ -139,6 +139,7 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
     class Elsewhere(Here):
         """Stages that run here, and deliver what they write to the bucket."""
 
+        in_process = False
         width = 2
         partition_bytes = 64 << 20
 

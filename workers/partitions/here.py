@@ -17,6 +17,7 @@ from .usage import Usage
 class Here:
     """Runs stages in the caller's thread, one at a time."""
 
+    in_process = True
     width = 1
     partition_bytes = sys.maxsize
     usage = Usage()

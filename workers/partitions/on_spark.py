@@ -36,6 +36,7 @@ from .failure import Failure, StageFailed
 from .files import File, Outbox, Span
 from .messages import batch_of, gathered, message
 from .port import Output, Read, Route, T, Work
+from .spark_counters import with_jobs
 from .task_memory import of_spark
 from .usage import Usage
 
@@ -59,6 +60,8 @@ class _ByPartition(accumulators.AccumulatorParam[Facts]):  # type: ignore[misc]
 
 class OnSpark:
     """Runs stages as tasks of a Spark session, until the listener stops them."""
+
+    in_process = False
 
     def __init__(
         self, spark: Spark, *, seconds: float = STAGE_SECONDS, listener: Listener = QUIET
@@ -136,7 +139,7 @@ class OnSpark:
         except QueryTooSlow:
             self._listener.progress()  # raises the error that ended the job
             raise
-        self.usage = self.usage.with_jobs(self._spark.sparkContext, group)
+        self.usage = with_jobs(self.usage, self._spark.sparkContext, group)
 
 
 class PartitionsOnSpark:

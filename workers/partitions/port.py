@@ -56,6 +56,10 @@ class Way(Protocol):
         """Resources of Spark used by all stages so far."""
 
     @property
+    def in_process(self) -> bool:
+        """Whether stages run in the worker's process: files and values reach them as they are."""
+
+    @property
     def width(self) -> int:
         """Number of partitions that run in parallel."""
 

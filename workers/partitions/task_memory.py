@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 PARTS = 8
-SMALLEST_BYTES = 4 << 20
+SMALLEST_PARTITION_BYTES = 4 << 20
 """Lower limit of a partition's size: the overhead of smaller ones exceeds their benefit."""
 DEFAULT_HEAP = "1g"
 """Spark's default heap."""
@@ -23,7 +23,7 @@ _SIZE = re.compile(r"(\d+)([bkmgt]?)b?")
 def partition_bytes(heap: str, tasks: int) -> int:
     """Return the bytes of a partition, for a Spark process with a heap in Spark's notation and this
     number of parallel tasks."""
-    return max(heap_bytes(heap) // max(1, tasks) // PARTS, SMALLEST_BYTES)
+    return max(heap_bytes(heap) // max(1, tasks) // PARTS, SMALLEST_PARTITION_BYTES)
 
 
 def heap_bytes(text: str) -> int:

@@ -60,9 +60,8 @@ class FieldsSeen:
         """Return the warnings for the publisher; call this after all records."""
         told = []
         if self._unknown:
-            told.append(
-                f"fields that the schema does not name are not stored: {_shown(self._unknown)}"
-            )
+            names = _shown(sorted(self._unknown))  # in one order, however the file was cut
+            told.append(f"fields that the schema does not name are not stored: {names}")
         if self._absent and self._any:
             told.append(f"columns that no record names are null: {_shown(self._absent)}")
         return told

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.reading import (
+    ReadStep,
     ReadStepGeoJson,
     ReadStepJson,
     ReadStepNdGeoJson,
@@ -64,7 +65,7 @@ def read_ndjson(
     """Read successive objects, usually one per line; if bad ones are set aside, exactly one per
     line."""
     check_read_step(step)
-    how = How(schema is None, Forms.of(step.date_format, step.timestamp_format))
+    how = How(_is_undeclared(step), Forms.of(step.date_format, step.timestamp_format))
     reading = _sequence_reading(path, limits, rejected, _object, how)
     frame = _frame(reading, schema, known)
     if frame is None or not len(frame.schema) or path.stat().st_size == 0 or how.forms:
@@ -85,7 +86,7 @@ def read_json(
 ) -> Frame | None:
     """Read an array of objects, at the root or at `subPath` (dot-separated keys)."""
     check_read_step(step)
-    how = How(schema is None, Forms.of(step.date_format, step.timestamp_format))
+    how = How(_is_undeclared(step), Forms.of(step.date_format, step.timestamp_format))
     sub_path = step.sub_path or ""
 
     def values(scanner: JsonScanner) -> Iterator[Value]:
@@ -118,7 +119,7 @@ def read_json(
 
 
 def read_ndgeojson(
-    _: ReadStepNdGeoJson,
+    step: ReadStepNdGeoJson,
     path: Path,
     schema: pa.Schema | None,
     limits: Limits,
@@ -126,12 +127,12 @@ def read_ndgeojson(
     known: Known | None = None,
 ) -> Frame | None:
     """Read successive `Feature` objects."""
-    reading = _sequence_reading(path, limits, rejected, _feature, How(schema is None))
+    reading = _sequence_reading(path, limits, rejected, _feature, How(_is_undeclared(step)))
     return _frame(reading, schema, known)
 
 
 def read_geojson(
-    _: ReadStepGeoJson,
+    step: ReadStepGeoJson,
     path: Path,
     schema: pa.Schema | None,
     limits: Limits,
@@ -146,9 +147,15 @@ def read_geojson(
         rejected=rejected,
         values=_collection,
         shape=_feature,
-        how=How(schema is None),
+        how=How(_is_undeclared(step)),
     )
     return _frame(reading, schema, known)
+
+
+def _is_undeclared(step: ReadStep) -> bool:
+    """Whether the types of a step are inferred: a split of its file is read in those that the
+    beginning of the file showed."""
+    return step.schema is None and step.ddl_schema is None
 
 
 def _sequence_reading(

@@ -16,7 +16,15 @@ from odf_node.protocol.scalar_text import scalar_text
 from ..slices.frame import BadInputSchema, BadRow, Frame, Limits, check_names
 from .forms import not_of
 from .known import Known
-from .parquet_bounds import MalformedParquet, allowance, check_unpacked, parts, planned, row_sizes
+from .parquet_bounds import (
+    UNREADABLE,
+    MalformedParquet,
+    allowance,
+    check_unpacked,
+    parts,
+    planned,
+    row_sizes,
+)
 from .recast import can_recast, recast
 from .rejected import Rejected, shown, sifted
 from .table_files import TablePart, in_table
@@ -24,7 +32,6 @@ from .text import BadValue
 
 MAX_SAID = 200
 """Limit of the characters of a library's message about a file."""
-_UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError)
 
 
 def read_parquet(
@@ -77,7 +84,7 @@ def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]
         limits.check_columns(file.metadata.num_columns)
         reading = planned(memoryview(content.read_buffer()), file.schema, limits)
         file = pq.ParquetFile(content, read_dictionary=reading.dictionaries)
-    except _UNREADABLE as bad:
+    except UNREADABLE as bad:
         raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
     return stored, file, reading.rows
 
@@ -115,7 +122,7 @@ def _unpacked(
                     schema=stored,
                 )
             done += batch.num_rows
-    except _UNREADABLE as bad:
+    except UNREADABLE as bad:
         raise MalformedParquet(f"the Parquet file is damaged: {_said(bad)}") from None
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,8 @@ PAGE_BYTES, PREFIXED_PAGE_BYTES = 128 << 20, 16 << 20
 PREFIX_ROWS = 64
 """Rows read at once if each value may share a prefix with the previous one, since headers do not
 show the lengths then."""
+UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError)
+"""Errors of the library for a file that it cannot read."""
 Sizes = npt.NDArray[np.int64]
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 _INDEX_BYTES = 8
@@ -52,6 +55,27 @@ class Reading:
 
     rows: int
     dictionaries: list[str]
+
+
+def size_in_footer(path: Path, archives: PrepareLimits) -> int:
+    """Return the bytes of the values of a file, as its footer gives them, at most what a reader
+    accepts. It is an estimate for plans: a footer may be wrong, and does not tell the length of
+    texts in a dictionary. For a file that cannot be read, which its reader reports, return its size
+    on disk."""
+    size = path.stat().st_size
+    try:
+        content = pa.memory_map(str(path))
+        schema = pq.ParquetFile(content).schema
+        widths = [_width(schema.column(at)) or _INDEX_BYTES for at in range(len(schema))]
+        groups = _groups(memoryview(content.read_buffer()), schema)
+    except (MalformedParquet, *UNREADABLE):
+        return size
+    unpacked = sum(
+        max(chunk.total_uncompressed_size, chunk.num_values * width)
+        for group in groups
+        for chunk, width in zip(group.chunks, widths, strict=True)
+    )
+    return max(size, min(unpacked, allowance(size, archives)))
 
 
 def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Reading:

@@ -25,14 +25,19 @@ from odf_node.protocol.metadata.reading import (
 from odf_node.protocol.source_rules import csv_characters
 
 from ..partitions.files import Enclosed, File, Span
+from ..runtime.input_limits import PrepareLimits
 from .csv_cuts import csv_cuts, csv_head
+from .parquet_bounds import UNREADABLE, size_in_footer
 from .table_files import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
 """Limit of the bytes of a split, exceeded by less than a record."""
-SMALLEST_BYTES = 4 << 20
+SMALLEST_SPLIT_BYTES = 4 << 20
 """The overhead of a smaller split exceeds its benefit."""
 SCAN_BYTES = 1 << 20
+LINES = ReadStepCsv | ReadStepNdJson | ReadStepNdGeoJson
+"""Steps whose files are cut, and whose first records give the types of a source that declares
+none."""
 _BLANK = b" \t\r\n"
 _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 """The boundary of two records: within a record, no `{` directly follows a `}`."""
@@ -76,6 +81,13 @@ class Splits:
     """Reason why there is only one split, although the file is large enough for more."""
 
 
+def unpacked_size(step: ReadStep, path: Path, archives: PrepareLimits) -> int:
+    """Return the bytes of the rows in a file of a step, about."""
+    if isinstance(step, ReadStepParquet):
+        return size_in_footer(path, archives)
+    return path.stat().st_size
+
+
 def split_count(size: int, width: int) -> int:
     """Return the number of splits for a file of `size` bytes, if `width` splits are read in
     parallel."""
@@ -83,41 +95,44 @@ def split_count(size: int, width: int) -> int:
 
 
 def _split_bytes(size: int, width: int) -> int:
-    return max(min(size // width, SPLIT_BYTES), SMALLEST_BYTES)
+    return max(min(size // width, SPLIT_BYTES), SMALLEST_SPLIT_BYTES)
 
 
-def plan_splits(step: ReadStep, path: Path, schema: pa.Schema | None, width: int) -> Splits:
-    """Plan the splits of a file for a step, if `width` splits are read in parallel.
+def plan_splits(
+    step: ReadStep, path: Path, schema: pa.Schema | None, width: int, size: int
+) -> Splits:
+    """Plan the splits of a file for a step, if `width` splits are read in parallel. `size` is its
+    unpacked size.
 
-    `schema` has the columns that the step reads, in their order; None means that their types depend
-    on all values.
+    `schema` has the columns that the step reads, in their order; None if it declares none, and the
+    beginning of the file shows none.
     """
-    size = path.stat().st_size
     if (count := split_count(size, width)) <= 1:
         return Splits(splits=(Split(file=path),))
     if isinstance(step, ReadStepParquet):
         return _of_groups(path, count)
+    if not isinstance(step, LINES):
+        return _whole(path, "it is one document")
     if schema is None:
-        return _whole(path, "the types of its columns are found out from all rows")
+        return _whole(path, "its first records name no columns")
     if isinstance(step, ReadStepCsv):
         return _of_csv(step, path, schema, size // count)
-    if isinstance(step, ReadStepNdJson | ReadStepNdGeoJson):
-        return _of_records(path, size // count)
-    return _whole(path, "it is one document")
+    return _of_records(path, size // count)
 
 
-def splits_of_table(table: TableFiles, width: int = 1) -> tuple[Split, ...]:
-    """Return the splits of a table. Successive small files are joined; if several splits are read
-    in parallel, large files are cut."""
-    wanted = _split_bytes(table.size, width)
+def splits_of_table(table: TableFiles, sizes: Sequence[int], width: int) -> Splits:
+    """Plan the splits of a table, given the unpacked sizes of its files. Successive small files are
+    joined, and large ones are cut."""
+    wanted = _split_bytes(sum(sizes), width)
     found: list[Split] = []
     small: list[Split] = []
-    waiting = 0
-    for each in table.files:
-        size = each.path.stat().st_size
-        count = size // wanted if width > 1 else 1
-        splits = _of_groups(each.path, count).splits if count > 1 else (Split(file=each.path),)
-        mine = [replace(split, part=each.part) for split in splits]
+    waiting, whole_because = 0, None
+    for each, size in zip(table.files, sizes, strict=True):
+        cut = Splits(splits=(Split(file=each.path),))
+        if (count := size // wanted) > 1:
+            cut = _of_groups(each.path, count)
+            whole_because = cut.whole_because
+        mine = [replace(split, part=each.part) for split in cut.splits]
         if small and waiting + size > wanted:
             found.append(_joined(small))
             small, waiting = [], 0
@@ -126,7 +141,9 @@ def splits_of_table(table: TableFiles, width: int = 1) -> tuple[Split, ...]:
         else:
             small += mine
             waiting += size
-    return (*found, _joined(small)) if small else tuple(found)
+    if small:
+        found.append(_joined(small))
+    return Splits(splits=tuple(found), whole_because=whole_because if len(found) == 1 else None)
 
 
 def _joined(splits: Sequence[Split]) -> Split:
@@ -142,7 +159,7 @@ def _of_groups(path: Path, count: int) -> Splits:
     try:
         with pq.ParquetFile(path) as file:
             rows = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
-    except (pa.ArrowException, OSError, ValueError, OverflowError):
+    except UNREADABLE:
         return _whole(path, "it cannot be read")  # the reader reports the error
     if len(rows) < 2:
         return _whole(path, "it has one row group")

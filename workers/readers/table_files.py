@@ -36,11 +36,6 @@ class TableFiles:
 
     files: tuple[TableFile, ...]
 
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        return sum(each.path.stat().st_size for each in self.files)
-
 
 def in_table(batches: Iterator[pa.RecordBatch], part: TablePart) -> Iterator[pa.RecordBatch]:
     """Convert the rows of a data file to the columns of its table. Raises `TypeConflict`."""

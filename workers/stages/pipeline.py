@@ -21,6 +21,7 @@ from ..merge.history import HistoryFiles
 from ..merge.order import Order, bounds
 from ..merge.table import MERGE, bytes_of_all, merging_of
 from ..partitions.port import Partitions, Route, Way, Work
+from ..partitions.task_memory import SMALLEST_PARTITION_BYTES
 from ..plan.ingest import IngestPlan
 from ..slices.columns import POSITION
 from ..slices.conform import NullCounts
@@ -34,8 +35,6 @@ from .post_read import PostRead
 from .read_posts import PostRows, ReadRows
 from .write import by_range, by_slice, write_rows, write_sorted
 
-SMALLEST_BYTES = 4 << 20
-"""Smaller inputs are one partition."""
 RANGES_PER_SLICE = 16
 """Ranges of keys for each expected slice: writers receive a range twice if two slices share it."""
 MOST_RANGES = 256
@@ -143,7 +142,7 @@ def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cu
         return []
     count = cut.count(costs[-1])
     outbox = way.outbox(folder, count)
-    op, in_memory, sort = plan.vocab.operation_type_column, way.width == 1, ordered.sort
+    op, in_memory, sort = plan.vocab.operation_type_column, way.in_process, ordered.sort
     route: Route = partial(by_slice, op, cut, rows, costs)
     work: Work = partial(write_rows, plan, outbox, in_memory)
     if sort is not None:
@@ -192,9 +191,14 @@ def _sorted(
 
 def partition_count(way: Way, size: int) -> int:
     """Return the number of partitions for rows of this size in bytes."""
-    if way.width == 1 or size < SMALLEST_BYTES:
+    if way.in_process or fits_one_task(size):
         return 1
     return max(way.width, -(-size // way.partition_bytes))
+
+
+def fits_one_task(size: int) -> bool:
+    """Whether rows of this size in bytes are too few to be cut into partitions."""
+    return size < SMALLEST_PARTITION_BYTES
 
 
 def _is_by_event_time(post: PostRead) -> bool:

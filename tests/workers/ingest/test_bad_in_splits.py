@@ -35,7 +35,7 @@ ROWS = [f"2020-01-01T00:00:{n % 60:02},{n}\n" for n in range(400)]
 
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits, "SMALLEST_BYTES", 1000)
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 1000)
     monkeypatch.setattr(splits, "SCAN_BYTES", 128)
     monkeypatch.setattr(csv_cuts, "SCAN_BYTES", 128)
 

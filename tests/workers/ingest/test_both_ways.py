@@ -281,8 +281,8 @@ def check_rules(history: History, came: list[Any]) -> int:
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever can be cut is cut; equal blocks on both sides have equal times."""
-    monkeypatch.setattr(pipeline, "SMALLEST_BYTES", 1)
-    monkeypatch.setattr(splits, "SMALLEST_BYTES", 300)
+    monkeypatch.setattr(pipeline, "SMALLEST_PARTITION_BYTES", 1)
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 300)
     monkeypatch.setattr(splits, "SCAN_BYTES", 64)
     monkeypatch.setattr(datasets, "now", lambda: NOW)
 
@@ -319,7 +319,7 @@ def test_random_histories_are_the_same_in_many_partitions(
     for seed in range(HISTORIES):
         history = history_made(seed)
         chance = random.Random(seed)
-        many = Many(chance.randrange(2, 6), chance)
+        many = Many(chance.randrange(1, 6), chance)
         results = []
         for number, way in enumerate((Here(), many)):
             on(way, monkeypatch)
@@ -337,6 +337,24 @@ def test_random_histories_are_the_same_in_many_partitions(
     assert 0 < refused < 1.1 * HISTORIES, "about one batch of a history is refused"
     assert most > 5, "the partitions were many"
     assert len(shared) > HISTORIES / 4, "slices were written from ranges that others have rows of"
+
+
+def test_partitions_one_after_the_other_are_not_those_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Spark of one core has its files handed over, and cuts what is large."""
+    ledger = 1
+    history = history_made(ledger)
+    many = Many(1, random.Random(ledger))
+    handed: list[Path] = []
+    monkeypatch.setattr(many, "file", lambda path: handed.append(path) or path)
+    on(many, monkeypatch)
+    stores = throwaway_stores()
+    bench = bench_without_engine(stores, tmp_path, cut=history.cut)
+    played(history, bench, stores)
+    of_history = [path for path in handed if path.parent.name == "merge-state"]
+    assert 0 < len(of_history) < len(handed)
+    assert max(many.partitions) > 1
 
 
 @pytest.mark.spark

@@ -21,6 +21,7 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
+from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_node.workers.jobs.ingest.run import run_ingest
 from tests.workers.datasets import bench_without_engine, created, upload
 
@@ -54,6 +55,13 @@ def read(strategy: MergeStrategy) -> ReadStep:
 
 def jobs_of(strategy: MergeStrategy, count: int, folder: Path, micro: int, spark: Any) -> Any:
     """Where two batches in a row ran, and in how many jobs each."""
+    return [(each.way, each.spark_jobs) for each in ran(strategy, count, folder, micro, spark)]
+
+
+def ran(
+    strategy: MergeStrategy, count: int, folder: Path, micro: int, spark: Any
+) -> list[RanReceipt]:
+    """What the receipts of two batches in a row say of where they ran."""
     stores = throwaway_stores()
     bench = bench_without_engine(stores, folder, micro_batch_bytes=micro)
     bench = replace(bench, engines=replace(bench.engines, session=spark))
@@ -64,7 +72,7 @@ def jobs_of(strategy: MergeStrategy, count: int, folder: Path, micro: int, spark
         receipt = run_ingest(dataset, payload, bench, now=NOW)
         assert receipt.ran is not None
         assert receipt.rows_added == count
-        found.append((receipt.ran.way, receipt.ran.spark_jobs))
+        found.append(receipt.ran)
     return found
 
 
@@ -98,6 +106,32 @@ def test_a_small_batch_is_one_job_where_none_may_run_in_the_process(
     name: str, count: int, tmp_path: Path, spark: SparkSession
 ) -> None:
     assert jobs_of(STRATEGIES[name], count, tmp_path, 0, spark) == [("spark", 1)] * 2
+
+
+@pytest.fixture
+def one_core(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """Spark with a single partition at a time."""
+    from odf_node.workers.partitions.on_spark import OnSpark
+
+    monkeypatch.setattr(OnSpark, "width", 1)
+    monkeypatch.setattr(OnSpark, "partition_bytes", 1 << 20)
+    return spark
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["append", "ledger"])
+def test_a_small_batch_is_one_job_on_one_core(
+    name: str, tmp_path: Path, one_core: SparkSession
+) -> None:
+    assert jobs_of(STRATEGIES[name], 1_000, tmp_path, 0, one_core) == [("spark", 1)] * 2
+
+
+@pytest.mark.spark
+def test_a_large_merge_is_several_partitions_on_one_core(
+    tmp_path: Path, one_core: SparkSession
+) -> None:
+    for each in ran(STRATEGIES["upsert"], 120_000, tmp_path, 0, one_core):
+        assert each.tasks > 5, "more than a task for each stage"
 
 
 @pytest.mark.spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -27,9 +28,15 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.jobs.ingest import run
 from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.partitions.here import Here
+from odf_node.workers.partitions.port import Way
+from odf_node.workers.readers import splits
 from odf_node.workers.slices.schema import IncompatibleSchema
-from tests.workers.datasets import bench_without_engine, created, upload
+from tests.workers import datasets
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from tests.workers.partitions.many import Many
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 CSV, NDJSON, JSON, PARQUET = (
@@ -174,3 +181,28 @@ def test_columns_named_as_the_nodes_own_go_on_under_their_other_name(posting: An
     on.post(b'{"offset": 1.5, "n": 1}\n')
     on.post(b'{"n": 2, "offset": 2}\n')
     assert on.rows("_offset", "n") == [(1.5, 1), (2.0, 2)]
+
+
+def test_lines_in_splits_give_the_receipt_that_they_give_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their columns are in another order than the dataset's, and some records lack one."""
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 3000)
+    monkeypatch.setattr(splits, "SCAN_BYTES", 128)
+    monkeypatch.setattr(datasets, "now", lambda: NOW)
+    rows = [{"a": "x", "b": n} if n < 100 else {"b": n} for n in range(1200)]
+    rows[1100]["c"] = 1
+    many = Many(4, random.Random(1))
+    ways: tuple[Way, Way] = (Here(), many)
+    receipts = []
+    for number, way in enumerate(ways):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.setattr(run, "way_of", lambda *_, way=way: way)
+        posting = Posting(throwaway_stores(), folder, ReadStepNdJson())
+        posting.post(b'{"b": 1}\n{"a": "x", "b": 2}\n')
+        receipt = posting.post(ndjson(rows))
+        receipts.append(msgspec.structs.replace(receipt, ran=None))
+        assert len(receipt.warnings) == 1, "of the column of one late record"
+    assert max(many.partitions) > 2
+    assert receipts[0] == receipts[1]

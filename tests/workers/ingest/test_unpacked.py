@@ -195,3 +195,14 @@ def test_a_damaged_stream_is_refused(ingested: Any) -> None:
             ingested(bytes(broken), ReadStepParquet())
         except (BadInput, KeyError):
             continue
+
+
+def test_the_size_of_a_parquet_body_is_that_of_its_values(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [7] * 100_000, "city": ["A"] * 100_000}), out := io.BytesIO())
+    assert len(out.getvalue()) < 50_000
+    stores = throwaway_stores()
+    dataset = created(stores, read=ReadStepParquet())
+    bench = bench_without_engine(stores, tmp_path)
+    receipt = run_ingest(dataset, upload(stores, dataset, out.getvalue()), bench, now=NOW)
+    assert receipt.ran is not None
+    assert receipt.ran.bytes >= 1_600_000

@@ -12,9 +12,9 @@ from odf_node.protocol.kartothek.errors import TypeConflict
 from odf_node.protocol.kartothek.source import file_list, state_of
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.workers.fetch.file_lists import FileLists
-from odf_node.workers.readers.parquet_bounds import MalformedParquet
+from odf_node.workers.readers.parquet_bounds import MalformedParquet, size_in_footer
 from odf_node.workers.readers.read_split import SplitRead, open_split, open_splits
-from odf_node.workers.readers.splits import splits_of_table
+from odf_node.workers.readers.splits import Splits, splits_of_table
 from odf_node.workers.readers.table_files import TableFile, TableFiles, TablePart
 from odf_node.workers.slices.frame import Limits
 
@@ -30,9 +30,14 @@ def files(folder: Path, *tables: pa.Table) -> TableFiles:
     return TableFiles(tuple(found))
 
 
+def cut_of(table: TableFiles, width: int = 1) -> Splits:
+    sizes = [size_in_footer(each.path, Limits().archives) for each in table.files]
+    return splits_of_table(table, sizes, width)
+
+
 def rows(table: TableFiles) -> list[dict[str, object]]:
     read = SplitRead(step=ReadStepParquet(), limits=Limits())
-    frame = open_splits(read, splits_of_table(table), None)
+    frame = open_splits(read, cut_of(table).splits, None)
     assert frame.schema.names == SCHEMA.names
     return pa.Table.from_batches(frame.batches, frame.schema).to_pylist()
 
@@ -50,14 +55,13 @@ def test_columns_are_those_of_the_table_and_values_of_the_key_win(tmp_path):
         {"p": "p1", "n": 3, "t": None},
         {"p": "p2", "n": 4, "t": None},
     ]
-    assert table.size == sum(path.stat().st_size for path in tmp_path.iterdir())
 
 
 def test_a_large_file_is_cut_at_row_groups_where_several_are_read_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", 1)
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
     table = files(tmp_path, pa.table({"n": [7]}), pa.table({"n": range(9), "t": ["x"] * 9}))
     pq.write_table(pa.table({"n": range(9), "t": ["x"] * 9}), table.files[1].path, row_group_size=2)
-    cut = splits_of_table(table, 4)
+    cut = cut_of(table, 4).splits
     assert [(each.groups, each.rows) for each in cut[1:]] == [((0, 1), 0), ((2, 3), 4), ((4,), 8)]
     frame = open_splits(SplitRead(step=ReadStepParquet(), limits=Limits()), cut, None)
     read = pa.Table.from_batches(frame.batches, frame.schema).to_pylist()
@@ -66,13 +70,13 @@ def test_a_large_file_is_cut_at_row_groups_where_several_are_read_at_once(tmp_pa
 
 
 def test_what_is_wrong_in_a_part_of_a_file_names_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", 1)
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
     table = files(tmp_path, pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}))
     pq.write_table(
         pa.table({"n": pa.array([1, 2, 2**63], pa.uint64())}), table.files[0].path, row_group_size=1
     )
     frame = open_splits(
-        SplitRead(step=ReadStepParquet(), limits=Limits()), splits_of_table(table, 2), None
+        SplitRead(step=ReadStepParquet(), limits=Limits()), cut_of(table, 2).splits, None
     )
     with pytest.raises(TypeConflict, match="u/0: column 'n' is no int64"):
         list(frame.batches)
@@ -133,8 +137,8 @@ def test_small_files_are_one_split_and_large_ones_stand_between_them(tmp_path, m
     table = files(tmp_path, *tables)
     size = table.files[2].path.stat().st_size
     pq.write_table(tables[2], table.files[2].path, row_group_size=50_000)
-    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_BYTES", size // 2)
-    cut = splits_of_table(table, 4)
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", size // 2)
+    cut = cut_of(table, 4).splits
     assert len(cut) == 4
     assert [[each.part.key for each in (split, *split.then)] for split in cut] == [
         ["u/0", "u/1"],
@@ -147,10 +151,25 @@ def test_small_files_are_one_split_and_large_ones_stand_between_them(tmp_path, m
     assert rows.column("n").to_pylist() == [0, 1, *range(200_000), 3, 4]
 
 
+def test_a_table_of_one_large_file_that_cannot_be_cut_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", 1)
+    alone = cut_of(files(tmp_path, pa.table({"n": range(9)})), 4)
+    assert (len(alone.splits), alone.whole_because) == (1, "it has one row group")
+    several = cut_of(files(tmp_path, pa.table({"n": range(9)}), pa.table({"n": range(9)})), 4)
+    assert (len(several.splits), several.whole_because) == (2, None)
+
+
+def test_files_of_a_table_are_joined_by_the_size_of_their_values(tmp_path, monkeypatch):
+    monkeypatch.setattr("odf_node.workers.readers.splits.SMALLEST_SPLIT_BYTES", 50_000)
+    table = files(tmp_path, *(pa.table({"n": [7] * 10_000}) for _ in range(3)))
+    assert sum(each.path.stat().st_size for each in table.files) < 50_000
+    assert len(cut_of(table, 4).splits) == 3
+
+
 def test_what_is_wrong_in_one_of_many_small_files_names_that_file_once(tmp_path):
     table = files(tmp_path, *(pa.table({"n": [at]}) for at in range(9)))
     table.files[7].path.write_bytes(b"no Parquet")
-    (split,) = splits_of_table(table, 4)
+    (split,) = cut_of(table, 4).splits
     read = SplitRead(step=ReadStepParquet(), limits=Limits())
     with pytest.raises(MalformedParquet) as refused, open_split(read, split, None) as frame:
         list(frame.batches)

@@ -22,6 +22,7 @@ class Many:
     each other arrives in any order."""
 
     name: Literal["spark"] = "spark"
+    in_process = False
     usage = Usage()
 
     def __init__(self, width: int, chance: random.Random) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odf_node.workers.partitions.task_memory import (
-    SMALLEST_BYTES,
+    SMALLEST_PARTITION_BYTES,
     heap_bytes,
     of_spark,
     partition_bytes,
@@ -39,7 +39,7 @@ def test_a_partition_is_an_eighth_of_the_share_of_a_task(
     heap: str, tasks: int, bytes_: int
 ) -> None:
     assert partition_bytes(heap, tasks) == bytes_
-    assert partition_bytes(heap, tasks) >= SMALLEST_BYTES
+    assert partition_bytes(heap, tasks) >= SMALLEST_PARTITION_BYTES
 
 
 def test_sizes_are_read_as_spark_writes_them() -> None:

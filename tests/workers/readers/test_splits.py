@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import footers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,14 +21,16 @@ from odf_node.workers.readers import csv_cuts as cuts_of_csv
 from odf_node.workers.readers import splits as splits_of_files
 from odf_node.workers.readers.csv_cuts import csv_cuts
 from odf_node.workers.readers.csv_records import CsvFormat, CsvRecords
+from odf_node.workers.readers.parquet_bounds import allowance, size_in_footer
 from odf_node.workers.readers.read import open_frame
 from odf_node.workers.readers.read_split import SplitRead, open_split
 from odf_node.workers.readers.rejected import Rejected
-from odf_node.workers.readers.splits import Splits, plan_splits
+from odf_node.workers.readers.splits import Splits, plan_splits, unpacked_size
 from odf_node.workers.slices.frame import BadRow, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 
+ARCHIVES = Limits().archives
 COLUMNS = ["id BIGINT", "text STRING"]
 CSV: dict[str, Any] = {"kind": "Csv", "header": True, "schema": COLUMNS}
 NDJSON: dict[str, Any] = {"kind": "NdJson", "schema": COLUMNS}
@@ -35,7 +38,7 @@ NDJSON: dict[str, Any] = {"kind": "NdJson", "schema": COLUMNS}
 
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits_of_files, "SMALLEST_BYTES", 200)
+    monkeypatch.setattr(splits_of_files, "SMALLEST_SPLIT_BYTES", 200)
     monkeypatch.setattr(splits_of_files, "SCAN_BYTES", 64)
     monkeypatch.setattr(cuts_of_csv, "SCAN_BYTES", 64)
 
@@ -45,7 +48,7 @@ def planned(step: dict[str, Any], path: Path, width: int = 4) -> tuple[SplitRead
     frame = open_frame(read, path, Limits())
     assert frame is not None
     schema = frame.schema
-    found = plan_splits(read, path, schema, width)
+    found = plan_splits(read, path, schema, width, path.stat().st_size)
     return (
         SplitRead(step=read, limits=Limits(), schema=schema, names_columns=found.names_columns),
         found,
@@ -109,7 +112,7 @@ def test_a_csv_file_is_not_cut_where_only_a_reader_can_tell_records(
 ) -> None:
     step = from_data({"kind": "Csv", "schema": ["id STRING", "text STRING"]}, ReadStep)
     schema = pa.schema([("id", pa.string()), ("text", pa.string())])
-    found = plan_splits(step, written(tmp_path / "x.csv", text), schema, 4)
+    found = plan_splits(step, written(tmp_path / "x.csv", text), schema, 4, len(text))
     assert len(found.splits) == 1
     assert found.whole_because
 
@@ -170,8 +173,40 @@ def test_parquet_is_cut_at_its_row_groups(tmp_path: Path) -> None:
 def test_parquet_of_one_row_group_is_one_split(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"id": list(range(1000))}), path)
-    found = plan_splits(from_data({"kind": "Parquet"}, ReadStep), path, None, 4)
+    found = plan_splits(from_data({"kind": "Parquet"}, ReadStep), path, None, 4, 8000)
     assert (len(found.splits), found.whole_because) == (1, "it has one row group")
+
+
+def constant(path: Path, **options: Any) -> Path:
+    """A Parquet file of 100,000 times the same number and text, which is small on the disk."""
+    table = pa.table({"id": [7] * 100_000, "text": ["the same text"] * 100_000})
+    pq.write_table(table, path, **options)
+    return path
+
+
+def test_the_size_of_parquet_is_that_of_its_values(tmp_path: Path) -> None:
+    for dictionary in (True, False):
+        path = constant(tmp_path / "x.parquet", use_dictionary=dictionary, compression="zstd")
+        assert path.stat().st_size < 50_000
+        assert size_in_footer(path, ARCHIVES) >= 1_600_000
+
+
+def test_parquet_is_cut_by_the_size_of_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits_of_files, "SMALLEST_SPLIT_BYTES", 200_000)
+    path = constant(tmp_path / "x.parquet", row_group_size=10_000)
+    step = from_data({"kind": "Parquet"}, ReadStep)
+    size = unpacked_size(step, path, ARCHIVES)
+    assert len(plan_splits(step, path, None, 4, size).splits) > 2
+
+
+def test_a_footer_that_lies_gives_a_size_within_what_a_reader_accepts(tmp_path: Path) -> None:
+    whole, path = footers.written(footers.many_kinds()), tmp_path / "x.parquet"
+    most = allowance(len(whole), ARCHIVES)
+    for made in [*footers.harmed(whole, 200), whole[:-9], whole[:3], b""]:
+        path.write_bytes(made)
+        assert len(made) <= size_in_footer(path, ARCHIVES) <= most
 
 
 @settings(max_examples=300, deadline=None)

@@ -46,7 +46,7 @@ def history_of(
     links = scratch / "merge-state"
 
     def links_for(size: int) -> Path | None:
-        return None if way_with(size).width == 1 else links
+        return None if way_with(size).in_process else links
 
     local = _local(dataset, scratch / "history")
     state = states.at(dataset, plan.head, spec, stored, local, links_for=links_for)

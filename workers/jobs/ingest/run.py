@@ -181,17 +181,17 @@ def prepare_post(
         history = history_of(dataset, plan, options.states, scratch, way_with)
     known = 0 if history is None else history.size
     way, size = way_with(known), size_with(known)
-    split_read, splits = splits_of(source, plan, way, options.limits)
+    split_read, splits = splits_of(source, plan, way, options.limits, most)
     passes = is_passing(plan, history)
     read = PostRead(
         plan=plan,
         split=split_read,
         cut=options.cut,
-        history=history if way.width == 1 else lent(history, way),
+        history=history if way.in_process else lent(history, way),
         max_bad_rows=None if source is None or source.is_prepared else most,
         passes=passes,
         sorts=passes and (source is None or is_one_partition(source, splits)),
-        is_alone=way.width == 1 or is_one_task(way, size, splits),
+        is_alone=way.in_process or is_one_task(way, size, splits),
     )
     return PreparedPost(
         plan=plan,

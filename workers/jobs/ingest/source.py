@@ -14,7 +14,7 @@ from odf_node.protocol.metadata.engine import (
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
 )
-from odf_node.protocol.metadata.reading import ReadStep, ReadStepCsv, ReadStepParquet
+from odf_node.protocol.metadata.reading import ReadStep, ReadStepParquet
 from odf_node.protocol.metadata.transforms import Transform
 
 from ...engines.port.job_listener import Heard
@@ -27,7 +27,16 @@ from ...readers.known import Known
 from ...readers.read import open_frame, schema_of
 from ...readers.read_split import SplitRead, open_splits
 from ...readers.rejected import Rejected
-from ...readers.splits import SPLIT_BYTES, Split, Splits, plan_splits, split_count, splits_of_table
+from ...readers.splits import (
+    LINES,
+    SPLIT_BYTES,
+    Split,
+    Splits,
+    plan_splits,
+    split_count,
+    splits_of_table,
+    unpacked_size,
+)
 from ...readers.table_files import TableFiles
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
@@ -50,6 +59,8 @@ class Source:
 
     path: Path
     step: ReadStep
+    sizes: tuple[int, ...]
+    """Unpacked sizes of the file, or of each file of the table."""
     enclosed: Enclosed | None = None
     """Content of the path, if it is a small body stored in the job."""
     known: Known | None = None
@@ -66,7 +77,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        return self.path.stat().st_size if self.table is None else self.table.size
+        return sum(self.sizes)
 
 
 def source_of(
@@ -90,32 +101,39 @@ def source_of(
         given, path = path, plain_file(path, plan.read, scratch, limits.archives)
         enclosed = enclosed if path == given else None
     known = known_of(plan)
+    paths = [path] if table is None else [each.path for each in table.files]
+    sizes = tuple(unpacked_size(plan.read, each, limits.archives) for each in paths)
     if plan.preprocess is None:
-        return Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
+        return Source(
+            path=path, step=plan.read, sizes=sizes, enclosed=enclosed, known=known, table=table
+        )
     rejected = None if most is None else Rejected(most)
     if table is None:
         frame = open_frame(plan.read, path, limits, rejected, known)
     else:
         whole = SplitRead(step=plan.read, limits=limits, known=known)
-        frame = open_splits(whole, splits_of_table(table), rejected)
+        frame = open_splits(whole, splits_of_table(table, sizes, 1).splits, rejected)
     if frame is None:
         return None
     rows = arranged(frame, plan)
     rows = Frame(rows.schema, context.job_progress.rows(rows.batches))
     made = preprocessed(rows, plan.preprocess, context.engines, context.job_progress, scratch)
+    step = ReadStepParquet()
     return Source(
         path=made,
-        step=ReadStepParquet(),
-        preprocessed_bytes=path.stat().st_size if table is None else table.size,
+        step=step,
+        sizes=(unpacked_size(step, made, limits.archives),),
+        preprocessed_bytes=sum(sizes),
         rejected=rejected,
         warnings=tuple(frame.warnings),
     )
 
 
 def splits_of(
-    source: Source | None, plan: IngestPlan, way: Way, limits: Limits
+    source: Source | None, plan: IngestPlan, way: Way, limits: Limits, most: int | None
 ) -> tuple[SplitRead, Splits]:
-    """Return how to read the file with this way, and the parts that are read in parallel.
+    """Return how to read the file with this way, and the parts that are read in parallel. `most` is
+    the limit of bad rows that are set aside.
 
     Raises: the same errors as the reader for the head of the file.
     """
@@ -123,19 +141,20 @@ def splits_of(
         return SplitRead(step=plan.read, limits=limits), Splits(splits=())
     whole = SplitRead(step=source.step, limits=limits, known=source.known)
     if source.table is not None:
-        parts = splits_of_table(source.table, way.width)
-        return whole, Splits(splits=_seen_by(way, parts))
-    if way.width == 1:
+        found = splits_of_table(source.table, source.sizes, way.width)
+        return whole, replace(found, splits=_seen_by(way, found.splits))
+    if way.in_process:
         return whole, Splits(splits=(Split(file=source.enclosed or source.path),))
     schema = schema_of(source.step)
     if (
         schema is None
-        and isinstance(source.step, ReadStepCsv)
+        and isinstance(source.step, LINES)
         and split_count(source.size, way.width) > 1
     ):
-        frame = open_frame(source.step, source.path, limits, known=source.known)
+        aside = None if most is None else Rejected(most)
+        frame = open_frame(source.step, source.path, limits, aside, source.known)
         schema = None if frame is None else frame.schema
-    found = plan_splits(source.step, source.path, schema, way.width)
+    found = plan_splits(source.step, source.path, schema, way.width, source.size)
     if source.enclosed is not None:
         splits = tuple(replace(each, file=source.enclosed) for each in found.splits)
     else:

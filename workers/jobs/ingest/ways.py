@@ -20,7 +20,7 @@ from ...partitions.usage import Usage
 from ...readers.splits import Splits
 from ...runtime.progress import JobProgress
 from ...stages.batch import Batch, BatchRows, run_as_tasks
-from ...stages.pipeline import partition_count
+from ...stages.pipeline import fits_one_task
 from ..work.context import WorkerContext
 
 
@@ -54,7 +54,7 @@ def _spark(context: WorkerContext, listener: Listener) -> Way:
 def is_one_task(way: Way, size: int, found: Splits) -> bool:
     """Whether one Spark task runs the whole Batch. `size` is in bytes, and includes the history if
     all of it is read."""
-    return way.width > 1 and len(found.splits) <= 1 and partition_count(way, size) == 1
+    return not way.in_process and len(found.splits) <= 1 and fits_one_task(size)
 
 
 def run_tasks(way: Way, batches: Sequence[Batch]) -> list[BatchRows]:
