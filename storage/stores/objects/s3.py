@@ -12,6 +12,7 @@ No object appears under its key before its hash is verified. The node hashes wha
 it, and then makes it visible by a conditional write, in one request or as a multipart upload. What
 clients put by URL stays in `.staging` until `settle` has read it. An upload URL allows only one
 write: the write requires that its key is free, and `settle` leaves an empty object under the key.
+Slices in `.exchange` were hashed by the executor that wrote them (`put_copy`).
 """
 
 from __future__ import annotations

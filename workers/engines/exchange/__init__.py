@@ -4,12 +4,15 @@ Files pass through the node's bucket, under `.exchange/<random>/…`. Stages (`w
 and Spark's frames (`workers/engines/spark/far_frames.py`) use the same method in each direction:
 
 * To executors: the worker *lends* a file (`worker_side.lend`). The loan is a signed link to read
-  the file, valid for a limited time, and the hash of its bytes. If the file is a copy of an object
-  of the bucket, the link leads to that object. An executor fetches the file once, checks its hash,
-  and keeps it for later tasks (`executor_side.at_hand`).
+  the file, valid for a limited time, and the hash of its bytes; or of some of its bytes, if a task
+  needs no more (`lend_spans`). If the file is a copy of an object of the bucket, the link leads to
+  that object. A file that further jobs need stays in the bucket (`lend_lasting`). An executor
+  fetches what is lent once, checks its hash, and keeps it for later tasks
+  (`executor_side.at_hand`).
 * From executors: the worker makes an *outbox* of links, one for each attempt at each partition
-  (`worker_side.outbox`). A task *delivers* a file into it (`executor_side.deliver`) and returns its
-  hash; the worker *collects* the file (`worker_side.collect`) and compares the hash.
+  (`worker_side.outbox`). A task *delivers* a file into it (`executor_side.deliver`) with a checksum
+  for the bucket, and returns its hash. The worker *keeps* the file as an object, which the bucket
+  copies (`worker_side.keep`), or *collects* it (`worker_side.collect`) and compares the hash.
 
 Executors run queries of strangers, so they have no credentials for the bucket, only those links.
 They need the same Python packages as a worker. The bucket may return wrong bytes, so each reader
