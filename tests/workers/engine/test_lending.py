@@ -287,9 +287,9 @@ def test_executors_read_all_rows_of_a_text_although_each_fetches_only_its_part(
     step, head, row = TEXTS[form]
     text = head + "".join(row.format(n, "x" * 900) for n in range(10_000))
     (tmp_path / "rows").write_text(text)
-    source = Source(path=tmp_path / "rows", step=step)
+    source = Source(path=tmp_path / "rows", step=step, sizes=(len(text),))
     no_plan: Any = None  # of a source that is there
-    read, found = splits_of(source, no_plan, Lending(url_by(asked, bucket)), Limits())
+    read, found = splits_of(source, no_plan, Lending(url_by(asked, bucket)), Limits(), None)
     assert len(found.splits) > 1
     asked.clear()
     numbers: list[int] = []

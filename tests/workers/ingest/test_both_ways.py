@@ -347,7 +347,7 @@ def test_partitions_one_after_the_other_are_not_those_of_the_worker(
     history = history_made(ledger)
     many = Many(1, random.Random(ledger))
     handed: list[Path] = []
-    monkeypatch.setattr(many, "file", lambda path: handed.append(path) or path)
+    monkeypatch.setattr(many, "file", lambda path, **_: handed.append(path) or path)
     on(many, monkeypatch)
     stores = throwaway_stores()
     bench = bench_without_engine(stores, tmp_path, cut=history.cut)

@@ -46,7 +46,7 @@ def test_rows_that_ascend_by_time_are_still_sorted_by_the_rest_of_their_key(
         {"event_time": f"2020-01-{1 + number // 4:02}T00:00:00Z", "city": "DCBA"[number % 4]}
         for number in range(40)
     ]
-    monkeypatch.setattr(splits, "SMALLEST_BYTES", 300)
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 300)
     monkeypatch.setattr(splits, "SCAN_BYTES", 64)
     found = []
     for number, way in enumerate((Here(), Many(3, random.Random(1)))):
