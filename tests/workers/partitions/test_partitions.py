@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from odf_node.workers.partitions.failure import StageFailed
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.slices.frame import BadRow
 from tests.workers.partitions import stages
@@ -68,6 +70,22 @@ def test_the_error_of_the_first_partition_in_order_is_raised_as_it_is(way: Way) 
     assert raised.value.message == "line 7, column `n`: it is not a number"
     assert raised.value.facts == {"line": 7, "column": "n"}
     assert raised.value.line == 7
+
+
+@pytest.mark.spark
+def test_executors_of_another_version_of_the_package_read_nothing_and_say_so(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors are processes of their own, which have the real version."""
+    from odf_node.workers.partitions import on_spark
+
+    monkeypatch.setattr(on_spark, "_version", lambda: "0.0.1")
+    with pytest.raises(StageFailed) as raised:
+        on_spark.OnSpark(spark).read([1, 2], iter).facts()
+    assert raised.value.message == (
+        f"the executor has version {version('odf-node')} of this package, and the worker has "
+        "0.0.1: install the same one on both"
+    )
 
 
 @pytest.mark.spark
