@@ -10,13 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.protocol.scalar_text import scalar_text
 
 from ..slices.frame import BadInputSchema, BadRow, Frame, Limits, check_names
 from .forms import not_of
 from .known import Known
-from .parquet_bounds import MalformedParquet, allowance, check_unpacked, parts, planned, row_sizes
+from .parquet_bounds import (
+    MalformedParquet,
+    Reading,
+    allowance,
+    check_unpacked,
+    parts,
+    planned,
+    row_sizes,
+)
 from .recast import can_recast, recast
 from .rejected import Rejected, shown, sifted
 from .table_files import TablePart, in_table
@@ -49,9 +58,9 @@ def read_parquet(
     """
     if path.stat().st_size == 0 and part is None:
         return None if schema is None else Frame.empty(schema)
-    stored, file, rows = _opened(path, limits)
+    stored, file, reading = _opened(path, limits)
     check_names(stored.names, limits)
-    unpacked = _unpacked(file, stored, rows, limits, path.stat().st_size, groups, before)
+    unpacked = _unpacked(file, stored, reading.rows, limits, path.stat().st_size, groups, before)
     if part is not None:
         check_names(part.schema.names, limits)
         stored, unpacked = part.schema, in_table(unpacked, part)
@@ -68,8 +77,19 @@ def read_parquet(
     return Frame(wanted, _batches(unpacked, stored, wanted, rejected, before))
 
 
-def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]:
-    """Return the columns of a file, the file, and the number of rows to read at once."""
+def unpacked_size(path: Path, limits: Limits) -> int:
+    """Return an estimate of the bytes of a file's values; the size of the file if it cannot be
+    read."""
+    if path.stat().st_size == 0:
+        return 0
+    try:
+        return _opened(path, limits)[2].size
+    except NodeError:  # the reader reports the error
+        return path.stat().st_size
+
+
+def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, Reading]:
+    """Return the columns of a file, the file, and how to read it."""
     try:
         content = pa.memory_map(str(path))
         file = pq.ParquetFile(content)
@@ -79,7 +99,7 @@ def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]
         file = pq.ParquetFile(content, read_dictionary=reading.dictionaries)
     except _UNREADABLE as bad:
         raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
-    return stored, file, reading.rows
+    return stored, file, reading
 
 
 def _said(bad: Exception) -> str:

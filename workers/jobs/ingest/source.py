@@ -23,6 +23,7 @@ from ...partitions.files import Enclosed, present
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
+from ...readers.parquet import unpacked_size
 from ...readers.read import open_frame, schema_of
 from ...readers.read_split import SplitRead, open_splits
 from ...readers.rejected import Rejected
@@ -49,6 +50,8 @@ class Source:
 
     path: Path
     step: ReadStep
+    size: int
+    """Bytes of the file, or of its values if it packs them."""
     enclosed: Enclosed | None = None
     """Content of the path, if it is a small body stored in the job."""
     known: Known | None = None
@@ -57,10 +60,6 @@ class Source:
     warnings: tuple[str, ...] = ()
     table: TableFiles | None = None
     """The files of a table below the path, instead of one file at the path."""
-
-    @property
-    def size(self) -> int:
-        return self.path.stat().st_size if self.table is None else self.table.size
 
 
 def source_of(
@@ -85,7 +84,10 @@ def source_of(
         enclosed = enclosed if path == given else None
     known = known_of(plan)
     if plan.preprocess is None:
-        return Source(path=path, step=plan.read, enclosed=enclosed, known=known, table=table)
+        size = table.size if table is not None else _size(plan.read, path, limits)
+        return Source(
+            path=path, step=plan.read, size=size, enclosed=enclosed, known=known, table=table
+        )
     rejected = None if most is None else Rejected(most)
     if table is None:
         frame = open_frame(plan.read, path, limits, rejected, known)
@@ -97,13 +99,21 @@ def source_of(
     rows = arranged(frame, plan)
     rows = Frame(rows.schema, context.job_progress.rows(rows.batches))
     made = preprocessed(rows, plan.preprocess, context.engines, context.job_progress, scratch)
+    step = ReadStepParquet()
     return Source(
         path=made,
-        step=ReadStepParquet(),
+        step=step,
+        size=_size(step, made, limits),
         is_prepared=True,
         rejected=rejected,
         warnings=tuple(frame.warnings),
     )
+
+
+def _size(step: ReadStep, path: Path, limits: Limits) -> int:
+    if isinstance(step, ReadStepParquet):
+        return unpacked_size(path, limits)
+    return path.stat().st_size
 
 
 def splits_of(
