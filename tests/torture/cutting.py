@@ -1,4 +1,4 @@
-"""The real worker, but for batches of two kilobytes it takes the jobs of Spark that it takes for
+"""The real worker, but for batches of a kilobyte it takes the jobs of Spark that it takes for
 large ones."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from odf_node.workers import main
 from odf_node.workers.stages import pipeline
 
-SMALLEST_BYTES = 2_000
+SMALLEST_BYTES = 1_000
 
 if __name__ == "__main__":
     pipeline.SMALLEST_BYTES = SMALLEST_BYTES
