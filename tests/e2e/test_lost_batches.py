@@ -55,25 +55,18 @@ class Scene:
         kills = 0
         while not is_over() and kills < (12 if LONG else 3):
             working = [pid for pid in self.cluster.executors() if self.cluster.is_working(pid)]
-            if working and not is_over():
+            if working:
                 self.cluster.kill_executor(self.chance.choice(working))
                 kills += 1
             time.sleep(self.chance.uniform(4, 12) if LONG else self.chance.uniform(0.5, 2))
         return kills
 
     def lose_driver(self, is_over: Callable[[], bool]) -> int:
-        """Kill the worker's Java once its executors work."""
-        wait_until(lambda: is_over() or self._works(), "work on executors", PATIENCE_S)
+        """Kill the worker's Java."""
         return 0 if is_over() else self._kill_java()
 
     def lose_bucket(self, is_over: Callable[[], bool]) -> int:
-        """Have the bucket refuse everything for three seconds, once executors ask it."""
-        before = self.proxy.agents.count(AGENT)
-        wait_until(
-            lambda: is_over() or self.proxy.agents.count(AGENT) > before,
-            "executors that ask the bucket",
-            PATIENCE_S,
-        )
+        """Have the bucket refuse everything for three seconds."""
         if is_over():
             return 0
         seen = len(self.proxy.seen)
@@ -81,6 +74,15 @@ class Scene:
         time.sleep(3)
         self.proxy.always = None
         return len(self.proxy.seen) - seen
+
+    def begins(self, is_over: Callable[[], bool]) -> None:
+        """Wait until executors ask the bucket for rows: those of earlier batches may be idle."""
+        before = self.proxy.agents.count(AGENT)
+        wait_until(
+            lambda: is_over() or self.proxy.agents.count(AGENT) > before,
+            "executors that ask the bucket",
+            PATIENCE_S,
+        )
 
     def collect(self) -> None:
         """Collect what no chain names, however young it is."""
@@ -92,9 +94,6 @@ class Scene:
     def id_of(self, name: str) -> str:
         with self.node.http(self.node.token()) as api:
             return str(api.get(f"/{name}").json()["id"])
-
-    def _works(self) -> bool:
-        return any(map(self.cluster.is_working, self.cluster.executors()))
 
     def _kill_java(self) -> int:
         from spark_cluster import children
@@ -138,7 +137,7 @@ def test_a_batch_is_committed_once_whatever_is_lost_meanwhile(
     over = threading.Event()
     with scene.node.http(scene.node.token()) as api, ThreadPoolExecutor(1) as pool:
         assert api.post("/datasets", json=snapshot(name)).status_code == 201
-        losing = pool.submit(lose, over.is_set)
+        losing = pool.submit(lose_in_time, scene, lose, over.is_set)
         receipt = _posted(api, name)
         over.set()
         assert losing.result() > 0, "something was lost before the batch was over"
@@ -150,6 +149,14 @@ def test_a_batch_is_committed_once_whatever_is_lost_meanwhile(
     stored = {Path(found.name).name for found in bucket.walk(f"{folder}/data/")}
     assert stored == {path.name for path in (tmp_path / "copy" / "data").iterdir()}
     assert [found.name for found in bucket.walk(f"{EXCHANGE}/")] == []
+
+
+def lose_in_time(
+    scene: Scene, lose: Callable[[Callable[[], bool]], int], is_over: Callable[[], bool]
+) -> int:
+    """How often something was lost, once the batch ran and before it was over."""
+    scene.begins(is_over)
+    return lose(is_over)
 
 
 def _posted(api: httpx.Client, name: str) -> dict[str, object]:
