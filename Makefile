@@ -64,12 +64,13 @@ pictures: $(V)/.dev-ok ## take the pictures of pages in docs/pictures (needs chr
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
 	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
 
-torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step; flip 1000 bits
+torture: $(V)/.dev-ok ## kill service, worker, database and S3 server at random for SECONDS=600 and judge; then at every step, and executors; flip 1000 bits; play 1000 histories
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/torment.py --spark --seconds $(SECONDS)
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/hostile.py
 	ODF_TORTURE=1 $(BIN)/python -m pytest -q --timeout 1800 tests/torture/test_crash_points.py
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/rotting.py --flips 1000
-	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/exactly_once.py --rows 100000 --spark
+	ODF_TORTURE=1 $(BIN)/python -m pytest -q -s tests/torture/test_exactly_once.py tests/e2e/test_lost_batches.py
+	ODF_TEST_HISTORIES=1000 ODF_TEST_SPARK_HISTORIES=1000 $(BIN)/python -m pytest -q tests/workers/ingest/test_both_ways.py
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200
 	PYTHONPATH=.:tests/support:tests/torture $(BIN)/python tests/torture/diamond.py --iterations 200 --spark --replay-every 5
 

@@ -62,23 +62,27 @@ class Scene:
         return kills
 
     def lose_driver(self, is_over: Callable[[], bool]) -> int:
-        """Kill the worker's Java once its executors work."""
-        wait_until(lambda: is_over() or self._works(), "work on executors", PATIENCE_S)
-        return self._kill_java()
+        """Kill the worker's Java."""
+        return 0 if is_over() else self._kill_java()
 
     def lose_bucket(self, is_over: Callable[[], bool]) -> int:
-        """Have the bucket refuse everything for three seconds, once executors ask it."""
+        """Have the bucket refuse everything for three seconds."""
+        if is_over():
+            return 0
+        seen = len(self.proxy.seen)
+        self.proxy.always = "busy"
+        time.sleep(3)
+        self.proxy.always = None
+        return len(self.proxy.seen) - seen
+
+    def begins(self, is_over: Callable[[], bool]) -> None:
+        """Wait until executors ask the bucket for rows: those of earlier batches may be idle."""
         before = self.proxy.agents.count(AGENT)
         wait_until(
             lambda: is_over() or self.proxy.agents.count(AGENT) > before,
             "executors that ask the bucket",
             PATIENCE_S,
         )
-        seen = len(self.proxy.seen)
-        self.proxy.always = "busy"
-        time.sleep(3)
-        self.proxy.always = None
-        return len(self.proxy.seen) - seen
 
     def collect(self) -> None:
         """Collect what no chain names, however young it is."""
@@ -90,9 +94,6 @@ class Scene:
     def id_of(self, name: str) -> str:
         with self.node.http(self.node.token()) as api:
             return str(api.get(f"/{name}").json()["id"])
-
-    def _works(self) -> bool:
-        return any(map(self.cluster.is_working, self.cluster.executors()))
 
     def _kill_java(self) -> int:
         from spark_cluster import children
@@ -136,10 +137,10 @@ def test_a_batch_is_committed_once_whatever_is_lost_meanwhile(
     over = threading.Event()
     with scene.node.http(scene.node.token()) as api, ThreadPoolExecutor(1) as pool:
         assert api.post("/datasets", json=snapshot(name)).status_code == 201
-        losing = pool.submit(lose, over.is_set)
+        losing = pool.submit(lose_in_time, scene, lose, over.is_set)
         receipt = _posted(api, name)
         over.set()
-        assert losing.result() > 0
+        assert losing.result() > 0, "something was lost before the batch was over"
     assert receipt["rowsAdded"] == ROWS
     odf("pull", f"odf+{scene.node.url}/{name}", tmp_path / "copy", "--token", scene.node.token())
     odf("verify", tmp_path / "copy")
@@ -148,6 +149,14 @@ def test_a_batch_is_committed_once_whatever_is_lost_meanwhile(
     stored = {Path(found.name).name for found in bucket.walk(f"{folder}/data/")}
     assert stored == {path.name for path in (tmp_path / "copy" / "data").iterdir()}
     assert [found.name for found in bucket.walk(f"{EXCHANGE}/")] == []
+
+
+def lose_in_time(
+    scene: Scene, lose: Callable[[Callable[[], bool]], int], is_over: Callable[[], bool]
+) -> int:
+    """How often something was lost, once the batch ran and before it was over."""
+    scene.begins(is_over)
+    return lose(is_over)
 
 
 def _posted(api: httpx.Client, name: str) -> dict[str, object]:

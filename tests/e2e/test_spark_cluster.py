@@ -128,9 +128,11 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
         with served(tmp_path / "node", **settings) as node, node.http(node.token()) as api:
             assert api.post("/datasets", json=snapshot()).status_code == 201
             added = [_post(api, range(at, at + ROWS))["rowsAdded"] for at in (0, ROWS // 2)]
+            working = cluster.machines_at_work()
             odf("pull", f"odf+{node.url}/readings", tmp_path / "copy", "--token", node.token())
         asked = _asked_by_executors(proxy)
     assert added == [ROWS, ROWS // 2]
+    assert working == 2, "tasks ran on both executors"
     odf("verify", tmp_path / "copy")
     assert asked >= {("GET", EXCHANGE), ("PUT", EXCHANGE)}
     assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []

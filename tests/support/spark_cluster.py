@@ -46,6 +46,10 @@ class Cluster:
         """Whether an executor has Python processes, as it has from its first task of ours on."""
         return bool(children(pid))
 
+    def machines_at_work(self) -> int:
+        """How many of the workers have an executor that is working."""
+        return sum(any(map(self.is_working, children(worker))) for worker in self.workers)
+
     def kill_executor(self, pid: int) -> None:
         """At once, as a machine that is gone."""
         with suppress(ProcessLookupError):

@@ -151,6 +151,7 @@ def exactly_once(
         "rows": count,
         "posts": len(receipts),
         "posts on Spark": sum(each["ran"]["way"] == "spark" for each in receipts),
+        "posts in several jobs": sum(each["ran"]["sparkJobs"] > 1 for each in receipts),
         "kills": sum(kills.values()),
         **kills,
     }
@@ -262,6 +263,7 @@ def main() -> None:
             postgres=not given.sqlite,
             bucket=not given.files,
             spark=given.spark,
+            cuts=given.spark,
             settings=ALL_ON_SPARK if given.spark else SETTINGS,
         )
         done = exactly_once(Path(folder), shape, rows=given.rows, seed=given.seed, most=given.most)

@@ -33,12 +33,13 @@ def test_every_receipt_is_true_and_no_row_is_lost_or_doubled(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(5400 if LONG else 400)
+@pytest.mark.timeout(5400 if LONG else 600)
 def test_every_receipt_is_true_when_all_stages_run_on_spark(open_folder: Path) -> None:
     rows, most, few, kills = (100_000, 2400, 4, 80) if LONG else (1000, 200, 10, 3)
-    shape = Shape(spark=True, settings=ALL_ON_SPARK)
+    shape = Shape(spark=True, cuts=True, settings=ALL_ON_SPARK)
     done = exactly_once(open_folder, shape, rows=rows, seed=20, most=most, few_posts=few)
     print(done)
     assert done["rows"] == rows
     assert done["posts on Spark"] == done["posts"]
+    assert done["posts in several jobs"] > 0
     assert done["kills"] >= kills

@@ -71,8 +71,10 @@ class Shape:
     bucket: bool = True
     spark: bool = False
     """The real `odf-worker`; otherwise one that merges without Spark, and is up at once."""
+    cuts: bool = False
+    """That worker also takes the jobs of large batches for small ones."""
     stand_in: str = "ingesting.py"
-    """That one."""
+    """The one without Spark."""
     collector: bool = True
     """Garbage is collected all the time."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -148,6 +150,8 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
 
 
 def _worker(shape: Shape, told: str) -> list[Any]:
+    if shape.cuts:
+        return [sys.executable, HERE / "cutting.py", "--no-warm-up"]
     if shape.spark:
         return [COMMAND.with_name("odf-worker"), "--no-warm-up"]
     return [sys.executable, HERE / shape.stand_in, told]

@@ -1,4 +1,5 @@
-"""Rounds of ingests on one dataset leave the blocks and rows of the known answers.
+"""Rounds of ingests on one dataset leave the blocks and rows of the known answers, wherever the
+stages run: in the process, in many partitions, in one task of Spark, or in several of its jobs.
 
 Hosts and paths of polled sources are placeholders: they are served on loopback, or lie in the
 folder of the test.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,13 +41,18 @@ from odf_node.protocol.metadata.events import (
 from odf_node.protocol.metadata.reading import ReadStep
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, RanReceipt
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from odf_node.workers.jobs.ingest import run
+from odf_node.workers.partitions.here import Here
+from odf_node.workers.readers import csv_cuts, splits
+from odf_node.workers.stages import pipeline
 from tests.workers import tables
 from tests.workers.datasets import ingest_options
+from tests.workers.partitions.many import Many
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +62,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 BEGIN = Instant.parse("2000-01-01T00:00:00Z")
 ID = DatasetId(bytes(32))
+JOBS = {
+    "process": {0},
+    "many partitions": {0, 1},  # an empty file is a task of its own
+    "task of Spark": {1},
+    "jobs of Spark": {1, 2, 3, 4},  # only reading, if a file is empty
+}
+"""Jobs of Spark that a round takes."""
 
 
 def errors() -> dict[str, type[Exception] | tuple[type[Exception], ...]]:
@@ -91,6 +105,8 @@ class Runner:
 
         self.given, self.folder, self.web = case["given"], folder, web
         self.receipt: PollReceipt | None = None
+        self.ran: list[RanReceipt | None] = []
+        """Where each round ran; None for a round without input."""
         self.stores: Stores = throwaway_stores()
         self.bench: WorkerContext = WorkerContext(
             engines=Engines(session=spark, first=SparkEngine(spark), others=(DataFusionEngine(),)),
@@ -174,10 +190,9 @@ class Runner:
         now = Instant.parse(turn["system_time"])
         payload = PollPayload(source_event_time=turn.get("source_event_time"))
         self.receipt = run_poll(self.dataset, payload, self.bench, now=now)
+        self.ran.append(self.receipt.ran)
 
     def _push(self, turn: dict[str, Any]) -> None:
-        from odf_node.workers.jobs.ingest.run import run_ingest
-
         body = turn["input"]["text"].encode()
         upload = Multihash.of(body)
         self.stores.objects.put(ObjectKey(ID, ObjectKind.UPLOAD, upload), [body])
@@ -189,11 +204,10 @@ class Runner:
             expected_head=str(self.begin) if "expected_head" in turn else None,
         )
         now = Instant.parse(turn["system_time"])
-        run_ingest(self.dataset, payload, self.bench, now=now)
+        self.ran.append(run.run_ingest(self.dataset, payload, self.bench, now=now).ran)
 
     def _write(self, turn: dict[str, Any]) -> None:
         from odf_node.workers.jobs.ingest.outcome import Extras
-        from odf_node.workers.jobs.ingest.run import commit, prepare_post, write_post
         from odf_node.workers.plan.ingest import plan_source
 
         source = source_of(self.given["source"])
@@ -215,9 +229,10 @@ class Runner:
             source_state=from_data(given_state, SourceState) if given_state else None,
             watermark=Instant.parse(watermark) if watermark else None,
         )
-        post = prepare_post(self.dataset, plan, path, self.bench, self.folder, extras)
-        batch = write_post(self.dataset, state, post, self.bench, self.folder)
-        commit(self.dataset, batch, self.bench)
+        post = run.prepare_post(self.dataset, plan, path, self.bench, self.folder, extras)
+        batch = run.write_post(self.dataset, state, post, self.bench, self.folder)
+        run.commit(self.dataset, batch, self.bench)
+        self.ran.append(batch.receipts[0].ran)
 
     def slice_table(self, event: AddData) -> Any:
         assert event.new_data is not None
@@ -241,6 +256,24 @@ def cases() -> list[Any]:
     ]
 
 
+@pytest.fixture(params=JOBS)
+def way(
+    request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Where all stages run during the test. Whatever can be cut is cut, but for a task of Spark."""
+    from odf_node.workers.partitions.on_spark import OnSpark
+
+    name = str(request.param)
+    ways = {"process": Here(), "many partitions": Many(3, random.Random(1))}
+    monkeypatch.setattr(run, "way_of", lambda *_: ways.get(name) or OnSpark(spark))
+    if name in ("many partitions", "jobs of Spark"):
+        monkeypatch.setattr(pipeline, "SMALLEST_PARTITION_BYTES", 1)
+        monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 16)
+        monkeypatch.setattr(splits, "SCAN_BYTES", 8)
+        monkeypatch.setattr(csv_cuts, "SCAN_BYTES", 8)
+    return name
+
+
 @pytest.fixture
 def web() -> Iterator[Any]:
     with web_server(lambda _: Answer(500)) as server:
@@ -249,7 +282,7 @@ def web() -> Iterator[Any]:
 
 @pytest.mark.parametrize("case", cases())
 def test_rounds_of_ingests_leave_what_the_answer_says(
-    case: dict[str, Any], spark: SparkSession, tmp_path: Path, web: Any
+    case: dict[str, Any], way: str, spark: SparkSession, tmp_path: Path, web: Any
 ) -> None:
     runner = Runner(case, spark, tmp_path, web)
     for turn in case["rounds"]:
@@ -267,6 +300,7 @@ def test_rounds_of_ingests_leave_what_the_answer_says(
             wanted = {"Updated": "updated", "UpToDate": "up-to-date"}[expect["outcome"]]
             assert runner.receipt.outcome == wanted
             assert runner.receipt.no_source_defined is expect.get("no_source_defined", False)
+    assert {each.spark_jobs for each in runner.ran if each is not None} <= JOBS[way]
 
 
 def check(runner: Runner, before: Multihash, expect: dict[str, Any]) -> None:

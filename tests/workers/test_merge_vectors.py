@@ -1,24 +1,48 @@
-"""Every merge strategy gives the rows of the known answers, disputed ones as we want them."""
+"""Every merge strategy gives the rows of the known answers, disputed ones as we want them, in one
+partition and in many."""
 
 from __future__ import annotations
 
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
-from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.chain.author import author
+from odf_node.protocol.chain.state import EMPTY
 from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import MergeStrategy
+from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, Seed, SetVocab
+from odf_node.protocol.metadata.reading import MergeStrategy, ReadStepNdJson
 from odf_node.protocol.source_options import RetractionRule
-from odf_node.workers.merge.findings import judged
-from odf_node.workers.merge.order import Order, sort_indices
+from odf_node.workers.merge.findings import Findings, judged
+from odf_node.workers.merge.history import HistoryFiles, HistoryRange
+from odf_node.workers.merge.keys import key_ranges
+from odf_node.workers.merge.order import sort_indices
 from odf_node.workers.merge.table import MERGE, check_batch, merging_of
+from odf_node.workers.partitions.here import Here
+from odf_node.workers.partitions.port import Way
+from odf_node.workers.plan.ingest import IngestPlan, plan_source
+from odf_node.workers.readers.read_split import SplitRead
 from odf_node.workers.slices.columns import POSITION, CannotMerge
+from odf_node.workers.slices.costs import Cut
+from odf_node.workers.slices.frame import Limits
+from odf_node.workers.stages.merge import by_key, merge_rows
+from odf_node.workers.stages.post_read import PostRead
 from tests.workers import tables
 from tests.workers.histories import history_of_rows
+from tests.workers.partitions.many import Many
+
+RANGES = 3
+NOW = Instant.parse("2050-01-01T12:00:00Z")
 
 
 def texts_of(given: dict[str, Any]) -> set[str]:
@@ -43,40 +67,74 @@ def table_of(table: dict[str, Any], texts: set[str], *, numbered: bool) -> pa.Ta
     return pa.table(columns)
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=c["id"]) for c in tables.cases("merge")])
-def test_a_batch_merges_as_the_answer_says(case: dict[str, Any], tmp_path: Path) -> None:
+def ways() -> list[Any]:
+    """Each case in one partition and in many; some on a real Spark."""
+    found = []
+    for number, case in enumerate(tables.cases("merge")):
+        if case["given"]["strategy"]["kind"] == "Append":  # its rows meet no others
+            found.append(pytest.param(case, "process", id=f"{case['id']}-process"))
+            continue
+        found += [
+            pytest.param(case, name, id=f"{case['id']}-{name}") for name in ("process", "many")
+        ]
+        if number % 6 == 0:
+            found.append(
+                pytest.param(case, "spark", id=f"{case['id']}-spark", marks=pytest.mark.spark)
+            )
+    return found
+
+
+def way_of(name: str, request: pytest.FixtureRequest) -> Way:
+    if name == "process":
+        return Here()
+    if name == "many":
+        return Many(RANGES, random.Random(1))
+    from odf_node.workers.partitions.on_spark import OnSpark
+
+    return OnSpark(request.getfixturevalue("spark"))
+
+
+@pytest.fixture(autouse=True)
+def sent_with_tasks() -> Iterator[None]:
+    """Executors get the functions of this file: they cannot import it."""
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    yield
+    cloudpickle.unregister_pickle_by_value(module)
+
+
+@pytest.mark.parametrize(("case", "name"), ways())
+def test_a_batch_merges_as_the_answer_says(
+    case: dict[str, Any], name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    way = way_of(name, request)
     if "error" in case["expect"]:
         with pytest.raises(CannotMerge):
-            check(case, tmp_path)
+            check(case, way, tmp_path)
         return
-    check(case, tmp_path)
+    check(case, way, tmp_path)
 
 
-def check(case: dict[str, Any], folder: Path) -> None:
+def check(case: dict[str, Any], way: Way, folder: Path) -> None:
     given = case["given"]
     strategy: MergeStrategy = from_data(given["strategy"], MergeStrategy)
-    merging = merging_of(strategy, Vocab(event_time_column=given["vocab"]["event_time"]))
-    texts, rule = texts_of(given), MERGE[type(strategy)]
-    history, prev = None, None
+    plan = plan_of(strategy, given["vocab"]["event_time"])
+    merging = merging_of(strategy, plan.vocab)
+    texts, history, prev = texts_of(given), None, None
     if given["prev"]:
         prev = table_of(given["prev"], texts, numbered=False)
-        if rule.reads_history:
+        if MERGE[type(strategy)].reads_history:
             history = history_of_rows([prev], strategy, merging, folder)
     if given["operation"] == "project":
         assert prev is not None
         assert history is not None
-        table = history.take(history.standing(), prev.column_names)
+        ranges = 1 if way.width == 1 else RANGES
+        parts = [replace(history, low=low, high=high) for low, high in key_ranges(ranges)]
+        table = pa.concat_tables([part.take(part.standing(), prev.column_names) for part in parts])
     else:
         new = table_of(given["new"], texts, numbered=True)
         check_batch(strategy, merging, new.schema)
-        merged = rule.merge(merging, new, history)
-        judged(merged.findings, RetractionRule.WARN)
-        order = Order(
-            columns=rule.order(merging),
-            event_time=merging.vocab.event_time_column,
-            fallback=Instant(0),
-        )
-        table = merged.rows.take(sort_indices(merged.rows, order))
+        table = merged(way, plan, new, history, folder)
     expect = case["expect"]["table"]
     rows = tables.rows_of(table.select(expect["columns"]))
     wanted = expect["rows"]
@@ -84,3 +142,72 @@ def check(case: dict[str, Any], folder: Path) -> None:
         rows, wanted = sorted(rows, key=str), sorted(wanted, key=str)
     assert rows == wanted
     assert [n for n in table.column_names if not n.startswith("odf ")] == expect["columns"]
+
+
+def plan_of(strategy: MergeStrategy, event_time: str) -> IngestPlan:
+    source = AddPushSource(source_name="default", read=ReadStepNdJson(), merge=strategy)
+    seed = Seed(dataset_id=DatasetId(bytes(32)), dataset_kind=DatasetKind.Root)
+    events = [seed, SetVocab(event_time_column=event_time), source]
+    _, state = author(EMPTY, events, system_time=NOW)
+    return plan_source(state, source, read=source.read, now=NOW, source_event_time=Instant(0))
+
+
+def merged(
+    way: Way, plan: IngestPlan, new: pa.Table, history: HistoryRange | None, folder: Path
+) -> pa.Table:
+    """The rows of the stage that merges, in their final order. Where partitions are many, each row
+    was read by a task of its own."""
+    ranges, each = (1, new.num_rows) if way.width == 1 else (RANGES, 1)
+    post = PostRead(
+        plan=plan,
+        split=SplitRead(step=plan.read, limits=Limits()),
+        cut=Cut(),
+        history=None if history is None else files_of(history, way, folder),
+    )
+    merging = merging_of(plan.merge, plan.vocab)
+    if not merging.key:
+        rows = MERGE[type(plan.merge)].merge(merging, new, history).rows
+        return rows.take(sort_indices(rows, post.order))
+    parts = [new.slice(at, each) for at in range(0, new.num_rows, each)] if each else [new]
+    read = way.read(parts, batches_of)
+    read.facts()
+    work = partial(merge_rows, post, new.schema, ranges, None)
+    route = partial(by_key, merging.key, [0] * len(parts), ranges)
+    stage = read.then(ranges, route, work)
+    facts = [each for told in stage.facts() for each in told]
+    judged(Findings.joined([each.findings for each in facts]), RetractionRule.WARN)
+    (found,) = stage.then(1, all_to_one, gathered).facts()
+    way.close()
+    rows = found[0] if found else merged_schema(plan, new).empty_table()
+    return rows.take(sort_indices(rows, post.order))
+
+
+def files_of(history: HistoryRange, way: Way, folder: Path) -> HistoryFiles:
+    infos = tuple(segment.info for segment in history.state.segments)
+    return HistoryFiles(
+        files=tuple(way.file(folder / info.name) for info in infos),
+        infos=infos,
+        schema=history.state.schema,
+        spec=history.spec,
+    )
+
+
+def batches_of(rows: pa.Table) -> Iterator[Any]:
+    yield from rows.to_batches()
+
+
+def all_to_one(_: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+    for batch in batches:
+        yield 0, batch
+
+
+def gathered(_: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    every = list(batches)
+    if every:
+        yield pa.Table.from_batches(every)
+
+
+def merged_schema(plan: IngestPlan, new: pa.Table) -> pa.Schema:
+    """Columns of a result without rows."""
+    op = plan.vocab.operation_type_column
+    return pa.schema([pa.field(op, pa.int32()), *(f for f in new.schema if f.name != op)])

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.protocol.scalar_text import scalar_text
 
@@ -19,6 +20,7 @@ from .known import Known
 from .parquet_bounds import (
     UNREADABLE,
     MalformedParquet,
+    Reading,
     allowance,
     check_unpacked,
     parts,
@@ -56,9 +58,9 @@ def read_parquet(
     """
     if path.stat().st_size == 0 and part is None:
         return None if schema is None else Frame.empty(schema)
-    stored, file, rows = _opened(path, limits)
+    stored, file, reading = _opened(path, limits)
     check_names(stored.names, limits)
-    unpacked = _unpacked(file, stored, rows, limits, path.stat().st_size, groups, before)
+    unpacked = _unpacked(file, stored, reading.rows, limits, path.stat().st_size, groups, before)
     if part is not None:
         check_names(part.schema.names, limits)
         stored, unpacked = part.schema, in_table(unpacked, part)
@@ -75,8 +77,21 @@ def read_parquet(
     return Frame(wanted, _batches(unpacked, stored, wanted, rejected, before))
 
 
-def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]:
-    """Return the columns of a file, the file, and the number of rows to read at once."""
+def values_size(path: Path, limits: Limits) -> int:
+    """Return an estimate of the bytes of a file's values, but at least the size of the file: also
+    if it cannot be read, which its reader reports."""
+    size = path.stat().st_size
+    if size == 0:
+        return 0
+    try:
+        _, _, reading = _opened(path, limits)
+    except NodeError:
+        return size
+    return max(size, reading.size)
+
+
+def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, Reading]:
+    """Return the columns of a file, the file, and how to read it."""
     try:
         content = pa.memory_map(str(path))
         file = pq.ParquetFile(content)
@@ -86,7 +101,7 @@ def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, int]
         file = pq.ParquetFile(content, read_dictionary=reading.dictionaries)
     except UNREADABLE as bad:
         raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
-    return stored, file, reading.rows
+    return stored, file, reading
 
 
 def _said(bad: Exception) -> str:

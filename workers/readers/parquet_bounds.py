@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ from odf_node.protocol.parquet_footer import Chunk, RowGroup, Unclear, row_group
 
 from ..runtime.input_limits import DecompressionTooLarge, PrepareLimits, check_size
 from ..slices.frame import BATCH_ROWS, InputTooLarge, Limits
-from .parquet_pages import DELTA_BYTE_ARRAY, DICTIONARY, page_headers
+from .parquet_pages import DELTA_BYTE_ARRAY, DICTIONARY, INDICES, page_headers
 
 BATCH_BYTES = 64 << 20
 """Limit of bytes of values created at once, unless one row is larger."""
@@ -51,31 +50,13 @@ class MalformedParquet(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How to read a file: rows at once, and the text columns to read as dictionary indices."""
+    """How to read a file: rows at once, and the text columns to read as dictionary indices.
+    `size` is an estimate of the bytes of all values, which takes the texts of a dictionary for
+    equally long."""
 
     rows: int
     dictionaries: list[str]
-
-
-def size_in_footer(path: Path, archives: PrepareLimits) -> int:
-    """Return the bytes of the values of a file, as its footer gives them, at most what a reader
-    accepts. It is an estimate for plans: a footer may be wrong, and does not tell the length of
-    texts in a dictionary. For a file that cannot be read, which its reader reports, return its size
-    on disk."""
-    size = path.stat().st_size
-    try:
-        content = pa.memory_map(str(path))
-        schema = pq.ParquetFile(content).schema
-        widths = [_width(schema.column(at)) or _INDEX_BYTES for at in range(len(schema))]
-        groups = _groups(memoryview(content.read_buffer()), schema)
-    except (MalformedParquet, *UNREADABLE):
-        return size
-    unpacked = sum(
-        max(chunk.total_uncompressed_size, chunk.num_values * width)
-        for group in groups
-        for chunk, width in zip(group.chunks, widths, strict=True)
-    )
-    return max(size, min(unpacked, allowance(size, archives)))
+    size: int
 
 
 def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Reading:
@@ -86,7 +67,7 @@ def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Re
         MalformedParquet: the headers of its pages cannot be followed.
     """
     allowed = allowance(len(content), limits.archives)
-    total, rows_at_once = 0, BATCH_ROWS
+    total, looked_up, rows_at_once = 0, 0, BATCH_ROWS
     dictionaries = set()
     for group in _groups(content, schema):
         densities = 0.0
@@ -96,6 +77,7 @@ def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Re
             kind = schema.column(at)
             seen = _look(content, chunk, limits, width=_width(kind))
             total += seen.size
+            looked_up += seen.looked_up
             check_unpacked(total, allowed, limits.archives)
             repeated = kind.max_repetition_level > 0
             each_row = max(1.0, seen.values / max(1, group.num_rows)) if repeated else 1.0
@@ -105,7 +87,7 @@ def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Re
             if seen.dictionary and _is_text(kind):
                 dictionaries.add(kind.path)
         rows_at_once = min(rows_at_once, max(1, int(BATCH_BYTES / max(densities, 1.0))))
-    return Reading(rows_at_once, sorted(dictionaries))
+    return Reading(rows_at_once, sorted(dictionaries), total + looked_up)
 
 
 def _groups(content: memoryview, schema: pq.ParquetSchema) -> list[RowGroup]:
@@ -120,11 +102,12 @@ def _groups(content: memoryview, schema: pq.ParquetSchema) -> list[RowGroup]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Facts about a chunk: values, their bytes, the largest average of bytes per value in a
-    page."""
+    """Facts about a chunk: values, their bytes, the bytes of texts that are stored as indices, the
+    largest average of bytes per value in a page."""
 
     values: int
     size: int
+    looked_up: int
     density: float
     dictionary: bool
     prefixed: bool
@@ -132,19 +115,23 @@ class _Seen:
 
 def _look(content: memoryview, chunk: Chunk, limits: Limits, *, width: int) -> _Seen:
     values, size, density, dictionary, prefixed = 0, 0, 0.0, False, False
+    looked_up, length = 0, 0
     try:
         for page in page_headers(content, chunk):
             _check_page(page.content_size, limits, prefixed=page.encoding == DELTA_BYTE_ARRAY)
             if page.kind == DICTIONARY:
                 dictionary, size = True, size + page.content_size
+                length = page.content_size // max(1, page.values)
                 continue
             taken = page.values * width or page.content_size + page.values * _INDEX_BYTES
             values, size = values + page.values, size + taken
+            if not width and page.encoding in INDICES:
+                looked_up += page.values * length
             density = max(density, taken / max(1, page.values))
             prefixed |= page.encoding == DELTA_BYTE_ARRAY
     except Unclear as bad:
         raise MalformedParquet(f"the pages of the Parquet file cannot be followed: {bad}") from None
-    return _Seen(values, size, density, dictionary, prefixed)
+    return _Seen(values, size, looked_up, density, dictionary, prefixed)
 
 
 def _check_page(size: int, limits: Limits, *, prefixed: bool) -> None:

@@ -15,6 +15,8 @@ DATA, INDEX, DICTIONARY, DATA_2 = 0, 1, 2, 3
 """Kinds of pages."""
 DELTA_BYTE_ARRAY = 7
 """An encoding in which texts share prefixes with the previous ones."""
+INDICES = (2, 8)
+"""Encodings whose values are positions in the dictionary of the chunk."""
 _HEADER_BYTES = 1 << 14
 _SHORT, _INT, _LONG, _BYTES, _STRUCT = 4, 5, 6, 8, 12
 _SAID_IN = {DATA: (5, 1, 2), DICTIONARY: (7, 1, 2), DATA_2: (8, 1, 4)}

@@ -25,9 +25,10 @@ from odf_node.protocol.metadata.reading import (
 from odf_node.protocol.source_rules import csv_characters
 
 from ..partitions.files import Enclosed, File, Span
-from ..runtime.input_limits import PrepareLimits
+from ..slices.frame import Limits
 from .csv_cuts import csv_cuts, csv_head
-from .parquet_bounds import UNREADABLE, size_in_footer
+from .parquet import values_size
+from .parquet_bounds import UNREADABLE
 from .table_files import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
@@ -81,10 +82,10 @@ class Splits:
     """Reason why there is only one split, although the file is large enough for more."""
 
 
-def unpacked_size(step: ReadStep, path: Path, archives: PrepareLimits) -> int:
+def unpacked_size(step: ReadStep, path: Path, limits: Limits) -> int:
     """Return the bytes of the rows in a file of a step, about."""
     if isinstance(step, ReadStepParquet):
-        return size_in_footer(path, archives)
+        return values_size(path, limits)
     return path.stat().st_size
 
 

@@ -10,6 +10,7 @@ import io
 import math
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -65,13 +66,6 @@ NOW = Instant.parse("2050-01-01T12:00:00Z")
 MILLIS = pa.timestamp("ms", "UTC")
 NEST = pa.struct([pa.field("a", pa.float64()), pa.field("b", pa.list_(pa.string()))])
 DATA = {"event_time": MILLIS, "r": pa.string(), "k0": pa.float64(), "n": pa.int64(), "v": NEST}
-LINES = (
-    "event_time TIMESTAMP",
-    "r STRING",
-    "k0 DOUBLE",
-    "n BIGINT",
-    "v STRUCT<a: DOUBLE, b: ARRAY<STRING>>",
-)
 EXTRA = "more"
 Rule = Callable[[rules.Rows, rules.Rows], rules.Rows]
 STRATEGIES: list[tuple[MergeStrategy, Rule]] = [
@@ -99,6 +93,10 @@ class History:
     rule: Rule
     posts: list[Post]
     cut: Cut
+    requires: bool = False
+    """Whether the dataset requires a value of `n`, as its first batch does; later ones may not."""
+    is_cut: bool = True
+    """Whether batches are cut wherever possible; otherwise each is one task where many may run."""
 
 
 def history_made(seed: int) -> History:
@@ -107,6 +105,7 @@ def history_made(seed: int) -> History:
     keys = chance.choice([3, 12, 40])
     posts: list[Post] = []
     grown = False
+    requires, is_cut = chance.random() < 0.3, chance.random() < 0.75
     for number in range(chance.randrange(2, 6)):
         source = chance.choice(["table", "lines"]) if number and not grown else "table"
         grows = bool(number) and not grown and chance.random() < 0.2
@@ -114,6 +113,9 @@ def history_made(seed: int) -> History:
             source, grown = "table", True
         count = chance.choice([0, 1, 7, 40]) if number else 20
         rows = rows_made(chance, merge, count, keys, is_first=not number)
+        if requires and (not number or chance.random() < 0.8):
+            for row in rows:
+                row["n"] = row["n"] or 3
         if source == "lines":
             for row in rows:
                 row.update(finite(row))
@@ -123,10 +125,14 @@ def history_made(seed: int) -> History:
             if grown:
                 for row in rows:
                     row[EXTRA] = chance.choice([None, "x", "y"])
-            body = table_of(merge, rows, grown, chance.choice([1, 5, 100]))
+            optional = not requires or (bool(number) and chance.random() < 0.5)
+            if any(row["n"] is None for row in rows):
+                optional = True
+            schema = schema_of(merge, grown=grown, optional=optional)
+            body = table_of(schema, rows, chance.choice([1, 5, 100]))
         posts.append(Post(source, rows, body, grows))
     cut = Cut(rows=chance.choice([5, 20, 1 << 20]), size=chance.choice([300, 2000, 1 << 28]))
-    return History(merge, rule, posts, cut)
+    return History(merge, rule, posts, cut, requires, is_cut)
 
 
 def rows_made(
@@ -182,17 +188,22 @@ def text_of(time: datetime | None) -> str | None:
     return None if time is None else time.isoformat()
 
 
-def table_of(merge: MergeStrategy, rows: list[dict[str, Any]], grown: bool, group: int) -> bytes:
+def schema_of(merge: MergeStrategy, *, grown: bool, optional: bool) -> pa.Schema:
+    """Columns of a table; the dataset has an extra one once it has grown."""
     op = {"op": pa.int32()} if MERGE[type(merge)].takes_operations else {}
     schema = pa.schema({**op, **DATA, **({EXTRA: pa.string()} if grown else {})})
+    at = schema.get_field_index("n")
+    return schema.set(at, schema.field(at).with_nullable(optional))
+
+
+def table_of(schema: pa.Schema, rows: list[dict[str, Any]], group: int) -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema), sink, row_group_size=group)
     return sink.getvalue()
 
 
 def sources(merge: MergeStrategy) -> tuple[AddPushSource, AddPushSource]:
-    op = ("op INT",) if MERGE[type(merge)].takes_operations else ()
-    lines = ReadStepNdJson(ddl_schema=(*op, *LINES))
+    lines = ReadStepNdJson(schema=from_arrow(schema_of(merge, grown=False, optional=True)))
     return (
         AddPushSource(source_name="table", read=ReadStepParquet(), merge=merge),
         AddPushSource(source_name="lines", read=lines, merge=merge),
@@ -257,32 +268,66 @@ def plain(row: dict[str, Any]) -> rules.Row:
         "at": None if row["event_time"] is None else row["event_time"].timestamp(),
         "r": row["r"],
         "k0": same(row["k0"]),
+        "n": row["n"],
         "v": str([same(row.get(name)) for name in ("n", "v", EXTRA)]),
     }
 
 
 def check_rules(history: History, came: list[Any]) -> int:
-    """How many posts were compared with the rules."""
+    """Compare every post with the rules; how many were not refused."""
     prev: rules.Rows = []
-    compared = 0
+    taken = 0
     fallback = NOW.millis / 1000
-    for post, result in zip(history.posts, came, strict=True):
-        if len(result) == 3:
+    for number, (post, result) in enumerate(zip(history.posts, came, strict=True)):
+        new = [plain(row) for row in post.rows]
+        wanted = history.rule(prev, new)
+        is_refused = len(result) == 3
+        lacks = history.requires and any(row["n"] is None for row in wanted)
+        assert is_refused == (lacks or is_wrong(history.merge, prev, new)), f"post {number}"
+        if is_refused:
             continue
         found = [plain(row) for row in result[1]]
-        wanted = history.rule(prev, [plain(row) for row in post.rows])
         wanted = [{**row, "at": row["at"] or fallback, "op": row["op"] or 0} for row in wanted]
         assert rules.told(found) == rules.told(wanted)
         prev += found
-        compared += 1
-    return compared
+        taken += 1
+    return taken
+
+
+def is_wrong(merge: MergeStrategy, prev: rules.Rows, new: rules.Rows) -> bool:
+    """Whether the strategy refuses these rows."""
+    match merge:
+        case MergeStrategySnapshot():
+            return bool(prev) and len({rules.key_of(row) for row in new}) < len(new)
+        case MergeStrategyChangelogStream():
+            stood = rules.state(prev)
+            rows_of_keys: dict[Any, rules.Rows] = {}
+            for row in new:
+                rows_of_keys.setdefault(rules.key_of(row), []).append(row)
+            return any(breaks(stood.get(key), rows) for key, rows in rows_of_keys.items())
+        case _:
+            return False
+
+
+def breaks(standing: rules.Row | None, rows: rules.Rows) -> bool:
+    """Whether rows of one key are no continuation of the row that stands: a code is unknown, half
+    of a correction is missing, or a row takes back another one than stands."""
+    codes = [row["op"] for row in rows]
+    pairs = zip(codes, [*codes[1:], None], strict=True)
+    if not set(codes) <= {0, 1, 2, 3} or any((one == 2) != (two == 3) for one, two in pairs):
+        return True
+    if codes[0] == 3:
+        return True
+    for row in rows:
+        if row["op"] in (1, 2) and (standing is None or rules.differs(standing, row)):
+            return True
+        standing = None if row["op"] == 1 else row
+    return False
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever can be cut is cut; equal blocks on both sides have equal times."""
-    monkeypatch.setattr(pipeline, "SMALLEST_PARTITION_BYTES", 1)
-    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 300)
+    """Files are scanned in small pieces; equal blocks on both sides have equal times."""
     monkeypatch.setattr(splits, "SCAN_BYTES", 64)
     monkeypatch.setattr(datasets, "now", lambda: NOW)
 
@@ -292,8 +337,23 @@ def agree(seed: int, one: list[Any], other: list[Any]) -> None:
         assert str(left) == str(right), f"post {number} of history {seed}"
 
 
-def on(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+def on(way: Way, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "way_of", lambda *_: way)
+    monkeypatch.setattr(pipeline, "SMALLEST_PARTITION_BYTES", 1 if history.is_cut else 1 << 20)
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 300 if history.is_cut else 1 << 20)
+
+
+def tasks_counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Batches of every task that runs all stages, from now on."""
+    counted: list[int] = []
+    run_tasks = run.run_tasks
+
+    def counting(way: Way, batches: Any) -> Any:
+        counted.append(len(batches))
+        return run_tasks(way, batches)
+
+    monkeypatch.setattr(run, "run_tasks", counting)
+    return counted
 
 
 def slices_from_ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -314,15 +374,17 @@ def slices_from_ranges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_random_histories_are_the_same_in_many_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compared, refused, most = 0, 0, 0
-    shared = slices_from_ranges(monkeypatch)
+    compared, most = 0, 0
+    refused: Counter[str] = Counter()
+    sources_taken: Counter[str] = Counter()
+    shared, tasks = slices_from_ranges(monkeypatch), tasks_counted(monkeypatch)
     for seed in range(HISTORIES):
         history = history_made(seed)
         chance = random.Random(seed)
         many = Many(chance.randrange(1, 6), chance)
         results = []
         for number, way in enumerate((Here(), many)):
-            on(way, monkeypatch)
+            on(way, history, monkeypatch)
             with throwing_away():
                 stores = throwaway_stores()
                 folder = tmp_path / f"{seed}-{number}"
@@ -331,11 +393,19 @@ def test_random_histories_are_the_same_in_many_partitions(
                 results.append(played(history, bench, stores))
         agree(seed, *results)
         compared += check_rules(history, results[0])
-        refused += sum(len(each) == 3 for each in results[0])
+        refused.update(each[0] for each in results[0] if len(each) == 3)
+        sources_taken.update(
+            post.source
+            for post, each in zip(history.posts, results[0], strict=True)
+            if len(each) == 2
+        )
         most = max(most, *many.partitions)
     assert compared > 2 * HISTORIES
-    assert 0 < refused < 1.1 * HISTORIES, "about one batch of a history is refused"
+    assert refused.keys() == {"CannotMerge", "NotWhatStands", "UnexpectedNulls"}
+    assert refused.total() < 1.1 * HISTORIES, "about one batch of a history is refused"
+    assert min(sources_taken.values()) > HISTORIES / 4, "both sources give rows"
     assert most > 5, "the partitions were many"
+    assert len(tasks) > HISTORIES / 4, "small batches were one task"
     assert len(shared) > HISTORIES / 4, "slices were written from ranges that others have rows of"
 
 
@@ -370,7 +440,7 @@ def test_random_histories_are_the_same_on_spark(
         results = []
         ways: tuple[Way, Way] = (Here(), OnSpark(spark))
         for number, way in enumerate(ways):
-            on(way, monkeypatch)
+            on(way, history, monkeypatch)
             stores = throwaway_stores()
             folder = tmp_path / f"{seed}-{number}"
             folder.mkdir()

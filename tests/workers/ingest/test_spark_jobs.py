@@ -23,6 +23,9 @@ from odf_node.protocol.metadata.reading import (
 )
 from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.partitions.on_spark import OnSpark
+from odf_node.workers.readers import splits
+from odf_node.workers.stages import pipeline
 from tests.workers.datasets import bench_without_engine, created, upload
 
 if TYPE_CHECKING:
@@ -132,6 +135,46 @@ def test_a_large_merge_is_several_partitions_on_one_core(
 ) -> None:
     for each in ran(STRATEGIES["upsert"], 120_000, tmp_path, 0, one_core):
         assert each.tasks > 5, "more than a task for each stage"
+
+
+# Reading and writing are a job each. So is merging, where rows of the batch meet each other: in all
+# but appends, ledgers, and the first batch of a snapshot.
+SORTED_BY_WRITERS = {
+    "append": (2, 2),
+    "ledger": (2, 2),
+    "snapshot": (2, 3),
+    "changelog": (3, 3),
+    "upsert": (3, 3),
+}
+# Sorting is another job where the writer of a slice has no memory for all its rows. The rows of
+# appends and ledgers come in order here.
+SORTED_BEFORE = {
+    "append": (2, 2),
+    "ledger": (2, 2),
+    "snapshot": (3, 4),
+    "changelog": (4, 4),
+    "upsert": (4, 4),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("jobs", "memory"), [(SORTED_BY_WRITERS, 1 << 20), (SORTED_BEFORE, 10_000)]
+)
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_large_batch_is_a_job_for_each_stage(
+    name: str,
+    jobs: dict[str, tuple[int, int]],
+    memory: int,
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline, "SMALLEST_PARTITION_BYTES", 1)
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 4_000)
+    monkeypatch.setattr(OnSpark, "partition_bytes", memory)
+    ran = jobs_of(STRATEGIES[name], 1_000, tmp_path, 0, spark)
+    assert ran == [("spark", each) for each in jobs[name]]
 
 
 @pytest.mark.spark

@@ -12,7 +12,8 @@ from odf_node.protocol.kartothek.errors import TypeConflict
 from odf_node.protocol.kartothek.source import file_list, state_of
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.workers.fetch.file_lists import FileLists
-from odf_node.workers.readers.parquet_bounds import MalformedParquet, size_in_footer
+from odf_node.workers.readers.parquet import values_size
+from odf_node.workers.readers.parquet_bounds import MalformedParquet
 from odf_node.workers.readers.read_split import SplitRead, open_split, open_splits
 from odf_node.workers.readers.splits import Splits, splits_of_table
 from odf_node.workers.readers.table_files import TableFile, TableFiles, TablePart
@@ -31,7 +32,7 @@ def files(folder: Path, *tables: pa.Table) -> TableFiles:
 
 
 def cut_of(table: TableFiles, width: int = 1) -> Splits:
-    sizes = [size_in_footer(each.path, Limits().archives) for each in table.files]
+    sizes = [values_size(each.path, Limits()) for each in table.files]
     return splits_of_table(table, sizes, width)
 
 

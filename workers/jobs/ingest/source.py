@@ -102,7 +102,7 @@ def source_of(
         enclosed = enclosed if path == given else None
     known = known_of(plan)
     paths = [path] if table is None else [each.path for each in table.files]
-    sizes = tuple(unpacked_size(plan.read, each, limits.archives) for each in paths)
+    sizes = tuple(unpacked_size(plan.read, each, limits) for each in paths)
     if plan.preprocess is None:
         return Source(
             path=path, step=plan.read, sizes=sizes, enclosed=enclosed, known=known, table=table
@@ -122,7 +122,7 @@ def source_of(
     return Source(
         path=made,
         step=step,
-        sizes=(unpacked_size(step, made, limits.archives),),
+        sizes=(unpacked_size(step, made, limits),),
         preprocessed_bytes=sum(sizes),
         rejected=rejected,
         warnings=tuple(frame.warnings),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from ...plan.ingest import plan_source
 from ...plan.poll import NothingToPoll, PollPlan, plan_poll
 from ...prepare.run import check_steps
 from ...prepare.run import prepare as prepare_steps
+from ...readers.table_files import naming
 from ..ingest.outcome import Extras
 from ..ingest.run import commit, prepare_post, write_post
 from ..work.context import WorkerContext
@@ -136,23 +138,25 @@ def _attempt(
     found = fetches.of(plan, context.polls.fetch, now)
     if found is None:
         return up_to_date(state.head)
-    with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as name:
-        scratch = Path(name)
-        path = prepare_steps(source.prepare or (), found.path, scratch, context.polls.preparation)
-        ingest = plan_source(
-            state,
-            source,
-            read=source.read,
-            now=now,
-            source_event_time=_event_time(payload, source.fetch, found),
-        )
-        limit = payload.max_vanish_percent
-        extras = Extras(
-            source_state=found.state,
-            max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
-        )
-        post = prepare_post(dataset, ingest, path, context, scratch, extras, found.table)
-        batch = write_post(dataset, state, post, context, scratch)
+    ingest = plan_source(
+        state,
+        source,
+        read=source.read,
+        now=now,
+        source_event_time=_event_time(payload, source.fetch, found),
+    )
+    limit = payload.max_vanish_percent
+    extras = Extras(
+        source_state=found.state,
+        max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
+    )
+    steps, rules = source.prepare or (), context.polls.preparation
+    with tempfile.TemporaryDirectory(prefix="attempt-", dir=fetches.folder) as folder:
+        scratch = Path(folder)
+        with _naming_file(found):
+            path = prepare_steps(steps, found.path, scratch, rules)
+            post = prepare_post(dataset, ingest, path, context, scratch, extras, found.table)
+            batch = write_post(dataset, state, post, context, scratch)
         commit(dataset, batch, context)
     receipt = batch.receipts[0]
     return PollReceipt(
@@ -161,6 +165,17 @@ def _attempt(
         fetches=1,
         has_more=found.has_more,
     )
+
+
+@contextmanager
+def _naming_file(found: Fetched) -> Iterator[None]:
+    """Add the name of the file to an error, for a source of many files."""
+    try:
+        yield
+    except NodeError as bad:
+        if found.name is None:
+            raise
+        raise naming(bad, Path(found.name).name) from None
 
 
 def _event_time(payload: PollPayload, step: FetchStep, found: Fetched) -> Instant:
