@@ -64,17 +64,13 @@ def size_in_footer(path: Path, archives: PrepareLimits) -> int:
     on disk."""
     size = path.stat().st_size
     try:
-        content = pa.memory_map(str(path))
-        schema = pq.ParquetFile(content).schema
-        widths = [_width(schema.column(at)) or _INDEX_BYTES for at in range(len(schema))]
-        groups = _groups(memoryview(content.read_buffer()), schema)
-    except (MalformedParquet, *UNREADABLE):
+        with pq.ParquetFile(path) as file:
+            columns, footer = file.schema, file.metadata
+            width = sum(_width(columns.column(at)) or _INDEX_BYTES for at in range(len(columns)))
+            groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+            unpacked: int = sum(max(each.total_byte_size, each.num_rows * width) for each in groups)
+    except UNREADABLE:
         return size
-    unpacked = sum(
-        max(chunk.total_uncompressed_size, chunk.num_values * width)
-        for group in groups
-        for chunk, width in zip(group.chunks, widths, strict=True)
-    )
     return max(size, min(unpacked, allowance(size, archives)))
 
 
