@@ -206,3 +206,19 @@ def test_lines_in_splits_give_the_receipt_that_they_give_as_a_whole(
         assert len(receipt.warnings) == 1, "of the column of one late record"
     assert max(many.partitions) > 2
     assert receipts[0] == receipts[1]
+
+
+def test_a_bad_line_at_the_beginning_of_lines_in_splits_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 1000)
+    monkeypatch.setattr(splits, "SCAN_BYTES", 128)
+    many = Many(4, random.Random(1))
+    monkeypatch.setattr(run, "way_of", lambda *_: many)
+    posting = Posting(throwaway_stores(), tmp_path, ReadStepNdJson())
+    lines = b'{"n": 1}\n7\n' + ndjson([{"n": n} for n in range(400)])
+    payload = upload(posting.stores, posting.dataset, lines)
+    asked = msgspec.structs.replace(payload, on_bad_rows="quarantine")
+    receipt = run_ingest(posting.dataset, asked, posting.bench, now=NOW)
+    assert max(many.partitions) > 2
+    assert (receipt.rows_added, receipt.rows_rejected) == (401, 1)
