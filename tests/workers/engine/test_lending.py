@@ -261,6 +261,7 @@ class Lending(Here):
     """Stages here, as on another machine: with a width, and files from the bucket."""
 
     width = 2
+    in_process = False
 
     def __init__(self, url: str) -> None:
         self.url = url

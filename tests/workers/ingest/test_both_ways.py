@@ -12,10 +12,11 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import msgspec
 import pyarrow as pa
@@ -414,16 +415,17 @@ def test_partitions_one_after_the_other_are_not_those_of_the_worker(
 ) -> None:
     """A Spark of one core has its files handed over, and cuts what is large."""
     ledger = 1
-    history = history_made(ledger)
+    history = replace(history_made(ledger), is_cut=True)
     many = Many(1, random.Random(ledger))
-    handed: list[Path] = []
-    monkeypatch.setattr(many, "file", lambda path, **_: handed.append(path) or path)
-    on(many, monkeypatch)
+    files, parts = MagicMock(wraps=many.file), MagicMock(wraps=many.spans)
+    monkeypatch.setattr(many, "file", files)
+    monkeypatch.setattr(many, "spans", parts)
+    on(many, history, monkeypatch)
     stores = throwaway_stores()
     bench = bench_without_engine(stores, tmp_path, cut=history.cut)
     played(history, bench, stores)
-    of_history = [path for path in handed if path.parent.name == "merge-state"]
-    assert 0 < len(of_history) < len(handed)
+    assert {each.args[0].parent.name for each in files.mock_calls} == {"merge-state"}
+    assert parts.call_count > 1
     assert max(many.partitions) > 1
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,10 @@ def test_a_file_counts_with_its_values_and_is_read_piece_by_piece(
     before, most, sent = pa.total_allocated_bytes(), 0, 0
     for number, split in enumerate(post.splits.splits):
         told = Told()
-        for content in on_spark._output(told, number, read_part((post.read,), (0, split))):
+        read = on_spark._read(
+            on_spark._version(), partial(read_part, (post.read,)), told, number, [(0, (0, split))]
+        )
+        for content in read:
             most = max(most, pa.total_allocated_bytes() - before)
             sent += len(content)
         (facts,) = told.value[number]
