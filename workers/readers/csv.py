@@ -11,14 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 
 from odf_node.protocol.csv_header import HeaderMismatch, Matched, match, names_columns
 from odf_node.protocol.metadata.reading import ReadStepCsv
@@ -35,16 +32,15 @@ from ..slices.frame import (
     Unsupported,
     check_names,
 )
+from .csv_arrow import MayBeOpen, arrow_agrees, arrow_texts
 from .csv_records import CsvFormat, CsvRecord, CsvRecords
 from .forms import Forms, not_of
 from .known import Known
 from .rejected import Rejected, sifted
 from .text import BadValue, cast_text, has_text_form
 
-BLOCK_BYTES = 1 << 20
 FEW_BYTES = 2 << 10
 """Size up to which our own tokenizer reads a file, since starting Arrow's takes longer."""
-_SCAN_BYTES = 1 << 20
 _INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bool", re.compile(r"(?i)true|false")),
     ("int64", re.compile(r"-?\d{1,19}", re.ASCII)),
@@ -83,29 +79,21 @@ class _CsvRead:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         done = 0
-        if self.path.stat().st_size > FEW_BYTES and _arrow_agrees(self.path, self.form):
+        if self.path.stat().st_size > FEW_BYTES and arrow_agrees(self.path, self.form):
             try:
                 for batch in self._arrow_batches():
                     yield batch
                     done += batch.num_rows
                 return
-            except (pa.ArrowInvalid, BadValue, BadRow, InputTooLarge):
+            except (pa.ArrowInvalid, MayBeOpen, BadValue, BadRow, InputTooLarge):
                 pass  # read again: our own tokenizer knows the lines and decides
         if self.rejected is not None:
             self.rejected.passed(done)
         yield from self._own_batches(skip=done)
 
     def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
-        small = self.path.stat().st_size <= BLOCK_BYTES
-        # A reader of a file starts a thread that reads ahead, which costs more than a small file.
-        reader = arrow_csv.open_csv(
-            pa.BufferReader(self.path.read_bytes()) if small else self.path,
-            **_arrow_options(len(self.schema), self.form, self.nulls),
-        )
-        first = True
-        for block in reader:
-            texts = block.slice(1) if first and self.header else block
-            first = False
+        columns = len(self.schema)
+        for texts in arrow_texts(self.path, columns, self.form, self.nulls, header=self.header):
             if texts.num_rows:
                 self._check_cells(texts)
                 yield self._typed(texts.columns)
@@ -183,28 +171,6 @@ class _CsvRead:
                 raise BadValue(index, None).of_column(at)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-@lru_cache
-def _arrow_options(columns: int, form: CsvFormat, nulls: frozenset[str]) -> dict[str, Any]:
-    """Return the options with which Arrow's tokenizer agrees with ours; all columns are texts."""
-    names = [str(number) for number in range(columns)]
-    return {
-        "read_options": arrow_csv.ReadOptions(
-            column_names=names, block_size=BLOCK_BYTES, use_threads=False
-        ),
-        "parse_options": arrow_csv.ParseOptions(
-            delimiter=form.separator,
-            quote_char=form.quote,
-            escape_char=False,
-            newlines_in_values=True,
-        ),
-        "convert_options": arrow_csv.ConvertOptions(
-            column_types={name: pa.string() for name in names},
-            null_values=sorted(nulls),
-            strings_can_be_null=True,
-        ),
-    }
 
 
 def _errors(rejected: Rejected | None) -> str:
@@ -394,19 +360,3 @@ def _kind(text: str) -> str:
                 return _UNITS[1 + -(-len(match[1] or "") // 3)]
             return "string" if kind == "int64" and int(text) not in _INT64 else kind
     return "string"
-
-
-def _arrow_agrees(path: Path, form: CsvFormat) -> bool:
-    """Whether Arrow's tokenizer agrees with ours. It does not know escapes that count only inside
-    quotes, and accepts a value whose quote is never closed; in that case the number of quotes is
-    odd."""
-    quote = form.quote.encode()
-    escape = b"" if form.escape in (None, form.quote) else str(form.escape).encode()
-    escapes, quotes = False, 0
-    with path.open("rb") as stream:
-        while chunk := stream.read(_SCAN_BYTES):
-            escapes = escapes or bool(escape and escape in chunk)
-            quotes += chunk.count(quote)
-            if escapes and quotes:
-                return False
-    return quotes % 2 == 0
