@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_node.protocol.csv_header import HeaderMismatch, Matched, match, names_columns
+from odf_node.protocol.csv_header import Matched
 from odf_node.protocol.metadata.reading import ReadStepCsv
 from odf_node.protocol.source_options import header_rule
 from odf_node.protocol.source_rules import check_read_step, csv_characters
@@ -33,7 +33,8 @@ from ..slices.frame import (
     check_names,
 )
 from .csv_arrow import MayBeOpen, arrow_agrees, arrow_texts
-from .csv_records import CsvFormat, CsvRecord, CsvRecords
+from .csv_headers import matched, refuse_header
+from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
 from .forms import Forms, not_of
 from .known import Known
 from .rejected import Rejected, sifted
@@ -153,7 +154,7 @@ class _CsvRead:
         if len(fields) != len(self.schema):
             raise BadRow(f"{len(self.schema)} fields expected, {len(fields)} found", line=line)
         if self.rejected is not None:
-            check_decoded(line, fields)
+            check_decoded(record)
         for field, text in zip(self.schema, fields, strict=True):
             if len(text) > self.limits.cell_bytes // 4:
                 size = len(text.encode())
@@ -178,22 +179,6 @@ def _errors(rejected: Rejected | None) -> str:
     return "strict" if rejected is None else "surrogateescape"
 
 
-def check_decoded(line: int, fields: Sequence[str]) -> None:
-    """Raise `BadRow` if the fields had bytes that are not UTF-8."""
-    for text in fields:
-        if (shown := printable(text)) != text:
-            raise BadRow("the text is not UTF-8", line=line, value=shown)
-
-
-def printable(text: str) -> str:
-    """Return the text, with bytes that were not UTF-8 as escapes."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    )
-
-
 def read_csv(
     step: ReadStepCsv,
     path: Path,
@@ -215,7 +200,7 @@ def read_csv(
     forms = Forms.of(step.date_format, step.timestamp_format)
     nulls = frozenset({"", step.null_value or ""})
     header = bool(step.header)
-    matched = None
+    match = None
     if schema is None:
         schema = _schema_of(
             path,
@@ -231,14 +216,15 @@ def read_csv(
         if schema is None:
             return None
     elif header:
-        matched = _matched(step, path, form, schema, limits, _errors(rejected))
+        rule = header_rule(step.schema)
+        match = matched(path, form, schema.names, rule, limits, _errors(rejected))
     else:
-        _refuse_header(path, form, schema, limits)
+        refuse_header(path, form, schema.names, limits)
     check_names(schema.names, limits)
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
-    stored = schema if matched is None else _as_stored(schema, matched)
+    stored = schema if match is None else _as_stored(schema, match)
     read = _CsvRead(
         path=path,
         form=form,
@@ -250,49 +236,9 @@ def read_csv(
         rejected=rejected,
     )
     batches = read.batches()
-    if matched is not None and not matched.in_order:
-        batches = _in_order(batches, schema, matched)
-    return Frame(schema, batches, [] if matched is None else list(matched.warnings()))
-
-
-def _matched(
-    step: ReadStepCsv, path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits, errors: str
-) -> Matched | None:
-    """Match the fields of the file with the columns; None if the file is empty, so that there is no
-    header.
-
-    Raises:
-        HeaderMismatch.
-        BadRow: the header has more or fewer fields than there are columns.
-    """
-    with path.open("rb") as stream:
-        head = next(iter(CsvRecords(stream, form, limits, errors=errors)), None)
-    if head is None:
-        return None
-    check_decoded(head.line, head.fields)
-    if len(head.fields) != len(schema):
-        reason = f"{len(schema)} fields expected, {len(head.fields)} found"
-        raise BadRow(reason, line=head.line)
-    try:
-        return match(head.fields, schema.names, header_rule(step.schema))
-    except HeaderMismatch as bad:
-        raise HeaderMismatch(bad.message, **{**bad.facts, "line": head.line}) from None
-
-
-def _refuse_header(path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits) -> None:
-    """Raise `HeaderMismatch` if a file has a header although its source declares none."""
-    with path.open("rb") as stream:
-        records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
-        try:
-            first = next(records, None)
-        except (BadRow, InputTooLarge):  # reported with the rows
-            return
-    if first is not None and names_columns(first.fields, schema.names):
-        raise HeaderMismatch(
-            "the first line names the columns, and the source says that there is no header "
-            "(`header: true` would say that there is one)",
-            line=first.line,
-        )
+    if match is not None and not match.in_order:
+        batches = _in_order(batches, schema, match)
+    return Frame(schema, batches, [] if match is None else list(match.warnings()))
 
 
 def _as_stored(schema: pa.Schema, matched: Matched) -> pa.Schema:
@@ -325,7 +271,7 @@ def _schema_of(
         head = list(islice(CsvRecords(stream, form, limits, errors=errors), INFER_ROWS + 1))
     if not head:
         return None
-    check_decoded(head[0].line, head[0].fields)
+    check_decoded(head[0])
     first, rows = head[0].fields, head[1:] if header else head[:INFER_ROWS]
     limits.check_columns(len(first))
     names = first if header else [f"column_{number}" for number in range(1, len(first) + 1)]
