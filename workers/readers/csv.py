@@ -37,7 +37,7 @@ from .csv_headers import matched, refuse_header
 from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
 from .forms import Forms, not_of
 from .known import Known
-from .rejected import Rejected, sifted
+from .rejected import Rejected, chunked, sifted
 from .text import BadValue, cast_text, has_text_form
 
 FEW_BYTES = 2 << 10
@@ -115,7 +115,7 @@ class _CsvRead:
             for header in islice(records, 1 if self.header else 0):
                 self._check(header)
             rows = islice(records, skip, None)
-            while chunk := list(islice(rows, BATCH_ROWS)):
+            for chunk in chunked(rows, BATCH_ROWS):
                 yield from self._sifted(chunk)
 
     def _sifted(self, chunk: Sequence[CsvRecord]) -> Iterator[pa.RecordBatch]:
@@ -209,7 +209,6 @@ def read_csv(
             infer=step.infer_schema,
             nulls=nulls,
             limits=limits,
-            errors=_errors(rejected),
             known=known,
             forms=forms,
         )
@@ -263,13 +262,14 @@ def _schema_of(
     infer: bool | None,
     nulls: frozenset[str],
     limits: Limits,
-    errors: str,
     known: Known | None,
     forms: Forms,
 ) -> pa.Schema | None:
+    """Find the columns from the first rows; bad rows are reported when they are read."""
     with path.open("rb") as stream:
-        head = list(islice(CsvRecords(stream, form, limits, errors=errors), INFER_ROWS + 1))
-    if not head:
+        records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
+        head = next(chunked(records, INFER_ROWS + 1), None)
+    if head is None:
         return None
     check_decoded(head[0])
     first, rows = head[0].fields, head[1:] if header else head[:INFER_ROWS]
