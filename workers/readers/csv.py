@@ -32,7 +32,7 @@ from ..slices.frame import (
     Unsupported,
     check_names,
 )
-from .csv_arrow import MayBeOpen, arrow_agrees, arrow_texts
+from .csv_arrow import NotAgreed, arrow_texts
 from .csv_headers import matched, refuse_header
 from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
 from .forms import Forms, not_of
@@ -80,13 +80,13 @@ class _CsvRead:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         done = 0
-        if self.path.stat().st_size > FEW_BYTES and arrow_agrees(self.path, self.form):
+        if self.path.stat().st_size > FEW_BYTES:
             try:
                 for batch in self._arrow_batches():
                     yield batch
                     done += batch.num_rows
                 return
-            except (pa.ArrowInvalid, MayBeOpen, BadValue, BadRow, InputTooLarge):
+            except (pa.ArrowInvalid, NotAgreed, BadValue, BadRow, InputTooLarge):
                 pass  # read again: our own tokenizer knows the lines and decides
         if self.rejected is not None:
             self.rejected.passed(done)

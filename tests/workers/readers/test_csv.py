@@ -127,6 +127,18 @@ def test_a_file_without_rows_has_none(text: str, header: bool, tmp_path: Path) -
     assert read(tmp_path, text, schema=TEXTS, header=header) == {"a": [], "b": []}
 
 
+@pytest.mark.parametrize("doublings", [0, 2])
+def test_line_ends_inside_of_values_are_kept_where_a_block_ends(
+    doublings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_arrow, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_arrow, "BLOCK_DOUBLINGS", doublings)
+    for size in range(100):
+        text = f'1,{"x" * size}\r\n2,"a\r\n\nb"\r\n' + "3,y\r\n" * 30
+        rows = read(tmp_path, text, schema=TEXTS)
+        assert rows["b"] == ["x" * size or None, "a\r\n\nb", *["y"] * 30]
+
+
 @pytest.mark.parametrize("header", [True, False])
 def test_many_blank_lines_after_the_rows_are_skipped(header: bool, tmp_path: Path) -> None:
     text = ("a,b\n" if header else "") + "1,2\n" + "\n" * (csv_arrow.BLOCK_BYTES + 1)
