@@ -11,16 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 
-from odf_node.protocol.csv_header import HeaderMismatch, Matched, match, names_columns
+from odf_node.protocol.csv_header import Matched
 from odf_node.protocol.metadata.reading import ReadStepCsv
 from odf_node.protocol.source_options import header_rule
 from odf_node.protocol.source_rules import check_read_step, csv_characters
@@ -35,16 +32,16 @@ from ..slices.frame import (
     Unsupported,
     check_names,
 )
-from .csv_records import CsvFormat, CsvRecord, CsvRecords
+from .csv_arrow import NotAgreed, arrow_texts
+from .csv_headers import matched, refuse_header
+from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
 from .forms import Forms, not_of
 from .known import Known
-from .rejected import Rejected, sifted
+from .rejected import Rejected, chunked, sifted
 from .text import BadValue, cast_text, has_text_form
 
-BLOCK_BYTES = 1 << 20
 FEW_BYTES = 2 << 10
 """Size up to which our own tokenizer reads a file, since starting Arrow's takes longer."""
-_SCAN_BYTES = 1 << 20
 _INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bool", re.compile(r"(?i)true|false")),
     ("int64", re.compile(r"-?\d{1,19}", re.ASCII)),
@@ -83,29 +80,21 @@ class _CsvRead:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         done = 0
-        if self.path.stat().st_size > FEW_BYTES and _arrow_agrees(self.path, self.form):
+        if self.path.stat().st_size > FEW_BYTES:
             try:
                 for batch in self._arrow_batches():
                     yield batch
                     done += batch.num_rows
                 return
-            except (pa.ArrowInvalid, BadValue, BadRow, InputTooLarge):
+            except (pa.ArrowInvalid, NotAgreed, BadValue, BadRow, InputTooLarge):
                 pass  # read again: our own tokenizer knows the lines and decides
         if self.rejected is not None:
             self.rejected.passed(done)
         yield from self._own_batches(skip=done)
 
     def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
-        small = self.path.stat().st_size <= BLOCK_BYTES
-        # A reader of a file starts a thread that reads ahead, which costs more than a small file.
-        reader = arrow_csv.open_csv(
-            pa.BufferReader(self.path.read_bytes()) if small else self.path,
-            **_arrow_options(len(self.schema), self.form, self.nulls),
-        )
-        first = True
-        for block in reader:
-            texts = block.slice(1) if first and self.header else block
-            first = False
+        columns = len(self.schema)
+        for texts in arrow_texts(self.path, columns, self.form, self.nulls, header=self.header):
             if texts.num_rows:
                 self._check_cells(texts)
                 yield self._typed(texts.columns)
@@ -126,7 +115,7 @@ class _CsvRead:
             for header in islice(records, 1 if self.header else 0):
                 self._check(header)
             rows = islice(records, skip, None)
-            while chunk := list(islice(rows, BATCH_ROWS)):
+            for chunk in chunked(rows, BATCH_ROWS):
                 yield from self._sifted(chunk)
 
     def _sifted(self, chunk: Sequence[CsvRecord]) -> Iterator[pa.RecordBatch]:
@@ -165,7 +154,7 @@ class _CsvRead:
         if len(fields) != len(self.schema):
             raise BadRow(f"{len(self.schema)} fields expected, {len(fields)} found", line=line)
         if self.rejected is not None:
-            check_decoded(line, fields)
+            check_decoded(record)
         for field, text in zip(self.schema, fields, strict=True):
             if len(text) > self.limits.cell_bytes // 4:
                 size = len(text.encode())
@@ -185,47 +174,9 @@ class _CsvRead:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-@lru_cache
-def _arrow_options(columns: int, form: CsvFormat, nulls: frozenset[str]) -> dict[str, Any]:
-    """Return the options with which Arrow's tokenizer agrees with ours; all columns are texts."""
-    names = [str(number) for number in range(columns)]
-    return {
-        "read_options": arrow_csv.ReadOptions(
-            column_names=names, block_size=BLOCK_BYTES, use_threads=False
-        ),
-        "parse_options": arrow_csv.ParseOptions(
-            delimiter=form.separator,
-            quote_char=form.quote,
-            escape_char=False,
-            newlines_in_values=True,
-        ),
-        "convert_options": arrow_csv.ConvertOptions(
-            column_types={name: pa.string() for name in names},
-            null_values=sorted(nulls),
-            strings_can_be_null=True,
-        ),
-    }
-
-
 def _errors(rejected: Rejected | None) -> str:
     """Return the decoding of invalid UTF-8; a tolerant one lets a single row be set aside."""
     return "strict" if rejected is None else "surrogateescape"
-
-
-def check_decoded(line: int, fields: Sequence[str]) -> None:
-    """Raise `BadRow` if the fields had bytes that are not UTF-8."""
-    for text in fields:
-        if (shown := printable(text)) != text:
-            raise BadRow("the text is not UTF-8", line=line, value=shown)
-
-
-def printable(text: str) -> str:
-    """Return the text, with bytes that were not UTF-8 as escapes."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    )
 
 
 def read_csv(
@@ -249,7 +200,7 @@ def read_csv(
     forms = Forms.of(step.date_format, step.timestamp_format)
     nulls = frozenset({"", step.null_value or ""})
     header = bool(step.header)
-    matched = None
+    match = None
     if schema is None:
         schema = _schema_of(
             path,
@@ -258,21 +209,21 @@ def read_csv(
             infer=step.infer_schema,
             nulls=nulls,
             limits=limits,
-            errors=_errors(rejected),
             known=known,
             forms=forms,
         )
         if schema is None:
             return None
     elif header:
-        matched = _matched(step, path, form, schema, limits, _errors(rejected))
+        rule = header_rule(step.schema)
+        match = matched(path, form, schema.names, rule, limits, _errors(rejected))
     else:
-        _refuse_header(path, form, schema, limits)
+        refuse_header(path, form, schema.names, limits)
     check_names(schema.names, limits)
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
-    stored = schema if matched is None else _as_stored(schema, matched)
+    stored = schema if match is None else _as_stored(schema, match)
     read = _CsvRead(
         path=path,
         form=form,
@@ -284,49 +235,9 @@ def read_csv(
         rejected=rejected,
     )
     batches = read.batches()
-    if matched is not None and not matched.in_order:
-        batches = _in_order(batches, schema, matched)
-    return Frame(schema, batches, [] if matched is None else list(matched.warnings()))
-
-
-def _matched(
-    step: ReadStepCsv, path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits, errors: str
-) -> Matched | None:
-    """Match the fields of the file with the columns; None if the file is empty, so that there is no
-    header.
-
-    Raises:
-        HeaderMismatch.
-        BadRow: the header has more or fewer fields than there are columns.
-    """
-    with path.open("rb") as stream:
-        head = next(iter(CsvRecords(stream, form, limits, errors=errors)), None)
-    if head is None:
-        return None
-    check_decoded(head.line, head.fields)
-    if len(head.fields) != len(schema):
-        reason = f"{len(schema)} fields expected, {len(head.fields)} found"
-        raise BadRow(reason, line=head.line)
-    try:
-        return match(head.fields, schema.names, header_rule(step.schema))
-    except HeaderMismatch as bad:
-        raise HeaderMismatch(bad.message, **{**bad.facts, "line": head.line}) from None
-
-
-def _refuse_header(path: Path, form: CsvFormat, schema: pa.Schema, limits: Limits) -> None:
-    """Raise `HeaderMismatch` if a file has a header although its source declares none."""
-    with path.open("rb") as stream:
-        records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
-        try:
-            first = next(records, None)
-        except (BadRow, InputTooLarge):  # reported with the rows
-            return
-    if first is not None and names_columns(first.fields, schema.names):
-        raise HeaderMismatch(
-            "the first line names the columns, and the source says that there is no header "
-            "(`header: true` would say that there is one)",
-            line=first.line,
-        )
+    if match is not None and not match.in_order:
+        batches = _in_order(batches, schema, match)
+    return Frame(schema, batches, [] if match is None else list(match.warnings()))
 
 
 def _as_stored(schema: pa.Schema, matched: Matched) -> pa.Schema:
@@ -351,15 +262,16 @@ def _schema_of(
     infer: bool | None,
     nulls: frozenset[str],
     limits: Limits,
-    errors: str,
     known: Known | None,
     forms: Forms,
 ) -> pa.Schema | None:
+    """Find the columns from the first rows; bad rows are reported when they are read."""
     with path.open("rb") as stream:
-        head = list(islice(CsvRecords(stream, form, limits, errors=errors), INFER_ROWS + 1))
-    if not head:
+        records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
+        head = next(chunked(records, INFER_ROWS + 1), None)
+    if head is None:
         return None
-    check_decoded(head[0].line, head[0].fields)
+    check_decoded(head[0])
     first, rows = head[0].fields, head[1:] if header else head[:INFER_ROWS]
     limits.check_columns(len(first))
     names = first if header else [f"column_{number}" for number in range(1, len(first) + 1)]
@@ -394,19 +306,3 @@ def _kind(text: str) -> str:
                 return _UNITS[1 + -(-len(match[1] or "") // 3)]
             return "string" if kind == "int64" and int(text) not in _INT64 else kind
     return "string"
-
-
-def _arrow_agrees(path: Path, form: CsvFormat) -> bool:
-    """Whether Arrow's tokenizer agrees with ours. It does not know escapes that count only inside
-    quotes, and accepts a value whose quote is never closed; in that case the number of quotes is
-    odd."""
-    quote = form.quote.encode()
-    escape = b"" if form.escape in (None, form.quote) else str(form.escape).encode()
-    escapes, quotes = False, 0
-    with path.open("rb") as stream:
-        while chunk := stream.read(_SCAN_BYTES):
-            escapes = escapes or bool(escape and escape in chunk)
-            quotes += chunk.count(quote)
-            if escapes and quotes:
-                return False
-    return quotes % 2 == 0

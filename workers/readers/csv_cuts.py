@@ -19,6 +19,7 @@ from odf_node.protocol.metadata.reading import ReadStepCsv
 from odf_node.protocol.source_rules import csv_characters
 
 from ..slices.frame import Limits
+from .csv_headers import refuse_header
 from .csv_records import BOM, CsvFormat
 
 SCAN_BYTES = 4 << 20
@@ -28,29 +29,38 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The beginning of each split: `lines` lines of header, which take `size` bytes of the file."""
+    """The beginning of each split: `lines` lines of header. The rows of the file begin after `size`
+    bytes and `before` lines."""
 
-    content: bytes
-    lines: int
-    size: int
+    content: bytes = b""
+    lines: int = 0
+    size: int = 0
+    before: int = 0
 
 
 def csv_head(step: ReadStepCsv, path: Path, names: Sequence[str]) -> Head | None:
     """Return the header of a file, or one made of the columns' names if the file has none. None if
     a name cannot be written without an escape, or if the header is more than one line.
 
-    Raises the same errors as the reader for the head of a file.
+    Raises `HeaderMismatch` as the reader does, which sees no split without a header.
     """
     separator, quote, escape = csv_characters(step)
     form = CsvFormat(separator=separator, quote=quote, escape=escape)
     if not step.header:
         if any({quote, escape, "\r", "\n"} & set(name) for name in names):
             return None
+        if step.schema is not None or step.ddl_schema is not None:
+            refuse_header(path, form, names, Limits())
         made = separator.join(f"{quote}{name}{quote}" for name in names) + "\n"
-        return Head(made.encode(), 1, 0)
+        with path.open("rb") as stream:
+            size = len(BOM) if stream.read(len(BOM)) == BOM else 0
+        return Head(made.encode(), lines=1, size=size)
     with path.open("rb") as stream:
         raw = _first_record(stream, form)
-    return None if raw is None else Head(raw, raw.count(b"\n"), len(raw))
+    if raw is None:
+        return None
+    lines = raw.count(b"\n")
+    return Head(raw, lines=lines, size=len(raw), before=lines)
 
 
 def _first_record(stream: BinaryIO, form: CsvFormat) -> bytes | None:

@@ -124,3 +124,19 @@ def _lines(stream: BinaryIO, limits: Limits, errors: str) -> Iterator[tuple[int,
             if line:
                 number += 1
                 yield number, line
+
+
+def check_decoded(record: CsvRecord) -> None:
+    """Raise `BadRow` if a record, decoded with `surrogateescape`, had bytes that are not UTF-8."""
+    for text in record.fields:
+        if (shown := printable(text)) != text:
+            raise BadRow("the text is not UTF-8", line=record.line, value=shown)
+
+
+def printable(text: str) -> str:
+    """Return the text, with bytes that were not UTF-8 as escapes."""
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from .fields_seen import FieldsSeen
 from .forms import not_of
 from .json_scan import NumberText
 from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter
-from .rejected import Rejected, sifted
+from .rejected import Rejected, chunked, sifted
 
 Value = tuple[int, Any]
 """A value and the line on which it begins."""
@@ -37,7 +36,7 @@ def typed_batches(
     """Convert values to records, and these to batches. Names of the records' fields are added to
     `seen`. Raises `BadRow`, `TooManyBadRows`."""
     convert = [converter(field.type, column=field.name, how=how) for field in schema]
-    while chunk := list(islice(values, BATCH_ROWS)):
+    for chunk in chunked(values, BATCH_ROWS):
         yield from _sifted(chunk, schema, convert, limits, rejected, shape, seen, how)
 
 

@@ -25,7 +25,7 @@ from ..slices.frame import BadRow, Frame, Limits
 from .known import Known
 from .parquet import read_parquet
 from .read import READERS, open_frame, schema_of
-from .rejected import Rejected
+from .rejected import Rejected, TooManyBadRows
 from .splits import Split
 from .table_files import naming
 
@@ -123,8 +123,9 @@ def _copy(split: Split, file: Path, path: Path) -> None:
 
 
 def _moved(bad: NodeError, lines: int) -> NodeError:
-    """Add the number of lines before the split to an error's line."""
-    if not lines:
+    """Add the number of lines before the split to an error's line; `Rejected` has added it to its
+    own."""
+    if not lines or isinstance(bad, TooManyBadRows):
         return bad
     if isinstance(bad, BadRow):
         return bad.moved(lines)

@@ -1,22 +1,25 @@
 """Rows that are set aside instead of failing their batch: their position, content and error.
 
-A reader without a `Rejected` is strict: the first bad row fails the batch.
+A reader without a `Rejected` is strict: the first bad row of the file fails the batch.
 """
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 from msgspec import structs
 
-from odf_node.protocol.errors import BadInput
+from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.scalar_text import scalar_text
 
-from ..slices.frame import RAW_CHARS, BadRow
+from ..slices.frame import RAW_CHARS, BadRow, InputTooLarge
+
+T = TypeVar("T")
 
 
 class TooManyBadRows(BadInput):
@@ -110,6 +113,22 @@ def _row(number: int, bad: BadRow, raw: str) -> RejectedRow:
     )
 
 
+def chunked(values: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Yield lists of `size` values, and raise an error of the iterator only after the values before
+    it, which may have errors of their own."""
+    while True:
+        chunk: list[T] = []
+        try:
+            chunk.extend(islice(values, size))
+        except NodeError:
+            if chunk:
+                yield chunk
+            raise
+        if not chunk:
+            return
+        yield chunk
+
+
 def sifted(
     count: int,
     convert: Callable[[int, int], pa.RecordBatch],
@@ -119,14 +138,20 @@ def sifted(
     """Yield the rows `0…count` in batches; rows that do not `convert` are set aside.
 
     Raises:
-        BadRow: a row does not convert, and no rows may be set aside.
+        BadRow: the first row that does not convert, after the rows before it; no rows may be set
+            aside.
+        InputTooLarge: the first value above a limit, in the same way.
         TooManyBadRows.
     """
-    if rejected is None:
-        yield convert(0, count)
-        return
-    for batch in halved(count, convert, lambda at, bad: rejected.add(bad, raw(at))):
-        rejected.passed(batch.num_rows)
+
+    def aside(at: int, bad: BadRow) -> None:
+        if rejected is None:
+            raise bad
+        rejected.add(bad, raw(at))
+
+    for batch in halved(count, convert, aside):
+        if rejected is not None:
+            rejected.passed(batch.num_rows)
         yield batch
 
 
@@ -135,18 +160,21 @@ def halved(
     convert: Callable[[int, int], pa.RecordBatch],
     aside: Callable[[int, BadRow], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the convertible rows of `0…count`, in their order, as many at once as possible."""
+    """Yield the convertible rows of `0…count`, in their order, as many at once as possible. Raises
+    `InputTooLarge` after the rows before it."""
     left = [(0, count)]
     while left:
         start, stop = left.pop()
         try:
             batch = convert(start, stop)
-        except BadRow as bad:
+        except (BadRow, InputTooLarge) as bad:
             middle = (start + stop) // 2
-            if stop - start == 1:
+            if stop - start > 1:
+                left += [(middle, stop), (start, middle)]
+            elif isinstance(bad, BadRow):
                 aside(start, bad)
             else:
-                left += [(middle, stop), (start, middle)]
+                raise
         else:
             yield batch
 

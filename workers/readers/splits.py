@@ -26,7 +26,7 @@ from odf_node.protocol.source_rules import csv_characters
 
 from ..partitions.files import Enclosed, File, Span
 from ..slices.frame import Limits
-from .csv_cuts import csv_cuts, csv_head
+from .csv_cuts import Head, csv_cuts, csv_head
 from .parquet import values_size
 from .parquet_bounds import UNREADABLE
 from .table_files import TableFiles, TablePart
@@ -184,8 +184,9 @@ def _of_csv(step: ReadStepCsv, path: Path, schema: pa.Schema, size: int) -> Spli
         cuts = csv_cuts(stream, size, quote=quote, separator=separator, escape=escape)
     if cuts is None:
         return _whole(path, "quotes or line ends in it stand where only a reader can tell them")
+    starts = [(head.size, head.before), *(cut for cut in cuts if cut[0] > head.size)]
     return Splits(
-        splits=tuple(_behind(head.content, head.lines, path, cuts, first=head.size)),
+        splits=tuple(_behind(head, path, starts)),
         names_columns=True,
     )
 
@@ -193,18 +194,14 @@ def _of_csv(step: ReadStepCsv, path: Path, schema: pa.Schema, size: int) -> Spli
 def _of_records(path: Path, size: int) -> Splits:
     with path.open("rb") as stream:
         cuts = list(_record_cuts(stream, size))
-    return Splits(splits=tuple(_behind(b"", 0, path, cuts, first=0)))
+    return Splits(splits=tuple(_behind(Head(), path, [(0, 0), *cuts])))
 
 
-def _behind(
-    head: bytes, lines: int, path: Path, cuts: Sequence[tuple[int, int]], *, first: int
-) -> Iterator[Split]:
-    """Yield the splits before each cut, and the rest. `first` is the start of the rows; each cut
-    has the number of lines before it."""
-    starts = [(first, 0 if not first else lines), *cuts]
-    ends = [at for at, _ in cuts]
-    for (start, before), end in zip(starts, [*ends, path.stat().st_size], strict=True):
-        yield Split(file=path, start=start, end=end, head=head, lines=before - lines)
+def _behind(head: Head, path: Path, starts: Sequence[tuple[int, int]]) -> Iterator[Split]:
+    """Yield the splits that begin at each start, which has the number of lines before it."""
+    ends = [*(at for at, _ in starts[1:]), path.stat().st_size]
+    for (start, before), end in zip(starts, ends, strict=True):
+        yield Split(file=path, start=start, end=end, head=head.content, lines=before - head.lines)
 
 
 def _record_cuts(stream: BinaryIO, size: int) -> Iterator[tuple[int, int]]:

@@ -56,7 +56,8 @@ class ReadFacts(RowFacts):
     """Nulls in required columns, if all rows are written."""
     rejected: tuple[RejectedRow, ...] = ()
     failure: Failure | None = None
-    """The error in the split; its rows must not be used then."""
+    """The error in the split; its rows must not be used then. `rejected` has the bad rows before
+    it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

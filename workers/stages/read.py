@@ -19,7 +19,7 @@ from ..partitions.port import Batches, Output
 from ..plan.ingest import IngestPlan
 from ..readers.forms import forms_of
 from ..readers.read_split import open_split
-from ..readers.rejected import Rejected
+from ..readers.rejected import Rejected, RejectedRow
 from ..readers.splits import Split
 from ..slices.columns import POSITION
 from ..slices.conform import NullCounts
@@ -54,15 +54,17 @@ def read_part(posts: Sequence[PostRead], part: tuple[int, Split]) -> Output:
     """Return the rows of a split of one of the posts. An error is returned as a fact, so that other
     posts continue."""
     number, split = part
+    most = posts[number].max_bad_rows
+    rejected = None if most is None else Rejected(most, lines=split.lines)
     try:
-        yield from read_rows(posts[number], split)
+        yield from read_rows(posts[number], split, rejected)
     except OSError:  # an error of the machine or the bucket, not of the post
         raise
     except Exception as error:
-        yield ReadFacts(failure=Failure.of(error))
+        yield ReadFacts(failure=Failure.of(error), rejected=_rows(rejected))
 
 
-def read_rows(read: PostRead, split: Split) -> Output:
+def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output:
     """Read the rows of a split in the types of their slice. For a post that is sorted here, yield
     either all rows or none.
 
@@ -70,8 +72,7 @@ def read_rows(read: PostRead, split: Split) -> Output:
         NodeError: a row, or the head of the file, is wrong; the error has the position in the file.
         UnexpectedNulls: a post that is sorted here has nulls in columns that the dataset requires.
     """
-    plan, most = read.plan, read.max_bad_rows
-    rejected = None if most is None else Rejected(most, lines=split.lines)
+    plan = read.plan
     with open_split(read.split, split, rejected) as frame:
         if frame is None:
             yield ReadFacts()
@@ -113,8 +114,12 @@ def read_rows(read: PostRead, split: Split) -> Output:
             warnings=tuple(frame.warnings),
             names=frame.names,
             nulls_found=found.nulls,
-            rejected=() if rejected is None else tuple(rejected.rows()),
+            rejected=_rows(rejected),
         )
+
+
+def _rows(rejected: Rejected | None) -> tuple[RejectedRow, ...]:
+    return () if rejected is None else tuple(rejected.rows())
 
 
 def _sampled(read: PostRead) -> Order | None:

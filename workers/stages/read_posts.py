@@ -101,9 +101,10 @@ def read(way: Way, posts: Sequence[PostRead], splits: Sequence[Sequence[Split]])
 
 
 def _post_rows(post: PostRead, facts: Sequence[ReadFacts]) -> PostRows:
-    failures = [each.failure for each in facts if each.failure is not None]
-    if failures:
-        return PostRows(facts=tuple(facts), failure=failures[0])
+    failed = next((at for at, each in enumerate(facts) if each.failure is not None), None)
+    if failed is not None:
+        _rejected(post.max_bad_rows, facts[: failed + 1])  # too many may be bad before the error
+        return PostRows(facts=tuple(facts), failure=facts[failed].failure)
     found = PostRows(facts=tuple(facts), rejected=_rejected(post.max_bad_rows, facts))
     if found.schema is not None:
         nulls = NullCounts(found.schema)

@@ -41,15 +41,21 @@ def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ingested(
-    body: str, way: Way, folder: Path, monkeypatch: pytest.MonkeyPatch, **asked: Any
+    body: str,
+    way: Way,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: dict[str, Any] = CSV,
+    **asked: Any,
 ) -> tuple[Any, bytes | None]:
     """The receipt, and the rows that were set aside; or the error, once nothing is committed."""
+    content = body.encode("utf-8", "surrogateescape")
     monkeypatch.setattr(run, "way_of", lambda *_: way)
     folder.mkdir()
     stores = throwaway_stores()
     bench = bench_without_engine(stores, folder, limits=Limits(row_bytes=2000))
-    dataset = created(stores, read=from_data(CSV, ReadStep), merge=MergeStrategyAppend())
-    payload = msgspec.structs.replace(upload(stores, dataset, body.encode()), **asked)
+    dataset = created(stores, read=from_data(step, ReadStep), merge=MergeStrategyAppend())
+    payload = msgspec.structs.replace(upload(stores, dataset, content), **asked)
     head = dataset.head()
     if not asked:
         try:
@@ -61,7 +67,7 @@ def ingested(
             return bad, None
         raise AssertionError("the file was taken")
     path = folder / "body"
-    path.write_text(body)
+    path.write_bytes(content)
     state = dataset.state()
     plan = plan_ingest(state, payload, now=NOW)
     extras = push_extras(plan, payload, 10)
@@ -142,6 +148,59 @@ def test_more_bad_rows_than_may_be_set_aside_are_counted_over_all_splits(
                 monkeypatch,
                 on_bad_rows="quarantine",
             )
+
+
+@pytest.mark.parametrize("bad", [range(380, 400), [3, 200, *range(380, 400)]], ids=str)
+def test_the_row_that_is_one_too_many_is_told_by_its_line_in_the_file(
+    bad: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [each if at not in bad else "2020-01-01T00:00:00,x\n" for at, each in enumerate(ROWS)]
+    for number, way in enumerate((Here(), Many(4, random.Random(1)))):
+        with pytest.raises(TooManyBadRows) as refused:
+            ingested(
+                HEAD + "".join(rows),
+                way,
+                tmp_path / str(number),
+                monkeypatch,
+                on_bad_rows="quarantine",
+            )
+        assert refused.value.facts["line"] == bad[10] + 2
+        assert f"the last: line {bad[10] + 2}, column `n`" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("at", "bad", "column"),
+    [
+        (20, "2020-01-01T00:00:00,x\n", "n"),
+        (20, "x,1\n", "event_time"),
+        (20, "2020-01-01T00:00:00,\udcff\n", None),
+        (120, "2020-01-01T00:00:00\n", None),
+        (20, "20201-01-01T00:00:00,1\n", "event_time"),
+    ],
+)
+def test_of_several_bad_rows_the_first_of_the_file_is_told(
+    at: int, bad: str, column: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = list(ROWS)
+    rows[at] = bad
+    late = ["x,1\n", "2020-01-01T00:00:00,x\n", "1\n", f"2020-01-01T00:00:00,{'1' * 3000}\n"]
+    rows[150], rows[200], rows[300], rows[390] = late
+    for found, _ in both(HEAD + "".join(rows), tmp_path, monkeypatch):
+        assert isinstance(found, BadRow)
+        assert (found.facts["line"], found.facts.get("column")) == (at + 2, column)
+
+
+def test_of_columns_that_are_not_declared_a_row_that_is_no_text_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*ROWS[:5], "2020-01-01T00:00:00,\udcff\n", *ROWS[5:]]
+    step = {"kind": "Csv", "header": True, "inferSchema": True}
+    found = both(HEAD + "".join(rows), tmp_path, monkeypatch, step=step, on_bad_rows="quarantine")
+    for receipt, document in found:
+        assert (receipt.rows_added, receipt.rows_rejected) == (400, 1)
+        assert document is not None
+        assert msgspec.json.decode(gzip.decompress(document))["line"] == 7
+    assert found[0][0].logical_hash == found[1][0].logical_hash
 
 
 def test_a_file_that_ends_within_quotes_is_one_split_and_refused(

@@ -216,10 +216,10 @@ def test_an_error_inside_of_the_node_fails_the_post_that_met_it_and_no_other(
     worker.work(once=True)
     read_rows = stages.read_rows
 
-    def broken(read: Any, split: Any) -> Any:
+    def broken(read: Any, split: Any, rejected: Any) -> Any:
         if b"row 2" in split.file.content:
             raise ZeroDivisionError("secret")
-        return read_rows(read, split)
+        return read_rows(read, split, rejected)
 
     monkeypatch.setattr(stages, "read_rows", broken)
     jobs = [posted(stores, dataset, line(n).encode()) for n in (1, 2, 3)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odf_node.protocol.codec.manifests import from_data
@@ -15,6 +15,7 @@ from odf_node.protocol.csv_header import HeaderMismatch
 from odf_node.protocol.metadata.reading import ReadStepCsv
 from odf_node.protocol.time_patterns import UnsupportedPattern
 from odf_node.workers.readers import csv as csv_reader
+from odf_node.workers.readers import csv_arrow
 from odf_node.workers.readers.csv_records import CsvFormat, CsvRecords
 from odf_node.workers.readers.read import open_frame
 from odf_node.workers.slices.frame import (
@@ -34,6 +35,7 @@ SCHEMA = {
         {"name": "population", "type": {"kind": "Option", "inner": "Int64"}},
     ]
 }
+TEXTS = {"fields": [{"name": name, "type": {"kind": "Option", "inner": "String"}} for name in "ab"]}
 
 
 def read(folder: Path, content: str | bytes, limits: Limits | None = None, **options: Any) -> Any:
@@ -86,6 +88,61 @@ def test_bytes_that_are_no_text_are_refused_by_line(tmp_path: Path) -> None:
 
 def test_a_quote_that_is_never_closed_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, 'A,1\n"B,2\nC,3\n', schema=SCHEMA).facts["line"] == 2
+
+
+@pytest.mark.parametrize("last", ['3,"cut', '3,"', '3,"cut\n4,"", of it', '3,"ok\n4,after\n'])
+def test_a_file_that_ends_within_quotes_is_refused_whatever_quotes_it_has(
+    last: str, tmp_path: Path
+) -> None:
+    bad = refusal(tmp_path, f'a 12" pipe,1\nB,2\n{last}', schema=TEXTS, escape="")
+    assert bad.facts["line"] == 3
+    assert "never closed" in bad.message
+
+
+@pytest.mark.parametrize("last", ["", "2x", "ä", '"ä"', '""', '"2"x', '"a\n"', '"a""b"', "2"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
+def test_a_last_value_that_is_null_or_has_quotes_is_closed(
+    last: str, end: str, tmp_path: Path
+) -> None:
+    rows = read(tmp_path, 'a 12" pipe,1\nB,' + last + end, schema=TEXTS, escape="", nullValue="ä")
+    plain = {"": None, "ä": None, '"ä"': None, '""': None, '"2"x': "2x", '"a\n"': "a\n"}
+    assert rows["b"] == ["1", {**plain, '"a""b"': 'a"b'}.get(last, last)]
+
+
+@pytest.mark.parametrize("last", ['"', '"""', '"ä', '"a\n', '"a\r\n\n', '"a""', '"a""b'])
+def test_a_last_value_whose_quote_is_never_closed_is_refused(last: str, tmp_path: Path) -> None:
+    text = f'a 12" pipe,1\nB,{last}'
+    bad = refusal(tmp_path, text, schema=TEXTS, escape="", nullValue="ä")
+    assert bad.facts["line"] == 2
+    one = {"fields": TEXTS["fields"][:1]}
+    for before in ("", "\ufeff", "\n", "x\n"):
+        assert "never closed" in refusal(tmp_path, before + last, schema=one, escape="").message
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [("\n", True), ("\n", False), ("\ufeff", True), ("\ufeff", False), ("\ufeffa,b\n", True)],
+)
+def test_a_file_without_rows_has_none(text: str, header: bool, tmp_path: Path) -> None:
+    assert read(tmp_path, text, schema=TEXTS, header=header) == {"a": [], "b": []}
+
+
+@pytest.mark.parametrize("doublings", [0, 2])
+def test_line_ends_inside_of_values_are_kept_where_a_block_ends(
+    doublings: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_arrow, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_arrow, "BLOCK_DOUBLINGS", doublings)
+    for size in range(100):
+        text = f'1,{"x" * size}\r\n2,"a\r\n\nb"\r\n' + "3,y\r\n" * 30
+        rows = read(tmp_path, text, schema=TEXTS)
+        assert rows["b"] == ["x" * size or None, "a\r\n\nb", *["y"] * 30]
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_many_blank_lines_after_the_rows_are_skipped(header: bool, tmp_path: Path) -> None:
+    text = ("a,b\n" if header else "") + "1,2\n" + "\n" * (csv_arrow.BLOCK_BYTES + 1)
+    assert read(tmp_path, text, schema=TEXTS, header=header) == {"a": ["1"], "b": ["2"]}
 
 
 def test_the_null_value_and_the_empty_field_are_null(tmp_path: Path) -> None:
@@ -199,6 +256,7 @@ def test_of_a_column_without_values_no_type_is_inferred(tmp_path: Path) -> None:
 CELL = st.text(st.sampled_from('ab,"\n é;'), max_size=5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6))
 def test_both_tokenizers_read_the_same_records(rows: list[tuple[str, str]]) -> None:
     import tempfile

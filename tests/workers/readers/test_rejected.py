@@ -168,6 +168,40 @@ def test_more_bad_rows_than_may_be_set_aside_fail_the_batch(tmp_path: Path) -> N
     assert refused.value.facts["line"] == 4
 
 
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("kind", ["Csv", "NdJson", "Json"])
+def test_without_setting_aside_the_first_bad_row_is_told(
+    kind: str, first: int, tmp_path: Path
+) -> None:
+    """The kinds of bad rows are found at different times: when a row is split or parsed, and when
+    its columns are converted one after the other."""
+    good, bad = {
+        "Csv": ("A,1", ["A,x", ",1", "A,1,2", "A,\udcff"]),
+        "NdJson": ('{"city":"A","n":1}', ['{"city":"A","n":"x"}', '{"n":1}', "[1]", '{"city":?}']),
+        "Json": ('{"city":"A","n":1}', ['{"city":"A","n":"x"}', '{"n":1}', "[1]", '{"city":?}']),
+    }[kind]
+    rows = [good] * 120
+    for at in range(4):
+        rows[40 + 20 * at] = bad[(first + at) % 4]
+    text = "[" + ",\n".join(rows) + "]" if kind == "Json" else "\n".join(rows)
+    path = tmp_path / "input"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    frame = open_frame(from_data({**NDJSON, "kind": kind}, ReadStep), path, Limits())
+    assert frame is not None
+    taken: list[int] = []
+    with pytest.raises(BadRow) as refused:
+        taken.extend(batch.num_rows for batch in frame.batches)
+    assert (refused.value.facts["line"], sum(taken)) == (41, 40)
+
+
+def test_a_value_above_its_limit_fails_after_the_rows_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    path.write_text("A,1\n" * 50 + "A,x\n" + "A,1\n" * 50 + "B" * 400 + ",2\n")
+    with pytest.raises(TooManyBadRows) as refused:
+        open_frame(from_data(CSV, ReadStep), path, Limits(cell_bytes=100), Rejected(0)).table()  # type: ignore[union-attr]
+    assert refused.value.facts["line"] == 51
+
+
 def test_of_a_long_row_the_beginning_is_kept(tmp_path: Path) -> None:
     _, bad = read(tmp_path, "A" * 10_000 + ",1,2\n", CSV)
     assert bad[0]["raw"] == "A" * frames.RAW_CHARS + "…"

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odf_node.protocol.codec.manifests import from_data
+from odf_node.protocol.csv_header import HeaderMismatch
 from odf_node.protocol.metadata.reading import ReadStep
 from odf_node.workers.readers import csv_cuts as cuts_of_csv
 from odf_node.workers.readers import splits as splits_of_files
@@ -94,6 +95,51 @@ def test_a_row_that_looks_like_a_header_is_a_row_where_a_split_begins(tmp_path: 
     text = "1,2\n" * 100 + "id,text\n" * 200
     table, count = rows_of(step, written(tmp_path / "x.csv", text))
     assert (count > 2, table.num_rows) == (True, 300)
+
+
+@pytest.mark.parametrize("header", ["", "id,text\n"])
+def test_a_byte_order_mark_is_no_part_of_a_value(tmp_path: Path, header: str) -> None:
+    rows = "".join(f"t{n},{n}\n" if n != 250 else "t,x\n" for n in range(300))
+    text = "\ufeff" + header + rows
+    step = {"kind": "Csv", "header": bool(header), "schema": ["id STRING", "text STRING"]}
+    path = written(tmp_path / "x.csv", text)
+    table, count = rows_of(step, path)
+    assert count > 2
+    assert table.column("id").to_pylist()[:2] == ["t0", "t1"]
+    bad = {**step, "schema": ["id STRING", "text BIGINT"]}
+    with pytest.raises(BadRow) as refused:
+        rows_of(bad, path)
+    assert refused.value.facts["line"] == 251 + bool(header)
+
+
+def test_many_blank_lines_before_the_header_are_in_no_split(tmp_path: Path) -> None:
+    text = "\n" * 1000 + "id,text\n" + "".join(f"{n},t\n" for n in range(300))
+    table, count = rows_of(CSV, written(tmp_path / "x.csv", text))
+    assert (count > 2, table.num_rows) == (True, 300)
+
+
+def test_a_header_that_the_source_says_is_none_is_refused_before_a_file_is_cut(
+    tmp_path: Path,
+) -> None:
+    step = {"kind": "Csv", "schema": ["id STRING", "text STRING"]}
+    path = written(tmp_path / "x.csv", "\nText,id\n" + "1,2\n" * 300)
+    with pytest.raises(HeaderMismatch) as whole:
+        open_frame(from_data(step, ReadStep), path, Limits())
+    with pytest.raises(HeaderMismatch) as split:
+        plan_splits(
+            from_data(step, ReadStep),
+            path,
+            pa.schema([("id", pa.string()), ("text", pa.string())]),
+            4,
+        )
+    assert str(split.value) == str(whole.value)
+    assert split.value.facts == whole.value.facts == {"line": 2}
+
+
+def test_without_declared_columns_no_row_is_a_header(tmp_path: Path) -> None:
+    text = "column_1,column_2\n" + "1,2\n" * 300
+    table, count = rows_of({"kind": "Csv"}, written(tmp_path / "x.csv", text))
+    assert (count > 2, table.num_rows) == (True, 301)
 
 
 @pytest.mark.parametrize(
