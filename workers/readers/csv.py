@@ -26,7 +26,6 @@ from odf_node.protocol.source_options import header_rule
 from odf_node.protocol.source_rules import check_read_step, csv_characters
 
 from ..slices.frame import (
-    BATCH_ROWS,
     INFER_ROWS,
     BadRow,
     Frame,
@@ -35,6 +34,7 @@ from ..slices.frame import (
     Unsupported,
     check_names,
 )
+from .chunks import chunks
 from .csv_records import CsvFormat, CsvRecord, CsvRecords
 from .forms import Forms, not_of
 from .known import Known
@@ -126,7 +126,7 @@ class _CsvRead:
             for header in islice(records, 1 if self.header else 0):
                 self._check(header)
             rows = islice(records, skip, None)
-            while chunk := list(islice(rows, BATCH_ROWS)):
+            for chunk in chunks(rows, lambda record: sum(map(len, record.fields))):
                 yield from self._sifted(chunk)
 
     def _sifted(self, chunk: Sequence[CsvRecord]) -> Iterator[pa.RecordBatch]:

@@ -204,9 +204,9 @@ def _records(
     values: Iterable[Value], shape: Shape, rejected: Rejected | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the records from which types are inferred; bad ones are set aside later."""
-    for line, value in values:
+    for line, content, _ in values:
         try:
-            record = shape(line, value)
+            record = shape(line, content)
             _check_names(line, record)
         except BadRow:
             if rejected is None:
@@ -278,7 +278,8 @@ def _array(scanner: JsonScanner) -> Iterator[Value]:
 def _value(scanner: JsonScanner) -> Value:
     scanner.peek()
     line = scanner.line
-    return line, scanner.value()
+    content = scanner.value()
+    return Value(line, content, scanner.size)
 
 
 def _object(line: int, value: Any) -> dict[str, Any]:

@@ -10,13 +10,15 @@ from typing import Any
 
 from ..slices.frame import BadRow, Limits
 from .csv_records import BOM
+from .json_rows import Value
 from .json_scan import DECODER, SHOWN_TEXT
 
 BLANKS = b" \t\r\n"
 
 
-def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
-    """Yield lines that are not blank, with their numbers from 1. Raises `InputTooLarge`."""
+def numbered_lines(path: Path, limits: Limits) -> Iterator[Value]:
+    """Yield lines that are not blank, not decoded, with their numbers from 1. Raises
+    `InputTooLarge`."""
     with path.open("rb") as stream:
         for number in count(1):
             line = stream.readline(limits.row_bytes + 1)
@@ -25,7 +27,7 @@ def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
             if not line:
                 return
             if content := (line if number > 1 else line.removeprefix(BOM)).strip(BLANKS):
-                yield number, content
+                yield Value(number, content, len(content))
 
 
 def value_of(number: int, line: bytes) -> Any:

@@ -43,6 +43,8 @@ class JsonScanner:
         self._at_end = False
         self._started = False
         self._failed_at = 0
+        self.size = 0
+        """Characters of the last value."""
 
     @property
     def line(self) -> int:
@@ -86,6 +88,7 @@ class JsonScanner:
                 if closed or end < len(self._buffer) or self._at_end:
                     if end - self._position > self._limits.row_bytes:
                         raise self._limits.row_too_large(self.line)
+                    self.size = end - self._position
                     self._position = end
                     return value
                 failure = ValueError("unfinished number")

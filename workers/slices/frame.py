@@ -19,6 +19,10 @@ from odf_node.protocol.source_rules import Unsupported as Unsupported
 from ..runtime.input_limits import PrepareLimits
 
 BATCH_ROWS = 10_000
+"""Limit of the records that a reader converts at once."""
+BATCH_BYTES = 4 << 20
+"""Limit of the text of these records, exceeded by less than a record; objects take several times as
+much memory."""
 INFER_ROWS = 1_000
 """Number of records that are read to infer a schema."""
 SHOWN_CHARS = 120

@@ -180,7 +180,7 @@ _OTHERS = st.sampled_from(
     ],
     ids=str,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(texts=st.lists(st.none() | _NUMBERS | _TIMES | _OTHERS, max_size=5))
 def test_a_column_has_the_same_values_however_many_they_are(
     wanted: pa.DataType, texts: list[str | None]
