@@ -118,16 +118,23 @@ class _CsvRead:
             if longest > self.limits.cell_bytes:
                 raise BadValue(0, None)
 
-    def _own_batches(self, *, skip: int) -> Iterator[pa.RecordBatch]:
+    def lines(self) -> Iterator[int]:
+        """Yield the lines on which the rows begin."""
+        return (record.line for record in self._rows())
+
+    def _rows(self) -> Iterator[CsvRecord]:
         with self.path.open("rb") as stream:
             records = iter(
                 CsvRecords(stream, self.form, self.limits, errors=_errors(self.rejected))
             )
             for header in islice(records, 1 if self.header else 0):
                 self._check(header)
-            rows = islice(records, skip, None)
-            for chunk in chunks(rows, lambda record: sum(map(len, record.fields))):
-                yield from self._sifted(chunk)
+            yield from records
+
+    def _own_batches(self, *, skip: int) -> Iterator[pa.RecordBatch]:
+        rows = islice(self._rows(), skip, None)
+        for chunk in chunks(rows, lambda record: sum(map(len, record.fields))):
+            yield from self._sifted(chunk)
 
     def _sifted(self, chunk: Sequence[CsvRecord]) -> Iterator[pa.RecordBatch]:
         return sifted(
@@ -286,7 +293,8 @@ def read_csv(
     batches = read.batches()
     if matched is not None and not matched.in_order:
         batches = _in_order(batches, schema, matched)
-    return Frame(schema, batches, [] if matched is None else list(matched.warnings()))
+    warnings = [] if matched is None else list(matched.warnings())
+    return Frame(schema, batches, warnings, lines=read.lines())
 
 
 def _matched(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -71,7 +71,7 @@ def read_ndjson(
     seen = FieldsSeen(frame.schema.names)
     warnings: list[str] = []
     batches = _quick_then_slow(reading, frame.schema, seen, warnings)
-    return Frame(frame.schema, batches, warnings, seen)
+    return replace(frame, batches=batches, warnings=warnings, names=seen)
 
 
 def read_json(
@@ -177,7 +177,11 @@ def _frame(reading: _Reading, schema: pa.Schema | None, known: Known | None) -> 
     seen = FieldsSeen(schema.names)
     warnings: list[str] = []
     batches = _noted(reading, chain(head, values), schema, seen, warnings)
-    return Frame(schema, batches, warnings, seen)
+    return Frame(schema, batches, warnings, seen, _lines(reading))
+
+
+def _lines(reading: _Reading) -> Iterator[int]:
+    return (value.line for value in reading.values())
 
 
 def _as_known(found: pa.Schema, known: Known | None) -> pa.Schema:

@@ -66,13 +66,18 @@ class Rejected:
     def add_later(self, at: int, bad: BadRow, raw: str) -> None:
         """Record a bad row that was first read as good, after `at` good rows. Raises
         `TooManyBadRows`."""
+        bad = bad.moved(self._lines)
         self._check(bad)
+        self._later.append(_row(self.number_of(at), bad, raw))
+
+    def number_of(self, at: int) -> int:
+        """Return the number of the row that was read as good after `at` other good rows."""
         number = at + 1
         for before in self._read:
             if before.row > number:
                 break
             number += 1
-        self._later.append(_row(number, bad, raw))
+        return number
 
     def rows(self) -> list[RejectedRow]:
         """Return all bad rows in the order of the input."""

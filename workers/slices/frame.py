@@ -65,7 +65,11 @@ class BadRow(BadInput):
         part."""
         if self.line is None or not lines:
             return self
-        return BadRow(self.reason, line=self.line + lines, column=self.column, value=self.value)
+        return self.at(self.line + lines)
+
+    def at(self, line: int | None) -> BadRow:
+        """Return the same error with the line of its record."""
+        return BadRow(self.reason, line=line, column=self.column, value=self.value)
 
 
 class InputTooLarge(LimitExceeded):
@@ -120,6 +124,9 @@ class Frame:
     names: Any = None
     """Field names of the records, if the format allows any; complete when all batches are
     consumed."""
+    lines: Iterator[int] = field(default_factory=lambda: iter(()))
+    """The lines on which records begin, bad records included, if the format has lines. To consume
+    them reads the input again."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:
