@@ -70,7 +70,7 @@ def check(case: dict[str, Any], folder: Path) -> None:
         new = table_of(given["new"], texts, numbered=True)
         check_batch(strategy, merging, new.schema)
         merged = rule.merge(merging, new, history)
-        judged(merged.findings, RetractionRule.WARN)
+        judged(merged.findings, RetractionRule.WARN, lambda at: at + 1)
         order = Order(
             columns=rule.order(merging),
             event_time=merging.vocab.event_time_column,

@@ -17,6 +17,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
+    MergeStrategyChangelogStream,
     ReadStep,
 )
 from odf_node.storage.stores.ports.values import ObjectKind
@@ -27,6 +28,7 @@ from odf_node.workers.partitions.port import Way
 from odf_node.workers.plan.ingest import plan_ingest
 from odf_node.workers.readers import csv_cuts, splits
 from odf_node.workers.readers.rejected import TooManyBadRows
+from odf_node.workers.slices.columns import CannotMerge
 from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits
 from tests.workers.datasets import bench_without_engine, created, upload
 from tests.workers.partitions.many import Many
@@ -188,6 +190,37 @@ def test_bad_event_times_are_set_aside_with_their_lines_among_other_bad_rows(
         (391, 392, "event_time"),
     ]
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("last", "problem"),
+    [
+        ('{"op": 1, "n": 5}', "takes back a row that does not stand"),
+        ('{"op": 2, "n": 5}', "is one half of a correction without the other"),
+        ('{"op": 9, "n": 5}', "has no known operation code"),
+    ],
+)
+def test_a_row_of_a_changelog_is_numbered_among_those_set_aside(
+    last: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f'{{"op": 0, "n": {n}}}\n' for n in range(100, 390)]
+    for at in (0, 1, 250):
+        rows[at] = '{"n": "x"}\n'
+    body = "".join([*rows, last + "\n", '{"n": "x"}\n', '{"op": 0, "n": 390}\n'])
+    read = {"kind": "NdJson", "schema": ["op INT", "n BIGINT"]}
+    many = Many(4, random.Random(1))
+    for number, way in enumerate((Here(), many)):
+        with pytest.raises(CannotMerge, match=f"row 291 {problem}"):
+            ingested(
+                body,
+                way,
+                tmp_path / str(number),
+                monkeypatch,
+                read,
+                MergeStrategyChangelogStream(primary_key=("n",)),
+                on_bad_rows="quarantine",
+            )
+    assert many.partitions[0] > 3
 
 
 def test_more_bad_rows_than_may_be_set_aside_are_counted_over_all_splits(
