@@ -87,10 +87,11 @@ def test_ranges_of_hashes_hold_each_hash_once(count: int) -> None:
 
 def test_problems_of_partitions_are_told_by_their_place_in_the_input() -> None:
     def found(*positions: int) -> Problems:
-        return Problems.of(np.array(positions, np.int64), lambda at: f"row {positions[at]}")
+        return Problems.of(np.array(positions, np.int64), lambda at: f"of {positions[at]}")
 
     whole = found(*range(0, 40, 2), *range(1, 40, 2))
     parts = Problems.joined([found(*range(1, 40, 2)), found(*range(0, 40, 2)), found()])
     assert parts == whole
-    assert whole.text.startswith("row 0; row 1; row 2; ")
-    assert whole.text.endswith("row 9, and 30 more")
+    text = whole.text(lambda at: at + 100)
+    assert text.startswith("row 100 of 0; row 101 of 1; row 102 of 2; ")
+    assert text.endswith("row 109 of 9, and 30 more")

@@ -61,10 +61,9 @@ def _refused(lines: _Lines) -> Problems:
     at = np.flatnonzero(unknown | (opens & ~opened) | (closes & ~closed))
 
     def text(place: int) -> str:
-        row = f"row {lines.positions[at[place]] + 1}"
         if unknown[at[place]]:
-            return f"{row} has no known operation code"
-        return f"{row} is one half of a correction without the other"
+            return "has no known operation code"
+        return "is one half of a correction without the other"
 
     return Problems.of(lines.positions[at], text)
 
@@ -95,11 +94,11 @@ def _not_standing(
     places = np.flatnonzero(other)
 
     def text(place: int) -> str:
-        row = f"row {lines.positions[at[place]] + 1} takes back a row that"
         if place >= len(places):
-            return f"{row} does not stand"
+            return "takes back a row that does not stand"
         wrong = [name for name in names if differs[name][places[place]]]
-        return f"{row} is another one in {', '.join(f'`{name}`' for name in wrong[:SHOWN_ROWS])}"
+        shown = ", ".join(f"`{name}`" for name in wrong[:SHOWN_ROWS])
+        return f"takes back a row that is another one in {shown}"
 
     return Problems.of(lines.positions[at], text)
 

@@ -1,7 +1,8 @@
 """Problems that a merge finds in rows of the batch, and their consequences.
 
 Findings of partitions can be joined: errors and warnings are the same however rows were
-partitioned.
+partitioned. A merge knows the positions of rows among the good rows; their numbers in the input
+are known once all rows are read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from odf_node.protocol.source_options import RetractionRule
 
 from ..slices.columns import CannotMerge
 
+NumberOf = Callable[[int], int]
+"""Returns the number of a row in the input, from 1, for its position among the good rows."""
 SHOWN_ROWS = 10
 """Number of rows that an error or a warning names."""
 
@@ -29,7 +32,7 @@ class NotWhatStands(CannotMerge):
 @dataclass(frozen=True, slots=True)
 class Problems:
     """The number of rows with a problem, and the position and text of the first ones in the
-    input."""
+    input. A text continues the words "row N"."""
 
     count: int = 0
     first: tuple[tuple[int, str], ...] = ()
@@ -50,11 +53,10 @@ class Problems:
             first = nsmallest(SHOWN_ROWS, [*first, *part.first])
         return cls(count, tuple(first))
 
-    @property
-    def text(self) -> str:
-        """Text of the first problems, and the number of further ones."""
+    def text(self, number_of: NumberOf) -> str:
+        """Return the text of the first problems, and the number of further ones."""
         more = self.count - len(self.first)
-        listed = "; ".join(text for _, text in self.first)
+        listed = "; ".join(f"row {number_of(at)} {text}" for at, text in self.first)
         return f"{listed}, and {more} more" if more else listed
 
 
@@ -81,7 +83,7 @@ class Findings:
 NOTHING = Findings()
 
 
-def judged(findings: Findings, rule: RetractionRule) -> tuple[str, ...]:
+def judged(findings: Findings, rule: RetractionRule, number_of: NumberOf) -> tuple[str, ...]:
     """Return the warnings.
 
     Raises:
@@ -89,10 +91,10 @@ def judged(findings: Findings, rule: RetractionRule) -> tuple[str, ...]:
         NotWhatStands: a changelog retracts rows that are not current, and the source does not ask
             for a mere warning.
     """
-    for _, text in findings.refused.first[:1]:
-        raise CannotMerge(text)
+    for at, text in findings.refused.first[:1]:
+        raise CannotMerge(f"row {number_of(at)} {text}")
     if not findings.not_standing.count:
         return ()
     if rule is RetractionRule.WARN:
-        return (findings.not_standing.text,)
-    raise NotWhatStands(findings.not_standing.text, rows=findings.not_standing.count)
+        return (findings.not_standing.text(number_of),)
+    raise NotWhatStands(findings.not_standing.text(number_of), rows=findings.not_standing.count)

@@ -49,6 +49,6 @@ def _doubles(merging: Merging, new: pa.Table) -> Problems:
     def text(at: int) -> str:
         (key,) = keys.slice(int(some[at]), 1).to_pylist()
         shown = json.dumps(key, ensure_ascii=False, separators=(",", ":"), default=str)
-        return f"the snapshot holds the key more than once: {shown}"
+        return f"has a key that the snapshot holds more than once: {shown}"
 
     return Problems.of(new.column(POSITION).to_numpy()[some], text)

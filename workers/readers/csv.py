@@ -23,7 +23,6 @@ from odf_node.protocol.source_options import header_rule
 from odf_node.protocol.source_rules import check_read_step, csv_characters
 
 from ..slices.frame import (
-    BATCH_ROWS,
     INFER_ROWS,
     BadRow,
     Frame,
@@ -32,12 +31,13 @@ from ..slices.frame import (
     Unsupported,
     check_names,
 )
+from .chunks import chunks
 from .csv_arrow import NotAgreed, arrow_texts
 from .csv_headers import matched, refuse_header
 from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
 from .forms import Forms, not_of
 from .known import Known
-from .rejected import Rejected, chunked, sifted
+from .rejected import Rejected, sifted
 from .text import BadValue, cast_text, has_text_form
 
 FEW_BYTES = 2 << 10
@@ -107,16 +107,23 @@ class _CsvRead:
             if longest > self.limits.cell_bytes:
                 raise BadValue(0, None)
 
-    def _own_batches(self, *, skip: int) -> Iterator[pa.RecordBatch]:
+    def lines(self) -> Iterator[int]:
+        """Yield the lines on which the rows begin."""
+        return (record.line for record in self._rows())
+
+    def _rows(self) -> Iterator[CsvRecord]:
         with self.path.open("rb") as stream:
             records = iter(
                 CsvRecords(stream, self.form, self.limits, errors=_errors(self.rejected))
             )
             for header in islice(records, 1 if self.header else 0):
                 self._check(header)
-            rows = islice(records, skip, None)
-            for chunk in chunked(rows, BATCH_ROWS):
-                yield from self._sifted(chunk)
+            yield from records
+
+    def _own_batches(self, *, skip: int) -> Iterator[pa.RecordBatch]:
+        rows = islice(self._rows(), skip, None)
+        for chunk in chunks(rows, lambda record: sum(map(len, record.fields))):
+            yield from self._sifted(chunk)
 
     def _sifted(self, chunk: Sequence[CsvRecord]) -> Iterator[pa.RecordBatch]:
         return sifted(
@@ -237,7 +244,8 @@ def read_csv(
     batches = read.batches()
     if match is not None and not match.in_order:
         batches = _in_order(batches, schema, match)
-    return Frame(schema, batches, [] if match is None else list(match.warnings()))
+    warnings = [] if match is None else list(match.warnings())
+    return Frame(schema, batches, warnings, lines=read.lines())
 
 
 def _as_stored(schema: pa.Schema, matched: Matched) -> pa.Schema:
@@ -268,7 +276,7 @@ def _schema_of(
     """Find the columns from the first rows; bad rows are reported when they are read."""
     with path.open("rb") as stream:
         records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
-        head = next(chunked(records, INFER_ROWS + 1), None)
+        head = next(chunks(records, lambda _: 0, most=INFER_ROWS + 1), None)
     if head is None:
         return None
     check_decoded(head[0])

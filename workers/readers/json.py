@@ -1,15 +1,17 @@
 """The readers of JSON texts: NdJson, Json, NdGeoJson and GeoJson.
 
 All four yield values one by one with their line; one function converts values to records, and
-another one records to typed batches. Documents are streamed: memory holds one value and one batch.
+another one records to typed batches. NdJson and NdGeoJson have a value per line, which is decoded
+when it is converted, so that a line that is no JSON is a bad row like others. Documents are
+streamed: memory holds one value and one batch.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from io import BytesIO
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -30,14 +32,13 @@ from odf_node.protocol.source_rules import check_read_step
 from ..slices.frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
 from .fields_seen import FieldsSeen
 from .forms import Forms
+from .json_lines import numbered_lines, value_of
 from .json_rows import Shape, Value, compact_json, typed_batches
 from .json_scan import JsonScanner
 from .json_values import AS_DECLARED, How, infer
 from .known import Known
-from .ndjson_lines import NotAgreed, numbered_lines, quick_batches
+from .ndjson_lines import NotAgreed, quick_batches
 from .rejected import Rejected
-
-Values = Callable[[JsonScanner], Iterator[Value]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +48,9 @@ class _Reading:
     path: Path
     limits: Limits
     rejected: Rejected | None
-    values: Values
+    values: Callable[[], Iterator[Value]]
+    """Starts at the beginning of the file."""
     shape: Shape
-    sequence: bool = False
-    """Whether values follow each other, so that each can be parsed separately."""
     how: How = AS_DECLARED
 
 
@@ -62,18 +62,17 @@ def read_ndjson(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """Read successive objects, usually one per line; if bad ones are set aside, exactly one per
-    line."""
+    """Read lines of one object each."""
     check_read_step(step)
     how = How(_is_undeclared(step), Forms.of(step.date_format, step.timestamp_format))
-    reading = _sequence_reading(path, limits, rejected, _object, how)
+    reading = _of_lines(path, limits, rejected, _object, how)
     frame = _frame(reading, schema, known)
     if frame is None or not len(frame.schema) or path.stat().st_size == 0 or how.forms:
         return frame
     seen = FieldsSeen(frame.schema.names)
     warnings: list[str] = []
     batches = _quick_then_slow(reading, frame.schema, seen, warnings)
-    return Frame(frame.schema, batches, warnings, seen)
+    return replace(frame, batches=batches, warnings=warnings, names=seen)
 
 
 def read_json(
@@ -111,7 +110,7 @@ def read_json(
         path=path,
         limits=limits,
         rejected=rejected,
-        values=values,
+        values=partial(_scanned, path, limits, values),
         shape=_object,
         how=how,
     )
@@ -126,8 +125,8 @@ def read_ndgeojson(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """Read successive `Feature` objects."""
-    reading = _sequence_reading(path, limits, rejected, _feature, How(_is_undeclared(step)))
+    """Read lines of one `Feature` each."""
+    reading = _of_lines(path, limits, rejected, _feature, How(_is_undeclared(step)))
     return _frame(reading, schema, known)
 
 
@@ -145,7 +144,7 @@ def read_geojson(
         path=path,
         limits=limits,
         rejected=rejected,
-        values=_collection,
+        values=partial(_scanned, path, limits, _collection),
         shape=_feature,
         how=How(_is_undeclared(step)),
     )
@@ -158,16 +157,15 @@ def _is_undeclared(step: ReadStep) -> bool:
     return step.schema is None and step.ddl_schema is None
 
 
-def _sequence_reading(
+def _of_lines(
     path: Path, limits: Limits, rejected: Rejected | None, shape: Shape, how: How
 ) -> _Reading:
     return _Reading(
         path=path,
         limits=limits,
         rejected=rejected,
-        values=_sequence,
-        shape=shape,
-        sequence=True,
+        values=partial(numbered_lines, path, limits),
+        shape=lambda number, line: shape(number, value_of(number, line)),
         how=how,
     )
 
@@ -175,18 +173,22 @@ def _sequence_reading(
 def _frame(reading: _Reading, schema: pa.Schema | None, known: Known | None) -> Frame | None:
     if reading.path.stat().st_size == 0:
         return None if schema is None else Frame.empty(schema)
-    values, shape = _values(reading)
+    values = reading.values()
     head = list(islice(values, INFER_ROWS if schema is None else 1))
     if schema is None:
-        records = list(_records(head, shape, reading.rejected))
+        records = list(_records(head, reading.shape, reading.rejected))
         if not records:
             return None
         schema = _as_known(infer(records), known)
     check_names(schema.names, reading.limits)
     seen = FieldsSeen(schema.names)
     warnings: list[str] = []
-    batches = _noted(reading, chain(head, values), shape, schema, seen, warnings)
-    return Frame(schema, batches, warnings, seen)
+    batches = _noted(reading, chain(head, values), schema, seen, warnings)
+    return Frame(schema, batches, warnings, seen, _lines(reading))
+
+
+def _lines(reading: _Reading) -> Iterator[int]:
+    return (value.line for value in reading.values())
 
 
 def _as_known(found: pa.Schema, known: Known | None) -> pa.Schema:
@@ -200,13 +202,12 @@ def _as_known(found: pa.Schema, known: Known | None) -> pa.Schema:
 def _noted(
     reading: _Reading,
     values: Iterator[Value],
-    shape: Shape,
     schema: pa.Schema,
     seen: FieldsSeen,
     warnings: list[str],
 ) -> Iterator[pa.RecordBatch]:
     """Yield typed batches; add warnings about field names at the end."""
-    yield from _typed(reading, values, shape, schema, seen)
+    yield from _typed(reading, values, schema, seen)
     warnings += seen.warnings()
 
 
@@ -214,9 +215,9 @@ def _records(
     values: Iterable[Value], shape: Shape, rejected: Rejected | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the records from which types are inferred; bad ones are set aside later."""
-    for line, value in values:
+    for line, content, _ in values:
         try:
-            record = shape(line, value)
+            record = shape(line, content)
             _check_names(line, record)
         except BadRow:
             if rejected is None:
@@ -240,7 +241,8 @@ def _check_names(line: int, value: Any) -> None:
 def _quick_then_slow(
     reading: _Reading, schema: pa.Schema, seen: FieldsSeen, warnings: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Read many lines at a time as long as this agrees with the scanner, which reads the rest."""
+    """Read many lines at a time as long as this agrees with reading each line, as the rest is
+    read."""
     done = 0
     try:
         for batch in quick_batches(reading.path, schema, reading.limits, seen):
@@ -249,49 +251,26 @@ def _quick_then_slow(
     except NotAgreed:
         if reading.rejected is not None:
             reading.rejected.passed(done)
-        values, shape = _values(reading)
-        yield from _typed(reading, islice(values, done, None), shape, schema, seen)
+        yield from _typed(reading, islice(reading.values(), done, None), schema, seen)
     warnings += seen.warnings()
 
 
-def _values(reading: _Reading) -> tuple[Iterator[Value], Shape]:
-    """Return the values of the file, and the function that converts them to records. If values of a
-    sequence may be set aside, the values are lines, and each is parsed separately."""
-    if reading.sequence and reading.rejected is not None:
-        return numbered_lines(reading.path, reading.limits), _of_line(reading)
-    return _scanned(reading), reading.shape
-
-
-def _scanned(reading: _Reading) -> Iterator[Value]:
-    with reading.path.open("rb") as stream:
-        yield from reading.values(JsonScanner(stream, reading.limits))
-
-
-def _of_line(reading: _Reading) -> Shape:
-    def shape(line: int, raw: Any) -> dict[str, Any]:
-        scanner = JsonScanner(BytesIO(raw), reading.limits, line=line)
-        value = scanner.value()
-        scanner.end()
-        return reading.shape(line, value)
-
-    return shape
+def _scanned(
+    path: Path, limits: Limits, values: Callable[[JsonScanner], Iterator[Value]]
+) -> Iterator[Value]:
+    with path.open("rb") as stream:
+        yield from values(JsonScanner(stream, limits))
 
 
 def _typed(
     reading: _Reading,
     values: Iterator[Value],
-    shape: Shape,
     schema: pa.Schema,
     seen: FieldsSeen,
 ) -> Iterator[pa.RecordBatch]:
     return typed_batches(
-        values, schema, reading.limits, reading.rejected, shape, how=reading.how, seen=seen
+        values, schema, reading.limits, reading.rejected, reading.shape, how=reading.how, seen=seen
     )
-
-
-def _sequence(scanner: JsonScanner) -> Iterator[Value]:
-    while scanner.peek():
-        yield _value(scanner)
 
 
 def _array(scanner: JsonScanner) -> Iterator[Value]:
@@ -310,7 +289,8 @@ def _array(scanner: JsonScanner) -> Iterator[Value]:
 def _value(scanner: JsonScanner) -> Value:
     scanner.peek()
     line = scanner.line
-    return line, scanner.value()
+    content = scanner.value()
+    return Value(line, content, scanner.size)
 
 
 def _object(line: int, value: Any) -> dict[str, Any]:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..slices.frame import BATCH_ROWS, BadRow, Limits
+from ..slices.frame import BadRow, Limits
+from .chunks import chunks
 from .fields_seen import FieldsSeen
 from .forms import not_of
 from .json_scan import NumberText
 from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter
-from .rejected import Rejected, chunked, sifted
+from .rejected import Rejected, sifted
 
-Value = tuple[int, Any]
-"""A value and the line on which it begins."""
+
+class Value(NamedTuple):
+    """A value, the line on which it begins, and the length of its text."""
+
+    line: int
+    content: Any
+    size: int
+
+
 Record = tuple[int, dict[str, Any]]
 Shape = Callable[[int, Any], dict[str, Any]]
 """Converts a value to a record. Raises `BadRow`."""
@@ -36,7 +45,7 @@ def typed_batches(
     """Convert values to records, and these to batches. Names of the records' fields are added to
     `seen`. Raises `BadRow`, `TooManyBadRows`."""
     convert = [converter(field.type, column=field.name, how=how) for field in schema]
-    for chunk in chunked(values, BATCH_ROWS):
+    for chunk in chunks(values, attrgetter("size")):
         yield from _sifted(chunk, schema, convert, limits, rejected, shape, seen, how)
 
 
@@ -51,13 +60,13 @@ def _sifted(
     how: How,
 ) -> Iterator[pa.RecordBatch]:
     def batch(start: int, stop: int) -> pa.RecordBatch:
-        records = [(line, shape(line, value)) for line, value in chunk[start:stop]]
+        records = [(line, shape(line, content)) for line, content, _ in chunk[start:stop]]
         made = _batch(records, schema, convert, limits, how)
         if seen is not None:
             seen.note(record for _, record in records)
         return made
 
-    return sifted(len(chunk), batch, rejected, lambda at: _raw(chunk[at][1]))
+    return sifted(len(chunk), batch, rejected, lambda at: _raw(chunk[at].content))
 
 
 def _raw(value: Any) -> str:

@@ -14,6 +14,8 @@ from ..slices.frame import BadRow, Limits
 from .csv_records import BOM
 
 CHUNK_BYTES = 1 << 16
+SHOWN_TEXT = 200
+"""Limit of the characters of a text that an error shows."""
 _BLANKS = " \t\r\n"
 
 
@@ -27,20 +29,22 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=_refuse_constant)
+DECODER = json.JSONDecoder(parse_float=NumberText, parse_constant=_refuse_constant)
 
 
 class JsonScanner:
     """The current position in the text, and its line (from 1)."""
 
-    def __init__(self, stream: BinaryIO, limits: Limits, *, line: int = 1) -> None:
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._stream, self._limits = stream, limits
         self._decoder = getincrementaldecoder("utf-8")()
         self._buffer, self._position = "", 0
-        self._counted, self._line = 0, line
+        self._counted, self._line = 0, 1
         self._at_end = False
         self._started = False
         self._failed_at = 0
+        self.size = 0
+        """Characters of the last value."""
 
     @property
     def line(self) -> int:
@@ -72,7 +76,7 @@ class JsonScanner:
         while True:
             whole = False
             try:
-                value, end = _DECODER.raw_decode(self._buffer, self._position)
+                value, end = DECODER.raw_decode(self._buffer, self._position)
             except (ValueError, RecursionError) as bad:
                 failure: Exception = bad
                 # Count from here, since reading more text drops the text before.
@@ -84,6 +88,7 @@ class JsonScanner:
                 if closed or end < len(self._buffer) or self._at_end:
                     if end - self._position > self._limits.row_bytes:
                         raise self._limits.row_too_large(self.line)
+                    self.size = end - self._position
                     self._position = end
                     return value
                 failure = ValueError("unfinished number")
@@ -140,5 +145,5 @@ class JsonScanner:
         return BadRow(f"not JSON ({reason})", line=line, value=self._excerpt())
 
     def _excerpt(self) -> str:
-        text = self._buffer[self._position : self._position + 200]
+        text = self._buffer[self._position : self._position + SHOWN_TEXT]
         return text.split("\n", 1)[0].strip()

@@ -179,9 +179,11 @@ def _text_of(parse: Callable[[str, pa.DataType], Any]) -> Callable[[pa.DataType]
 
 
 def _float(wanted: pa.DataType) -> Convert:
+    is_double = pa.types.is_float64(wanted)
+
     def convert(value: Any) -> float:
         if type(value) in (int, NumberText):
-            return float(value)
+            return float(value) if is_double else parse_float(str(value), wanted)
         if type(value) is str:
             return parse_float(value, wanted)
         raise ValueError("no number")

@@ -1,15 +1,14 @@
-"""Read NdJson of flat records, many lines at a time, as far as this agrees with the scanner.
+"""Read NdJson of flat records, many lines at a time, as far as this agrees with reading each line.
 
 A compiled decoder converts whole lines to typed records. Everything it does not accept (a number in
-quotes, a fraction for a whole number, a record over several lines, any error) ends this reading
-with `NotAgreed`; the scanner then reads from that row on, and knows the line.
+quotes, a fraction for a whole number, any error), and every line that is not exactly one record,
+ends this reading with `NotAgreed`; lines are then read one by one from that row on.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +22,7 @@ from odf_node.protocol.typed import json_decoder
 from ..slices.frame import Limits
 from .csv_records import BOM
 from .fields_seen import FieldsSeen
+from .json_lines import BLANKS
 from .text import BadValue, cast_text, has_text_form
 
 CHUNK_BYTES = 1 << 20
@@ -31,7 +31,7 @@ _PLAIN_NAME = re.compile(r'[^\x00-\x1f"\\]+')
 
 
 class NotAgreed(Exception):
-    """The scanner has to read the rest."""
+    """The rest has to be read line by line."""
 
 
 def quick_batches(
@@ -68,19 +68,6 @@ def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
     )
 
 
-def numbered_lines(path: Path, limits: Limits) -> Iterator[tuple[int, bytes]]:
-    """Yield lines that are not blank, with their numbers from 1. Raises `InputTooLarge`."""
-    with path.open("rb") as stream:
-        for number in count(1):
-            line = stream.readline(limits.row_bytes + 1)
-            if len(line) > limits.row_bytes:
-                raise limits.row_too_large(number)
-            if not line:
-                return
-            if content := (line if number > 1 else line.removeprefix(BOM)).strip(b" \t\r\n"):
-                yield number, content
-
-
 class _Decoders:
     """Decodes lines to records; it is strict until a field appears that the schema lacks."""
 
@@ -114,8 +101,8 @@ class _Decoders:
 
 
 def _kind(wanted: pa.DataType) -> Any:
-    """Return the Python type of a column's values in the text; None if only the scanner knows the
-    rules."""
+    """Return the Python type of a column's values in the text; None if only the conversion of
+    single values knows the rules."""
     if pa.types.is_boolean(wanted):
         return bool
     if pa.types.is_integer(wanted):
@@ -130,24 +117,34 @@ def _kind(wanted: pa.DataType) -> Any:
 def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
     """Yield chunks of whole lines, in valid UTF-8. Raises `NotAgreed`."""
     first = True
-    while chunk := stream.read(CHUNK_BYTES):
+    while chunk := stream.read(min(CHUNK_BYTES, limits.row_bytes)):
         if not chunk.endswith(b"\n"):
-            rest = stream.readline(limits.row_bytes + 1)
-            if len(rest) > limits.row_bytes:
+            chunk += stream.readline(limits.row_bytes + 1)
+            if len(chunk) - (chunk.rfind(b"\n", 0, -1) + 1) > limits.row_bytes:
                 raise NotAgreed
-            chunk += rest
         if first:
             chunk, first = chunk.removeprefix(BOM), False
         try:
             chunk.decode()
         except UnicodeDecodeError:
             raise NotAgreed from None
-        yield chunk
+        yield chunk.replace(b"\r\n", b"\n")
+
+
+def _is_one_a_line(lines: bytes, records: int) -> bool:
+    """Whether each of the decoded records is one line, without blank lines or blanks around it.
+
+    Within a record, no `{` directly follows a `}`: all these pairs are boundaries of records.
+    """
+    boundaries = max(records - 1, 0)
+    return lines.count(b"}\n{") == boundaries == lines.strip(BLANKS).count(b"\n")
 
 
 def _batch(decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits) -> pa.RecordBatch:
     try:
         records = decode.lines(lines)
+        if not _is_one_a_line(lines, len(records)):
+            raise NotAgreed
         columns = [
             _column(list(map(attrgetter(f"f{at}"), records)), field.type)
             for at, field in enumerate(schema)

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import structs
 
-from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.errors import BadInput
 from odf_node.protocol.scalar_text import scalar_text
 
 from ..slices.frame import RAW_CHARS, BadRow, InputTooLarge
-
-T = TypeVar("T")
 
 
 class TooManyBadRows(BadInput):
@@ -69,13 +66,18 @@ class Rejected:
     def add_later(self, at: int, bad: BadRow, raw: str) -> None:
         """Record a bad row that was first read as good, after `at` good rows. Raises
         `TooManyBadRows`."""
+        bad = bad.moved(self._lines)
         self._check(bad)
+        self._later.append(_row(self.number_of(at), bad, raw))
+
+    def number_of(self, at: int) -> int:
+        """Return the number of the row that was read as good after `at` other good rows."""
         number = at + 1
         for before in self._read:
             if before.row > number:
                 break
             number += 1
-        self._later.append(_row(number, bad, raw))
+        return number
 
     def rows(self) -> list[RejectedRow]:
         """Return all bad rows in the order of the input."""
@@ -111,22 +113,6 @@ def _row(number: int, bad: BadRow, raw: str) -> RejectedRow:
         reason=bad.reason,
         raw=scalar_text(raw if len(raw) <= RAW_CHARS else raw[:RAW_CHARS] + "…"),
     )
-
-
-def chunked(values: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of `size` values, and raise an error of the iterator only after the values before
-    it, which may have errors of their own."""
-    while True:
-        chunk: list[T] = []
-        try:
-            chunk.extend(islice(values, size))
-        except NodeError:
-            if chunk:
-                yield chunk
-            raise
-        if not chunk:
-            return
-        yield chunk
 
 
 def sifted(

@@ -26,7 +26,7 @@ from odf_node.protocol.metadata.reading import ReadStepEsriShapefile
 
 from ..prepare.zip import entry_names, unzip
 from ..slices.frame import BadRow, Frame, Limits, check_names
-from .json_rows import Record, compact_json, typed_batches
+from .json_rows import Value, compact_json, typed_batches
 from .json_scan import NumberText
 from .known import Known
 from .rejected import Rejected
@@ -169,7 +169,7 @@ def _closing(batches: Iterator[pa.RecordBatch], stack: ExitStack) -> Iterator[pa
         yield from batches
 
 
-def _rows(reader: Any, limits: Limits) -> Iterator[Record]:
+def _rows(reader: Any, limits: Limits) -> Iterator[Value]:
     names = [field[0] for field in reader.data_fields]
     shapes, number = iter(reader.iterShapeRecords()), 0
     while True:
@@ -188,7 +188,7 @@ def _rows(reader: Any, limits: Limits) -> Iterator[Record]:
         size = sum(len(value) for value in values.values() if isinstance(value, str))
         if size > limits.row_bytes:
             raise limits.row_too_large(number)
-        yield number, values
+        yield Value(number, values, size)
 
 
 def _value(value: Any) -> Any:

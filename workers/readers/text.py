@@ -1,14 +1,17 @@
 """Convert text to typed values by the rules of the reference reader.
 
 Columns of many values are cast at once where Arrow's cast agrees with the rules; others value by
-value. Rules: integers and floats ignore blanks around them; surplus digits of decimals and of times
-are cut, never rounded; no zone means UTC, others are offsets or names of the zone database; nothing
-is guessed.
+value. Rules: integers and floats ignore blanks around them; floats are rounded once, from the text
+to their type; surplus digits of decimals and of times are cut, never rounded; no zone means UTC,
+others are offsets or names of the zone database; times are in the years 1 to 9999; nothing is
+guessed.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import ROUND_DOWN, Context, Decimal, InvalidOperation
@@ -103,7 +106,10 @@ def parse_timestamp(text: str, wanted: pa.DataType) -> int:
         offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
         offset = -offset if match[9] == "-" else offset
         timezone(offset)  # refuse an offset of a day or more
-    delta = local - _EPOCH - offset
+    try:
+        delta = (local - offset) - _EPOCH
+    except OverflowError:
+        raise ValueError("outside of the years 1 to 9999") from None
     nanos = (delta.days * 86_400 + delta.seconds) * 1_000_000_000
     nanos += int((match[7] or "")[:9].ljust(9, "0"))
     return nanos // UNIT_NANOS[wanted.unit]
@@ -146,11 +152,29 @@ def parse_integer(text: str, _: pa.DataType) -> int:
     return int(text)
 
 
-def parse_float(text: str, _: pa.DataType) -> float:
+def parse_float(text: str, wanted: pa.DataType) -> float:
+    """Return a double that becomes the number of the type that is nearest to the text. Raises
+    `ValueError`."""
     text = text.strip(_ASCII_BLANKS)
     if re.match(_FLOAT, text) is None:
         raise ValueError("not a number")
-    return float(text)
+    return float(text) if pa.types.is_float64(wanted) else _for_narrower(text)
+
+
+def _for_narrower(text: str) -> float:
+    """Return a double that a narrower type rounds as it would round the text.
+
+    The nearest double may lie in the middle of two numbers of the narrower type where the text does
+    not. Of the two doubles around the text, the one with an odd last bit never does.
+    """
+    nearest = float(text)
+    if not math.isfinite(nearest) or not nearest:
+        return nearest
+    exact = Decimal(text)
+    is_odd = struct.pack("<d", nearest)[0] & 1
+    if is_odd or exact == nearest:
+        return nearest
+    return math.nextafter(nearest, math.inf if exact > nearest else -math.inf)
 
 
 def parse_bool(text: str, _: pa.DataType) -> bool:
@@ -256,7 +280,18 @@ def _guarded(
     return cast
 
 
+def _holds_year_zero(array: pa.Array) -> bool:
+    """Whether a text begins with the year 0, which Arrow has and the rules refuse."""
+    return pc.any(pc.starts_with(array, "0000")).as_py() is True
+
+
+def _are_dates(array: pa.Array) -> bool:
+    return _all_match(array, _PLAIN_DATE) and not _holds_year_zero(array)
+
+
 def _cast_timestamp(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
+    if _holds_year_zero(array):
+        return None
     for pattern, read_as in (
         (_PLAIN_TIME, pa.timestamp("ms")),
         (_ZULU_TIME, pa.timestamp("ms", "UTC")),
@@ -303,11 +338,12 @@ def _no_value(text: str, _: pa.DataType) -> None:
 _RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[str, Any], Any]], ...] = (
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), _same, _parse_text),
     (pa.types.is_integer, _guarded(_has_only(_OF_INTEGERS), trim=True), parse_integer),
+    (pa.types.is_float16, _not_at_once, parse_float),  # Arrow's cast rounds it twice
     (pa.types.is_floating, _guarded(_has_only(_OF_FLOATS), trim=True), parse_float),
     (pa.types.is_boolean, _cast_bool, parse_bool),
     (pa.types.is_decimal, _guarded(_matches(_SHORT_DECIMAL), trim=True), parse_decimal),
     (pa.types.is_timestamp, _cast_timestamp, parse_timestamp),
-    (pa.types.is_date, _guarded(_matches(_PLAIN_DATE)), parse_date),
+    (pa.types.is_date, _guarded(_are_dates), parse_date),
     (pa.types.is_time, _not_at_once, parse_time),
     (pa.types.is_null, _not_at_once, _no_value),
 )

@@ -19,6 +19,10 @@ from odf_node.protocol.source_rules import Unsupported as Unsupported
 from ..runtime.input_limits import PrepareLimits
 
 BATCH_ROWS = 10_000
+"""Limit of the records that a reader converts at once."""
+BATCH_BYTES = 4 << 20
+"""Limit of the text of these records, exceeded by less than a record; objects take several times as
+much memory."""
 INFER_ROWS = 1_000
 """Number of records that are read to infer a schema."""
 SHOWN_CHARS = 120
@@ -61,7 +65,11 @@ class BadRow(BadInput):
         part."""
         if self.line is None or not lines:
             return self
-        return BadRow(self.reason, line=self.line + lines, column=self.column, value=self.value)
+        return self.at(self.line + lines)
+
+    def at(self, line: int | None) -> BadRow:
+        """Return the same error with the line of its record."""
+        return BadRow(self.reason, line=line, column=self.column, value=self.value)
 
 
 class InputTooLarge(LimitExceeded):
@@ -116,6 +124,9 @@ class Frame:
     names: Any = None
     """Field names of the records, if the format allows any; complete when all batches are
     consumed."""
+    lines: Iterator[int] = field(default_factory=lambda: iter(()))
+    """The lines on which records begin, bad records included, if the format has lines. To consume
+    them reads the input again."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:

@@ -18,12 +18,13 @@ from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.instant import Instant
 
 from ..readers.forms import PLAIN, Forms, not_of
-from ..readers.rejected import Rejected, halved, shown
+from ..readers.rejected import Rejected, halved
 from ..readers.text import BadValue, cast_text
 from ..slices.columns import POSITION
 from ..slices.frame import BadInputSchema, BadRow, Frame
 from ..slices.millis import to_millis
 from ..slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
+from .bad_times import BadTimes
 
 Change = Callable[[pa.Array], pa.Array]
 FIRST_MS = Instant.parse("0001-01-01T00:00:00Z").millis
@@ -82,7 +83,8 @@ def normalized(
 ) -> Normalized:
     """Convert the frame's rows to the form in which they are merged. `known` is the dataset's
     schema, if it has one; `forms` are the formats of undeclared event times. Rows with an invalid
-    time are added to `rejected`, if the frame also sets bad rows aside there.
+    time are added to `rejected`, if the frame also sets bad rows aside there. Such errors have the
+    line of their row, if the format has lines.
 
     Raises:
         BadInputSchema: system columns in the batch, or an event time that is none.
@@ -111,7 +113,7 @@ def normalized(
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
     batches = frame.batches
     if any(changes):
-        batches = _changed(batches, changes, rejected)
+        batches = _changed(batches, changes, BadTimes(frame.lines, rejected))
     seen = Seen()
     return Normalized(schema, _numbered(batches, schema, vocab.event_time_column, seen), seen)
 
@@ -160,7 +162,7 @@ def _change(
     """Return a column's new field, and its conversion. `coerces` means an undeclared event time."""
     kind = field.type
     if coerces and pa.types.is_integer(kind):
-        return field.with_type(MILLIS), _from_seconds
+        return field.with_type(MILLIS), partial(_from_seconds, field.name)
     stored = _stored_as(field.name, known)
     if coerces and is_text(kind):
         wanted = stored or MILLIS
@@ -188,12 +190,12 @@ def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
     return times
 
 
-def _from_seconds(array: pa.Array) -> pa.Array:
+def _from_seconds(name: str, array: pa.Array) -> pa.Array:
     try:
         seconds = pc.cast(array, pa.int64())
         return pc.cast(pc.cast(seconds, pa.timestamp("s", "UTC")), MILLIS)
     except pa.ArrowInvalid:
-        raise BadRow(OUT_OF_RANGE) from None
+        raise BadRow(OUT_OF_RANGE, column=name) from None
 
 
 def _stored_as(name: str, known: pa.Schema | None) -> pa.DataType | None:
@@ -212,15 +214,12 @@ def _from_text(array: pa.Array, name: str, wanted: pa.DataType, forms: Forms) ->
 
 
 def _changed(
-    batches: Iterator[pa.RecordBatch], changes: list[Change | None], rejected: Rejected | None
+    batches: Iterator[pa.RecordBatch], changes: list[Change | None], bad_times: BadTimes
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
         change = partial(_change_rows, batch, changes)
-        if rejected is None:
-            yield change(0, batch.num_rows)
-        else:
-            yield from halved(batch.num_rows, change, partial(_set_aside, batch, done, rejected))
+        yield from halved(batch.num_rows, change, partial(bad_times.met, batch, done))
         done += batch.num_rows
 
 
@@ -232,10 +231,6 @@ def _change_rows(
         for column, change in zip(batch.slice(start, stop - start).columns, changes, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, batch.schema.names)
-
-
-def _set_aside(batch: pa.RecordBatch, done: int, rejected: Rejected, at: int, bad: BadRow) -> None:
-    rejected.add_later(done + at, bad, shown(batch, at))
 
 
 def _numbered(

@@ -99,7 +99,7 @@ def _merged(way: Way, post: PostRead, rows: PostRows, partitions: Partitions) ->
     facts: list[MergeFacts] = [each for facts in merged.facts() for each in facts]
     partitions.release()
     findings = Findings.joined([each.findings for each in facts])
-    warnings = judged(findings, retraction_rule(post.plan.read.schema))
+    warnings = judged(findings, retraction_rule(post.plan.read.schema), rows.number_of)
     if ranges == 1:
         return OrderedRows(partitions=merged, facts=tuple(facts), warnings=warnings)
     samples = [each.samples for each in facts if each.samples is not None]

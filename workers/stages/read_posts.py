@@ -48,6 +48,10 @@ class PostRows:
         """Number of rows of the post that were read before each partition."""
         return (0, *accumulate(each.rows_read for each in self.facts))[:-1]
 
+    def number_of(self, position: int) -> int:
+        """Return the number in the input, from 1, of the good row at a position."""
+        return position + 1 if self.rejected is None else self.rejected.number_of(position)
+
     @property
     def schema(self) -> pa.Schema | None:
         """Schema of the slices; None if the post is empty or fails, so that no schema is known."""

@@ -7,6 +7,7 @@ another format, or only whole numbers in a column of fractions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -56,7 +57,7 @@ def arranged(frame: Frame, plan: IngestPlan) -> Frame:
     if order == list(range(len(names))):
         return frame
     schema = pa.schema([frame.schema.field(at) for at in order])
-    return Frame(schema, _in_order(frame.batches, schema, order), frame.warnings)
+    return replace(frame, schema=schema, batches=_in_order(frame.batches, schema, order))
 
 
 def _undeclared(plan: IngestPlan) -> bool:

@@ -14,7 +14,12 @@ from throwaway import throwaway_stores
 from odf_node.protocol.codec.manifests import from_data
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStep
+from odf_node.protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyAppend,
+    MergeStrategyChangelogStream,
+    ReadStep,
+)
 from odf_node.storage.stores.ports.values import ObjectKind
 from odf_node.workers.jobs.ingest import run
 from odf_node.workers.jobs.ingest.run import prepare_post, push_extras, run_ingest, write_post
@@ -23,12 +28,16 @@ from odf_node.workers.partitions.port import Way
 from odf_node.workers.plan.ingest import plan_ingest
 from odf_node.workers.readers import csv_cuts, splits
 from odf_node.workers.readers.rejected import TooManyBadRows
+from odf_node.workers.slices.columns import CannotMerge
 from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits
 from tests.workers.datasets import bench_without_engine, created, upload
 from tests.workers.partitions.many import Many
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 CSV = {"kind": "Csv", "header": True, "schema": ["event_time TIMESTAMP", "n BIGINT"]}
+UNDECLARED = {"kind": "Csv", "header": True}
+NDJSON = {"kind": "NdJson", "schema": CSV["schema"]}
+APPEND = MergeStrategyAppend()
 HEAD = "event_time,n\n"
 ROWS = [f"2020-01-01T00:00:{n % 60:02},{n}\n" for n in range(400)]
 
@@ -45,7 +54,8 @@ def ingested(
     way: Way,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    step: dict[str, Any] = CSV,
+    read: dict[str, Any] = CSV,
+    merge: MergeStrategy = APPEND,
     **asked: Any,
 ) -> tuple[Any, bytes | None]:
     """The receipt, and the rows that were set aside; or the error, once nothing is committed."""
@@ -54,7 +64,7 @@ def ingested(
     folder.mkdir()
     stores = throwaway_stores()
     bench = bench_without_engine(stores, folder, limits=Limits(row_bytes=2000))
-    dataset = created(stores, read=from_data(step, ReadStep), merge=MergeStrategyAppend())
+    dataset = created(stores, read=from_data(read, ReadStep), merge=merge)
     payload = msgspec.structs.replace(upload(stores, dataset, content), **asked)
     head = dataset.head()
     if not asked:
@@ -125,14 +135,93 @@ def test_all_good_rows_are_taken_where_bad_ones_may_be_set_aside(
     for at in (3, 200, 390):
         rows[at] = "2020-01-01T00:00:00,x\n"
     found = both(HEAD + "".join(rows), tmp_path, monkeypatch, on_bad_rows="quarantine")
-    told = []
-    for receipt, document in found:
+    for receipt, _ in found:
         assert (receipt.rows_added, receipt.rows_rejected) == (397, 3)
-        assert document is not None
-        told.append([msgspec.json.decode(each) for each in gzip.decompress(document).splitlines()])
-    assert [(each["row"], each["line"]) for each in told[1]] == [(4, 5), (201, 202), (391, 392)]
-    assert told[0] == told[1]
+    one, other = (told(document) for _, document in found)
+    assert [(each["row"], each["line"]) for each in other] == [(4, 5), (201, 202), (391, 392)]
+    assert one == other
     assert found[0][0].logical_hash == found[1][0].logical_hash
+
+
+def told(document: bytes | None) -> list[dict[str, Any]]:
+    assert document is not None
+    return [msgspec.json.decode(each) for each in gzip.decompress(document).splitlines()]
+
+
+def bad_times(kind: str) -> tuple[dict[str, Any], list[str]]:
+    """A read step, and lines of rows of which those at 20 and 390 have no event time."""
+    if kind == "Csv":
+        rows = [HEAD, *ROWS]
+        rows[21], rows[391] = "2020-13-01,20\n", "2020-14-01,390\n"
+        return UNDECLARED, rows
+    rows = [f'{{"event_time": {n}, "n": {n}}}\n' for n in range(400)]
+    rows[20], rows[390] = ('{"event_time": 9e15, "n": 1}\n' for _ in range(2))
+    return NDJSON, rows
+
+
+@pytest.mark.parametrize("kind", ["Csv", "NdJson"])
+def test_a_bad_event_time_fails_the_file_by_its_line(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, rows = bad_times(kind)
+    head = kind == "Csv"
+    del rows[20 + head]
+    found = both("".join(rows), tmp_path, monkeypatch, read=read)
+    for bad, _ in found:
+        assert isinstance(bad, BadRow)
+        assert (bad.facts["line"], bad.facts["column"]) == (390 + head, "event_time")
+    assert str(found[0][0]) == str(found[1][0])
+
+
+@pytest.mark.parametrize("kind", ["Csv", "NdJson"])
+def test_bad_event_times_are_set_aside_with_their_lines_among_other_bad_rows(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, rows = bad_times(kind)
+    head = kind == "Csv"
+    rows[10 + head] = "1,2,3\n"
+    rows[389 + head] = "1,2,3\n"
+    rows[100 + head] = "\n" + rows[100 + head]
+    found = both("".join(rows), tmp_path, monkeypatch, read=read, on_bad_rows="quarantine")
+    one, other = (told(document) for _, document in found)
+    assert [(each["row"], each["line"] - head, each["column"]) for each in one] == [
+        (11, 11, None),
+        (21, 21, "event_time"),
+        (390, 391, None),
+        (391, 392, "event_time"),
+    ]
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("last", "problem"),
+    [
+        ('{"op": 1, "n": 5}', "takes back a row that does not stand"),
+        ('{"op": 2, "n": 5}', "is one half of a correction without the other"),
+        ('{"op": 9, "n": 5}', "has no known operation code"),
+    ],
+)
+def test_a_row_of_a_changelog_is_numbered_among_those_set_aside(
+    last: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f'{{"op": 0, "n": {n}}}\n' for n in range(100, 390)]
+    for at in (0, 1, 250):
+        rows[at] = '{"n": "x"}\n'
+    body = "".join([*rows, last + "\n", '{"n": "x"}\n', '{"op": 0, "n": 390}\n'])
+    read = {"kind": "NdJson", "schema": ["op INT", "n BIGINT"]}
+    many = Many(4, random.Random(1))
+    for number, way in enumerate((Here(), many)):
+        with pytest.raises(CannotMerge, match=f"row 291 {problem}"):
+            ingested(
+                body,
+                way,
+                tmp_path / str(number),
+                monkeypatch,
+                read,
+                MergeStrategyChangelogStream(primary_key=("n",)),
+                on_bad_rows="quarantine",
+            )
+    assert many.partitions[0] > 3
 
 
 def test_more_bad_rows_than_may_be_set_aside_are_counted_over_all_splits(
@@ -194,8 +283,8 @@ def test_of_columns_that_are_not_declared_a_row_that_is_no_text_is_set_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [*ROWS[:5], "2020-01-01T00:00:00,\udcff\n", *ROWS[5:]]
-    step = {"kind": "Csv", "header": True, "inferSchema": True}
-    found = both(HEAD + "".join(rows), tmp_path, monkeypatch, step=step, on_bad_rows="quarantine")
+    read = {"kind": "Csv", "header": True, "inferSchema": True}
+    found = both(HEAD + "".join(rows), tmp_path, monkeypatch, read=read, on_bad_rows="quarantine")
     for receipt, document in found:
         assert (receipt.rows_added, receipt.rows_rejected) == (400, 1)
         assert document is not None

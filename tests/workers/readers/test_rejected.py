@@ -106,6 +106,18 @@ def test_lines_of_ndjson_that_do_not_parse_or_fit_are_set_aside(tmp_path: Path) 
     assert [each["raw"] for each in bad] == [lines[at] for at in (1, 2, 3, 5, 6)]
 
 
+@pytest.mark.parametrize("odd", ['{"city": "C", "n": 1}{"city": "D", "n": 2}', '{"city":\n"C"}'])
+def test_a_bad_row_far_behind_a_line_that_is_not_one_record_loses_no_other_row(
+    odd: str, tmp_path: Path
+) -> None:
+    """The file is read in chunks, of which the second has the bad row."""
+    rows = [json.dumps({"city": "x" * 90, "n": number}) for number in range(12_000)]
+    rows[10], rows[11_900] = odd, '{"city": "A", "n": "bad"}'
+    good, bad = read(tmp_path, "\n".join(rows), NDJSON)
+    assert [each["n"] for each in good] == [n for n in range(12_000) if n not in (10, 11_900)]
+    assert [each["raw"] for each in bad] == [*odd.split("\n"), rows[11_900]]
+
+
 @pytest.mark.parametrize("step", [NDJSON, {**NDJSON, "kind": "Json"}, {"kind": "NdJson"}])
 def test_a_row_with_half_of_a_surrogate_pair_is_set_aside_in_an_escaped_form(
     step: dict[str, Any], tmp_path: Path

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from odf_node.workers.readers import text as texts_of
 from odf_node.workers.readers.text import BadValue, cast_text, parse_one
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
@@ -57,6 +61,11 @@ def test_decimals_keep_what_their_type_holds(
         ("2020-01-01 00:00:00 ../../etc/passwd", UTC_MS),
         ("2020-01-01 00:00:00+24:00", UTC_MS),
         ("2020-01-01 00:00", UTC_MS),
+        ("0000-01-01", UTC_MS),
+        ("0000-12-31T23:59:59Z", UTC_MS),
+        ("0001-01-01T00:00:00+05:00", UTC_MS),
+        ("9999-12-31T23:59:59-05:00", UTC_MS),
+        ("0000-12-31", pa.date32()),
         ("01/02/2020", UTC_MS),
         ("1577836800", UTC_MS),
     ],
@@ -138,3 +147,71 @@ def test_a_column_of_times_of_one_form_is_read_as_each_of_its_values(form: str) 
 
 def _parse_or_none(text: str | None) -> int | None:
     return None if text is None else parse_one(text, UTC_MS)
+
+
+_NUMBERS = st.text("0123456789+-.eE infINFty", max_size=7) | st.sampled_from(
+    [
+        *("16777217.0000000001", "3.4028235677973366e38", "2049.0000000000000001", "65519.9999"),
+        *("1.00000017881393432617187500001", "7.006492321624085e-46", "1e39", "1e400", "1e-400"),
+        *("9" * 19, "9" * 39, "0" * 40 + "5", f"-{'9' * 18}.995", "\t12\n"),
+    ]
+)
+_TIMES = st.builds(
+    "{}-{:02}-{:02}{}{}{}".format,
+    st.sampled_from(["0000", "0001", "1677", "1969", "2020", "2262", "9999"]),
+    st.integers(0, 13),
+    st.integers(0, 32),
+    st.sampled_from(["", "", " 00:00:00", "T23:59:59", "T23:59:60", "T24:00:00", " 1:00:00"]),
+    st.sampled_from(["", ".1", ".123", ".1239999"]),
+    st.sampled_from(["", "Z", "+01:00"]),
+)
+_OTHERS = st.sampled_from(
+    ["", "true", "False", "TRUE", "yes", "12:00:00", "12:00:00.5", "24:00:00"]
+)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        *(pa.int8(), pa.int64(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()),
+        *(pa.decimal128(10, 2), pa.decimal128(38, 10), pa.decimal128(10, -2)),
+        *(pa.timestamp("s", "UTC"), UTC_MS, pa.timestamp("us"), UTC_NS, pa.date32(), pa.date64()),
+        *(pa.time64("us"), pa.bool_(), pa.string(), pa.large_string(), pa.null()),
+    ],
+    ids=str,
+)
+@settings(max_examples=30, deadline=None)
+@given(texts=st.lists(st.none() | _NUMBERS | _TIMES | _OTHERS, max_size=5))
+def test_a_column_has_the_same_values_however_many_they_are(
+    wanted: pa.DataType, texts: list[str | None]
+) -> None:
+    for column in (texts, *([each] for each in texts)):
+        assert _came(column, wanted, few=0) == _came(column, wanted, few=100), column
+
+
+def _came(column: Sequence[str | None], wanted: pa.DataType, few: int) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(texts_of, "FEW", few)
+        try:
+            return str(cast_text(pa.array(column, pa.string()), wanted))
+        except BadValue as bad:
+            return f"{bad.index}: {bad.value}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "value"),
+    [
+        ("16777217.0000000001", pa.float32(), 16777218.0),
+        ("16777216.9999999999", pa.float32(), 16777216.0),
+        ("16777217", pa.float32(), 16777216.0),
+        ("3.4028235677973366e38", pa.float32(), float(np.finfo(np.float32).max)),
+        ("3.4028235677973367e38", pa.float32(), float("inf")),
+        ("2049.0000000000000001", pa.float16(), 2050.0),
+        ("-2049.0000000000000001", pa.float16(), -2050.0),
+        ("2048.9999999999999999", pa.float16(), 2048.0),
+    ],
+)
+def test_a_number_of_a_narrow_type_is_rounded_once(
+    text: str, wanted: pa.DataType, value: float
+) -> None:
+    assert cast_text(pa.array([text]), wanted).to_pylist() == [value]
