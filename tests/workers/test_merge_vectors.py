@@ -175,7 +175,8 @@ def merged(
     route = partial(by_key, merging.key, [0] * len(parts), ranges)
     stage = read.then(ranges, route, work)
     facts = [each for told in stage.facts() for each in told]
-    judged(Findings.joined([each.findings for each in facts]), RetractionRule.WARN)
+    findings = Findings.joined([each.findings for each in facts])
+    judged(findings, RetractionRule.WARN, lambda at: at + 1)
     (found,) = stage.then(1, all_to_one, gathered).facts()
     way.close()
     rows = found[0] if found else merged_schema(plan, new).empty_table()

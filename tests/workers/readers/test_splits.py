@@ -131,6 +131,7 @@ def test_a_header_that_the_source_says_is_none_is_refused_before_a_file_is_cut(
             path,
             pa.schema([("id", pa.string()), ("text", pa.string())]),
             4,
+            path.stat().st_size,
         )
     assert str(split.value) == str(whole.value)
     assert split.value.facts == whole.value.facts == {"line": 2}
