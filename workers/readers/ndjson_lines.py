@@ -22,7 +22,6 @@ from odf_node.protocol.typed import json_decoder
 from ..slices.frame import Limits
 from .csv_records import BOM
 from .fields_seen import FieldsSeen
-from .json_lines import BLANKS
 from .text import BadValue, cast_text, has_text_form
 
 CHUNK_BYTES = 1 << 20
@@ -84,14 +83,15 @@ class _Decoders:
         self._decoder = self._made(strict=True)
 
     def lines(self, lines: bytes) -> list[Any]:
+        """Decode each line by itself: all at once, two records on a line would be accepted."""
         try:
-            return self._decoder.decode_lines(lines)
+            return list(map(self._decoder.decode, filter(None, lines.split(b"\n"))))
         except msgspec.ValidationError as bad:
             if self.surplus or "unknown field" not in str(bad):
                 raise
         self.surplus = True
         self._decoder = self._made(strict=False)
-        return self._decoder.decode_lines(lines)
+        return self.lines(lines)
 
     def _made(self, *, strict: bool) -> msgspec.json.Decoder[Any]:
         record = msgspec.defstruct(
@@ -128,23 +128,12 @@ def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
             chunk.decode()
         except UnicodeDecodeError:
             raise NotAgreed from None
-        yield chunk.replace(b"\r\n", b"\n")
-
-
-def _is_one_a_line(lines: bytes, records: int) -> bool:
-    """Whether each of the decoded records is one line, without blank lines or blanks around it.
-
-    Within a record, no `{` directly follows a `}`: all these pairs are boundaries of records.
-    """
-    boundaries = max(records - 1, 0)
-    return lines.count(b"}\n{") == boundaries == lines.strip(BLANKS).count(b"\n")
+        yield chunk
 
 
 def _batch(decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits) -> pa.RecordBatch:
     try:
         records = decode.lines(lines)
-        if not _is_one_a_line(lines, len(records)):
-            raise NotAgreed
         columns = [
             _column(list(map(attrgetter(f"f{at}"), records)), field.type)
             for at, field in enumerate(schema)
