@@ -21,8 +21,8 @@ import pyarrow.csv as arrow_csv
 from .csv_records import BOM, CsvFormat
 
 BLOCK_BYTES = 1 << 20
-BLOCK_DOUBLINGS = 6
-"""Blocks are larger, up to 64 MiB, if that leaves pairs of carriage return and line feed whole."""
+BLOCK_DOUBLINGS = 4
+"""Blocks are larger, up to 16 MiB, if that leaves pairs of carriage return and line feed whole."""
 _SCAN_BYTES = 1 << 20
 
 
