@@ -7,15 +7,15 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
-from typing import IO
 
 import pyarrow as pa
 
 from odf_node.protocol.errors import BadInput
+from odf_node.storage.runtime.zip_entries import DAMAGED, unpacked
 
 PIECE_BYTES = 16 * 1024
 """Bytes that are unpacked at once. A piece is lost if the sample ends within it."""
@@ -173,20 +173,13 @@ def _unzstd(data: bytes, most: int) -> Unpacked:
     out = bytearray()
     try:
         with pa.CompressedInputStream(pa.py_buffer(data), "zstd") as stream:
-            for piece in _pieces(stream, most):
+            while len(out) < most and (piece := stream.read(min(most - len(out), PIECE_BYTES))):
                 out += piece
     except (pa.ArrowException, OSError) as bad:
         if not out:
             raise DamagedPacking(f"the file is no intact zstd file ({bad})") from None
         return bytes(out), False, None  # the sample ends within a frame
     return bytes(out), len(out) < most, None
-
-
-def _pieces(stream: IO[bytes], most: int) -> Iterator[bytes]:
-    """Yield the first `most` bytes in small pieces."""
-    while most > 0 and (piece := stream.read(min(most, PIECE_BYTES))):
-        most -= len(piece)
-        yield piece
 
 
 def _unzip(data: bytes, most: int) -> Unpacked:
@@ -197,11 +190,16 @@ def _unzip(data: bytes, most: int) -> Unpacked:
                 raise DamagedPacking(
                     f"the archive holds {len(entries)} files; publish them one by one"
                 )
-            with archive.open(entries[0]) as stream:
-                out = b"".join(_pieces(stream, most))
-    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError) as bad:
-        raise DamagedPacking(f"the file is no intact zip archive ({bad})") from None
-    return out, len(out) < most, PurePath(entries[0].filename).name
+            out = bytearray()
+            for piece in unpacked(archive, entries[0], piece_bytes=PIECE_BYTES):
+                out += piece
+                if len(out) >= most:
+                    break
+    except DAMAGED as bad:
+        raise DamagedPacking(
+            f"the file is no intact zip archive that a node can unpack ({bad})"
+        ) from None
+    return bytes(out[:most]), len(out) < most, PurePath(entries[0].filename).name
 
 
 class _Bounded(io.BytesIO):
@@ -222,7 +220,7 @@ def _holds_shape(data: bytes) -> bool:
     try:
         with zipfile.ZipFile(_Bounded(data)) as archive:
             return any(name.lower().endswith(".shp") for name in archive.namelist())
-    except zipfile.BadZipFile:
+    except DAMAGED:
         return False
 
 

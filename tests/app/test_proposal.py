@@ -13,6 +13,7 @@ import gzip
 import io
 import json
 import random
+import tracemalloc
 import zipfile
 
 import pyarrow as pa
@@ -259,9 +260,9 @@ def test_a_document_that_goes_on_behind_the_sample_is_left_to_the_node():
     assert "the node decides" in proposal.notes[0]
 
 
-def zipped(**files):
+def zipped(method=zipfile.ZIP_STORED, /, **files):
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
+    with zipfile.ZipFile(out, "w", method) as archive:
         for name, content in files.items():
             archive.writestr(name.replace("_", "."), content)
     return out.getvalue()
@@ -274,6 +275,7 @@ def zipped(**files):
         ("cities.csv.bz2", bz2.compress),
         ("cities.csv.zst", lambda data: pa.compress(data, codec="zstd", asbytes=True)),
         ("cities.zip", lambda data: zipped(cities_csv=data)),
+        ("cities.zip", lambda data: zipped(zipfile.ZIP_BZIP2, cities_csv=data)),
     ],
 )
 def test_packed_files_are_looked_into(name, pack):
@@ -305,6 +307,7 @@ def test_a_sample_that_ends_in_a_packed_file_is_no_damage():
         ("a.csv.zst", b"\x28\xb5\x2f\xfdnonsense", DamagedPacking),
         ("a.zip", b"PK\x03\x04nonsense", DamagedPacking),
         ("a.zip", zipped(a_csv="x", b_csv="y"), DamagedPacking),
+        ("a.zip", zipped(zipfile.ZIP_LZMA, a_csv="a,b\n1,2\n"), DamagedPacking),
         ("a.csv", b"", NoRecords),
         ("a.csv", b"a,b\n1\n", NoRecords),
         ("a.csv", "name\ncaf\xe9\n".encode("latin-1"), NotUtf8),
@@ -340,6 +343,17 @@ def test_an_archive_of_too_many_names_is_refused():
             archive.writestr("x" * 150 + str(number), b"")
     with pytest.raises(DamagedPacking, match="table of contents"):
         sample_of("a.zip", out.getvalue(), is_whole=True)
+
+
+def test_a_sample_of_a_short_archive_takes_little_memory_however_much_it_holds():
+    body = zipped(zipfile.ZIP_BZIP2, a_csv=bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        sample = sample_of("a.zip", body, is_whole=True, most=1 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert (len(sample.data), sample.is_whole) == (1 << 20, False)
 
 
 def test_text_in_another_encoding_names_its_line():

@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +16,7 @@ from service import seeded, serving
 from odf_node.app.cli.main import main
 from odf_node.app.service.accounts.accounts import ensure_account
 from odf_node.app.service.schedules.cron import InvalidSchedule, check_times, next_time
+from odf_node.app.service.schedules.schedules import start_due
 from odf_node.app.service.settings import Settings
 from odf_node.app.service.variables.variables import reseal
 from odf_node.app.service.wiring import open_node
@@ -68,7 +70,7 @@ def table(cron=None, every_s=None, zone="UTC", made="2024-01-01T00:00:10Z"):
 
 
 @pytest.mark.parametrize(
-    ("given", "after", "expected"),
+    ("times", "after", "expected"),
     [
         ({"cron": "0 6 * * 1-5"}, "2024-03-01T06:00:00Z", "2024-03-04T06:00:00Z"),
         (
@@ -82,17 +84,63 @@ def table(cron=None, every_s=None, zone="UTC", made="2024-01-01T00:00:10Z"):
             "2024-03-31T00:30:00Z",
             "2024-03-31T01:00:00Z",
         ),
+        (
+            {"cron": "5 30 2 * * *", "zone": "Europe/Berlin"},
+            "2024-03-31T00:30:00Z",
+            "2024-03-31T01:00:05Z",
+        ),
+        # 02:30 comes twice in the night the clock goes back: it counts at its first time
+        *(
+            ({"cron": cron, "zone": "Europe/Berlin"}, after, expected)
+            for cron in ("30 2 * * *", "0 30 2 * * *")
+            for after, expected in (
+                ("2026-10-25T00:10:00Z", "2026-10-25T00:30:00Z"),
+                ("2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
+                ("2026-10-25T01:10:00Z", "2026-10-26T01:30:00Z"),
+            )
+        ),
+        # what runs in every hour runs in the repeated one, too
+        (
+            {"cron": "30 * * * *", "zone": "Europe/Berlin"},
+            "2026-10-25T00:30:00Z",
+            "2026-10-25T01:30:00Z",
+        ),
         ({"cron": "*/10 * * * * *"}, "2024-03-01T06:00:05.5Z", "2024-03-01T06:00:10Z"),
         ({"every_s": 60}, "2024-01-01T00:00:10Z", "2024-01-01T00:01:10Z"),
         ({"every_s": 60}, "2024-01-01T00:05:11Z", "2024-01-01T00:06:10Z"),
     ],
 )
-def test_the_next_time_of_a_schedule(given, after, expected):
-    assert next_time(table(**given), Instant.parse(after)) == Instant.parse(expected)
+def test_the_next_time_of_a_schedule(times, after, expected):
+    assert next_time(table(**times), Instant.parse(after)) == Instant.parse(expected)
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("zone", "changed"),
+    [
+        ("Europe/Berlin", "2026-03-29T01:00:00Z"),
+        ("Europe/Berlin", "2026-10-25T01:00:00Z"),
+        ("America/Santiago", "2026-04-05T03:00:00Z"),
+        ("America/Santiago", "2026-09-06T04:00:00Z"),
+        ("Australia/Lord_Howe", "2026-04-04T15:00:00Z"),
+        ("Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
+    ],
+)
+def test_the_next_time_is_later_than_now_however_the_clock_changes(zone, changed):
+    expressions = product(
+        ("", "0 ", "5,50 "),
+        ("0 ", "45 ", "*/15 ", "0-59 "),
+        ("1 ", "2 ", "23 ", "0-23 ", "* "),
+        ("* * *", "* * SUN"),
+    )
+    for expression in map("".join, expressions):
+        schedule = table(cron=expression, zone=zone)
+        for minutes in range(-90, 90, 10):
+            now = Instant(Instant.parse(changed).ns + minutes * 60 * NANOS + 5)
+            assert next_time(schedule, now) > now, expression
+
+
+@pytest.mark.parametrize(
+    "times",
     [
         (None, None, "UTC"),
         ("* * * * *", 60, "UTC"),
@@ -104,9 +152,9 @@ def test_the_next_time_of_a_schedule(given, after, expected):
         ("* * * * *", None, "../../etc/passwd"),
     ],
 )
-def test_a_time_table_that_cannot_be_followed_is_refused(given):
+def test_a_time_table_that_cannot_be_followed_is_refused(times):
     with pytest.raises(InvalidSchedule):
-        check_times(*given)
+        check_times(*times)
 
 
 def _until(ready):
@@ -169,6 +217,20 @@ def test_runs_that_came_due_while_the_node_was_down_are_made_up_for_once(tmp_pat
         every, cron = (schedules.find(name).next_at for name in added)
         assert every == beats
         assert now < cron < Instant(now.ns + 86_400 * NANOS)
+
+
+def test_a_schedule_that_cannot_be_started_delays_no_other_one(tmp_path, caplog):
+    with serving(tmp_path, schedule_tick_s=3600) as service:
+        entry = service.keep(seeded().add(load_event(SOURCE)), "kamu/city")
+        stores, due = service.node.stores, Instant(1)
+        broken = replace(table("0 6 * * *", zone="Nowhere/City"), id="a", dataset=entry.id)
+        intact = replace(table("0 6 * * *"), id="b", dataset=entry.id)
+        for schedule in (broken, intact):
+            stores.schedules.put(replace(schedule, next_at=due))
+        start_due(service.node.scheduling)
+        assert stores.schedules.find("a").next_at == due
+        assert stores.schedules.find("b").next_at > service.node.clock()
+    assert f"schedule a of dataset {entry.id} cannot be started" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ from odf_node.storage.datasets.job_payloads import poll_job
 from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.watermark import set_watermark
 from odf_node.storage.stores.ports.values import JobSpec, Succeeded
 from odf_node.workers.jobs.ingest.ways import SMALL
 from odf_node.workers.jobs.poll.receipts import added_up
@@ -120,6 +121,37 @@ def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_pa
     with pytest.raises(PipeRefused) as refused:
         run_poll(dataset, PollPayload(), bench, now=now())
     assert refused.value.facts["setting"] == "ODF_WORKER_PIPE_COMMANDS"
+
+
+def test_a_watermark_set_by_hand_is_no_work_of_a_poll(tmp_path: Path) -> None:
+    from odf_node.workers.fetch.values import FetchRules
+    from odf_node.workers.jobs.work.context import PollOptions
+
+    stores, path = throwaway_stores(), tmp_path / "rows.ndjson"
+    dataset = polled(stores, FetchStepUrl(url=f"file://{path}"))
+    polls = PollOptions(fetch=FetchRules(roots=(tmp_path,)))
+    bench = replace(bench_without_engine(stores, tmp_path), polls=polls)
+
+    def change(second: int) -> None:
+        path.write_bytes(ROWS)
+        os.utime(path, (second, second))
+
+    def mark(when: str) -> None:
+        set_watermark(stores, dataset.entry, Instant.parse(when), now=now())
+
+    change(1)
+    assert poll(dataset, bench).rows_added == 3
+    change(2)
+    when = now()  # the worker dies before it fetches
+    mark("2100-01-01T00:00:00Z")
+    assert poll(dataset, bench, when=when, repeated=True).rows_added == 3
+    change(3)
+    when = now()  # the worker dies after its commit
+    mark("2101-01-01T00:00:00Z")
+    done = poll(dataset, bench, when=when)
+    mark("2102-01-01T00:00:00Z")
+    told = poll(dataset, bench, when=when, repeated=True)
+    assert (told.fetches, told.head, told.offset_start, told.offset_end) == (1, done.head, 6, 8)
 
 
 @pytest.mark.spark

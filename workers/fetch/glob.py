@@ -44,7 +44,7 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     Raises:
         SourceMissing: no file matches, on the first fetch.
         SourceRefused: files are outside the folders that this node reads.
-        EventTimeNotFound: a file name does not contain its time.
+        EventTimeNotFound: a file name, or that of the last file read, does not contain its time.
     """
     if isinstance(step.event_time, EventTimeSourceFromMetadata):
         raise EventTimeNotFound("the event time of files cannot be taken from their metadata")
@@ -52,7 +52,7 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     # Of equal names the first path counts, independent of the order in which folders are listed.
     paths = {path.name: path for path in sorted(_matches(step.path, request.rules), reverse=True)}
     ranks = {name: _rank(step, name) for name in paths}
-    read_until = None if last is None else _rank(step, last)
+    read_until = None if last is None else _rank_of_last(step, last)
     waiting = sorted(n for n, rank in ranks.items() if read_until is None or rank > read_until)
     if not waiting:
         if last is None:
@@ -75,6 +75,19 @@ def _rank(step: FetchStepFilesGlob, name: str) -> Rank:
     """Return the sort key of a file. Names compare by their UTF-8 bytes, like texts elsewhere."""
     when = _event_time(step, name) if step.order is SourceOrdering.ByEventTime else None
     return (when.ns if when else 0, name)
+
+
+def _rank_of_last(step: FetchStepFilesGlob, name: str) -> Rank:
+    """Return the sort key of the last file read. Without its time, files that come after it are
+    unknown; to guess them could skip some of them forever."""
+    try:
+        return _rank(step, name)
+    except EventTimeNotFound as bad:
+        raise EventTimeNotFound(
+            f"{bad}; it is the last file that was read, and files are read by event time: change "
+            "the pattern so that it matches this name as well, or order the files by name",
+            **bad.facts,
+        ) from bad
 
 
 def _event_time(step: FetchStepFilesGlob, name: str) -> Instant | None:

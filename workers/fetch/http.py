@@ -21,6 +21,7 @@ from odf_node.protocol.instant import Instant, MalformedInstant
 from odf_node.protocol.metadata.data import SourceState
 from odf_node.protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
 
+from ..prepare.gzip import members
 from .addresses import allowed_addresses
 from .templates import expand
 from .values import (
@@ -50,8 +51,9 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
 
     Raises:
         SourceMissing: status 404.
-        SourceUnreachable: no connection, another status, too many redirects.
+        SourceUnreachable: no connection, another status, too many redirects, an unknown encoding.
         SourceRefused: an address is not allowed, here or after a redirect.
+        MalformedArchive: the body is not the gzip that the server declares.
     """
     deadline = Deadline(request.rules)
     headers = {
@@ -72,9 +74,29 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
                 f"the source answers with status {response.status_code}",
                 status=response.status_code,
             )
-        path = spooled(response.iter_bytes(), request.folder / "fetched", request.rules, deadline)
+        path = spooled(body_of(response), request.folder / "fetched", request.rules, deadline)
         left_off = _state_of(response.headers)
         return Fetched(path=path, state=left_off, event_time=_event_time(step, left_off, request))
+
+
+def body_of(response: httpx.Response) -> Iterator[bytes]:
+    """Return the body in chunks of limited size; the caller limits their sum. Some servers pack it
+    by gzip although the request asks for plain bytes; it is unpacked.
+
+    Raises:
+        SourceUnreachable: the body is packed in another way, or several times.
+        MalformedArchive: the body is not the gzip that the server declares.
+    """
+    declared = response.headers.get("content-encoding", "").lower().split(",")
+    encodings = [each for each in map(str.strip, declared) if each not in ("", "identity")]
+    if not encodings:
+        return response.iter_raw()
+    if encodings in (["gzip"], ["x-gzip"]):
+        return members(response.iter_raw(), read=[0])
+    raise SourceUnreachable(
+        f"the source packs its answer by {', '.join(encodings)[:100]!r}; at most one gzip is read",
+        encodings=", ".join(encodings)[:100],
+    )
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from odf_node.storage.stores.ports.errors import (
 )
 from odf_node.storage.stores.ports.keyed_values import Content, KeyInfo
 
-from .http import answered, http_time, parsed
+from .http import answered, body_of, http_time, parsed
 from .values import Deadline, FetchRules, SourceUnreachable, spooled
 
 
@@ -51,7 +51,7 @@ class HttpKeyedStore:
             if response is None:
                 return None
             raw = bytearray()
-            for chunk in response.iter_bytes():
+            for chunk in body_of(response):
                 raw += chunk
                 if len(raw) > most:
                     raise KeyedFileTooLarge(key, most)
@@ -65,7 +65,7 @@ class HttpKeyedStore:
                 if response is None:
                     raise KeyNotFound(key)
                 path = Path(named.name)
-                spooled(response.iter_bytes(), path, self._rules, self._deadline)
+                spooled(body_of(response), path, self._rules, self._deadline)
             return path.open("rb")  # the bytes remain until it is closed
 
     def list(self, folder: str) -> Iterator[KeyInfo]:

@@ -18,22 +18,24 @@ def gunzip(chunks: Iterable[bytes], limits: PrepareLimits) -> Iterator[bytes]:
         DecompressionTooLarge: the content exceeds the limits.
     """
     read = [0]
-    return within(_members(chunks, read), limits, read=read)
+    return within(members(chunks, read), limits, read=read)
 
 
-def _members(chunks: Iterable[bytes], read: list[int]) -> Iterator[bytes]:
+def members(chunks: Iterable[bytes], read: list[int]) -> Iterator[bytes]:
+    """Yield the content of every member in chunks of limited size; the caller limits their sum.
+    `read[0]` counts the packed bytes. Raises `MalformedArchive`."""
     member = None
-    members = 0
+    begun = 0
     for chunk in chunks:
         read[0] += len(chunk)
         data = chunk
         while data:
             if member is None:
-                data = data.lstrip(b"\0") if members else data
+                data = data.lstrip(b"\0") if begun else data
                 if not data:
                     break
                 member = zlib.decompressobj(GZIP)
-                members += 1
+                begun += 1
             try:
                 out = member.decompress(data, CHUNK_BYTES)
             except zlib.error as bad:
@@ -43,5 +45,5 @@ def _members(chunks: Iterable[bytes], read: list[int]) -> Iterator[bytes]:
             data = member.unconsumed_tail
             if member.eof:
                 data, member = member.unused_data, None
-    if member is not None or members == 0:
-        raise MalformedArchive("the gzip file is cut short" if members else "the input is empty")
+    if member is not None or begun == 0:
+        raise MalformedArchive("the gzip file is cut short" if begun else "the input is empty")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, cast
+
+from odf_node.storage.runtime.zip_entries import DAMAGED, unpacked
 
 from ..runtime.input_limits import (
     CHUNK_BYTES,
@@ -20,10 +21,6 @@ from ..runtime.input_limits import (
 
 DIRECTORY_BYTES = 4 << 20
 """Limit of the table of contents in bytes, since the library keeps it in memory."""
-METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2})
-"""Supported methods. LZMA is not: there the file determines how much memory unpacking takes."""
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
-_ENCRYPTED = 0x1
 
 
 class _Bounded:
@@ -57,12 +54,6 @@ def unzip(path: Path, sub_path: str | None, limits: PrepareLimits) -> Iterator[b
     with path.open("rb") as stream:
         archive = _opened(stream, limits)
         entry = _entry(archive, sub_path)
-        if entry.flag_bits & _ENCRYPTED or entry.compress_type not in METHODS:
-            raise MalformedArchive(
-                f"the entry {entry.filename!r} is encrypted, or compressed by a method "
-                "that is not supported",
-                entry=entry.filename,
-            )
         yield from within(_content(archive, entry), limits, read=[entry.compress_size])
 
 
@@ -77,7 +68,7 @@ def entry_names(path: Path, limits: PrepareLimits) -> list[str]:
 def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(cast("BinaryIO", _Bounded(stream)))
-    except _DAMAGED as bad:
+    except DAMAGED as bad:
         raise MalformedArchive(f"the input is no intact zip file ({bad})") from None
     if len(archive.filelist) > limits.max_entries:
         raise DecompressionTooLarge(
@@ -103,10 +94,8 @@ def _entry(archive: zipfile.ZipFile, sub_path: str | None) -> zipfile.ZipInfo:
 
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
     try:
-        with archive.open(entry) as content:
-            while chunk := content.read(CHUNK_BYTES):
-                yield chunk
-    except _DAMAGED as bad:
+        yield from unpacked(archive, entry, piece_bytes=CHUNK_BYTES)
+    except DAMAGED as bad:
         raise MalformedArchive(
-            f"the entry {entry.filename!r} is damaged ({bad})", entry=entry.filename
+            f"the entry {entry.filename!r} cannot be unpacked: {bad}", entry=entry.filename
         ) from None

@@ -1,11 +1,13 @@
 """Compute the next time of a schedule: by a cron expression in a time zone, or by an interval.
 
-At changes of the clock `cronsim` follows the rules of Debian's cron: a skipped time runs right
-after the change, and a repeated time runs once.
+At changes of the clock it follows the rules of Debian's cron. Expressions with a fixed minute and
+hour follow the local clock: a skipped time runs right after the change, and a repeated time runs
+once. Expressions whose minute or hour begins with `*` follow the time that passes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,10 +32,27 @@ def next_time(schedule: Schedule, after: Instant) -> Instant | None:
         return _next_beat(schedule.created_at, schedule.every_s, after)
     zone = ZoneInfo(schedule.time_zone)
     began = datetime.fromtimestamp(after.ns // NANOS, tz=UTC).astimezone(zone)
-    found = next(CronSim(schedule.cron or "", began), None)
-    if found is None:
-        return None
-    return Instant(int(found.astimezone(UTC).timestamp()) * NANOS)
+    times = (
+        Instant(int(found.timestamp()) * NANOS) for found in _times(schedule.cron or "", began)
+    )
+    return next((time for time in times if time > after), None)
+
+
+def _times(cron: str, began: datetime) -> Iterator[datetime]:
+    """Yield the times from `began` on. Where the clock goes back, earlier ones may come first."""
+    *_, minute, hour, _day, _month, _weekday = cron.split()
+    if minute.startswith("*") or hour.startswith("*"):
+        yield from CronSim(cron, began)
+        return
+    for found in CronSim(cron, began.replace(tzinfo=None, fold=0)):
+        yield _existing(found.replace(tzinfo=began.tzinfo))
+
+
+def _existing(time: datetime) -> datetime:
+    """Return the time, or if the clock skips it, one right after the change."""
+    while time.astimezone(UTC).astimezone(time.tzinfo) != time:
+        time += timedelta(minutes=1)
+    return time
 
 
 def check_times(cron: str | None, every_s: int | None, time_zone: str) -> None:

@@ -101,6 +101,23 @@ def test_files_can_be_read_in_the_order_of_their_event_times(asked: Ask, tmp_pat
     assert seen == ["b-2020.csv", "d-2020.csv", "c-2021.csv", "a-2022.csv"]
 
 
+def test_a_new_pattern_of_event_times_has_to_match_the_last_file_read(
+    asked: Ask, tmp_path: Path
+) -> None:
+    (tmp_path / "day_2024-02-01.csv").write_text("rows")
+    state = values.state(values.ETAG, "data-2024-01-31.csv")
+
+    def found(pattern: str, order: SourceOrdering) -> values.Fetched | None:
+        rule = EventTimeSourceFromPath(pattern=pattern)
+        step = FetchStepFilesGlob(path=f"{tmp_path}/*.csv", order=order, event_time=rule)
+        return fetch(step, asked(state=state))
+
+    with pytest.raises(values.EventTimeNotFound, match="or order the files by name"):
+        found(r"day_([\d-]+)", SourceOrdering.ByEventTime)
+    assert found(r"(?:data-|day_)([\d-]+)", SourceOrdering.ByEventTime) is not None
+    assert found(r"day_([\d-]+)", SourceOrdering.ByName) is not None
+
+
 def test_the_path_of_an_address_may_hold_the_event_time(asked: Ask, tmp_path: Path) -> None:
     (tmp_path / "2020-01-02").mkdir()
     (tmp_path / "2020-01-02" / "rows.csv").write_text("rows")

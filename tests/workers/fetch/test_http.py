@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import ssl
 import subprocess
+import tracemalloc
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from odf_node.protocol.metadata.sources import (
 from odf_node.storage.runtime.networks import resolved
 from odf_node.workers.fetch import values
 from odf_node.workers.fetch.run import fetch
+from odf_node.workers.runtime.input_limits import MalformedArchive
 from odf_node.workers.slices.frame import Unsupported
 
 Ask = Callable[..., values.FetchRequest]
@@ -98,6 +102,39 @@ def test_ten_redirects_are_followed_and_no_more(asked: Ask) -> None:
         assert found.path.read_bytes() == b"rows"
         with pytest.raises(values.SourceUnreachable, match="redirects"):
             fetch(FetchStepUrl(url=url(server.port, "/11")), asked())
+
+
+def test_an_answer_packed_by_gzip_is_unpacked(asked: Ask) -> None:
+    for encoding in ("gzip", "x-gzip", "identity, GZIP"):
+        answer = Answer(200, {"Content-Encoding": encoding}, gzip.compress(b"rows"))
+        with web_server(lambda _, answer=answer: answer) as server:
+            found = fetch(FetchStepUrl(url=url(server.port)), asked())
+        assert found is not None
+        assert found.path.read_bytes() == b"rows"
+
+
+def test_a_packed_answer_that_is_damaged_or_too_large_is_refused(asked: Ask) -> None:
+    body = gzip.compress(bytes(1 << 20))
+    for sent, error in ((body, values.FetchedTooLarge), (body[:-9], MalformedArchive)):
+        answer = Answer(200, {"Content-Encoding": "gzip"}, sent)
+        request = asked(max_bytes=(1 << 20) - (sent is body))
+        with web_server(lambda _, answer=answer: answer) as server, pytest.raises(error):
+            fetch(FetchStepUrl(url=url(server.port)), request)
+
+
+def test_an_answer_packed_several_times_or_in_another_way_is_not_read(asked: Ask) -> None:
+    bomb = gzip.compress(gzip.compress(bytes(64 << 20)))
+    packed = (("gzip, gzip", bomb), ("deflate", zlib.compress(b"rows")), ("br, gzip", bomb))
+    for encodings, body in packed:
+        answer = Answer(200, {"Content-Encoding": encodings}, body)
+        with web_server(lambda _, answer=answer: answer) as server:
+            tracemalloc.start()
+            try:
+                with pytest.raises(values.SourceUnreachable, match=encodings):
+                    fetch(FetchStepUrl(url=url(server.port)), asked())
+                assert tracemalloc.get_traced_memory()[1] < 16 << 20
+            finally:
+                tracemalloc.stop()
 
 
 def test_headers_and_logins_of_a_source_stay_with_its_origin(asked: Ask) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from static_files import static_files
+from web_server import Answer, web_server
 
 from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.ports import KeyedWrites
-from odf_node.storage.stores.ports.errors import KeyRefused
+from odf_node.storage.stores.ports.errors import KeyedFileTooLarge, KeyRefused
 from odf_node.workers.fetch.http import client_of
 from odf_node.workers.fetch.http_store import HttpKeyedStore
 from odf_node.workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest
@@ -61,3 +64,27 @@ def test_no_file_is_larger_than_a_fetch_may_be(store, folder):
     folder.put("large", [bytes((1 << 20) + 1)])
     with pytest.raises(FetchedTooLarge):
         store.open("large")
+
+
+def test_a_short_answer_does_not_become_a_large_file(asked):
+    request = asked(max_bytes=1 << 20)
+    packed = Answer(200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(64 << 20)))
+    with web_server(lambda _: packed) as server, client_of(request.rules) as client:
+        store = HttpKeyedStore(
+            client,
+            f"http://srv.test:{server.port}",
+            {},
+            request.rules,
+            deadline=Deadline(request.rules),
+            folder=request.folder,
+            now=NOW,
+        )
+        tracemalloc.start()
+        try:
+            with pytest.raises(KeyedFileTooLarge):
+                store.read("key", most=1 << 20)
+            with pytest.raises(FetchedTooLarge):
+                store.open("key")
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()

@@ -7,6 +7,7 @@ import gzip
 import io
 import shutil
 import time
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,17 @@ def test_bombs_are_refused_by_ratio_and_by_size(tmp_path: Path) -> None:
         with pytest.raises(DecompressionTooLarge, match="bytes"):
             run(steps, body, tmp_path, replace(LIMITS, max_bytes=1 << 20))
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_bomb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    body = zipped({"a": bytes(64 << 20)}, zipfile.ZIP_BZIP2)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecompressionTooLarge):
+            run([ZIP], body, tmp_path, replace(LIMITS, max_bytes=1 << 20))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_archive_of_very_many_entries_is_refused(tmp_path: Path) -> None:

@@ -188,6 +188,19 @@ def _event_time(payload: PollPayload, step: FetchStep, found: Fetched) -> Instan
 
 def _committed_since(dataset: Dataset, now: Instant) -> list[HashedBlock]:
     """Return the blocks that an earlier attempt of the same job committed: the newest blocks, not
-    older than the request. Empty unless a poll wrote one of them."""
-    blocks = [block for block in dataset.blocks() if block.block.system_time >= now]
-    return blocks if any(isinstance(block.event, AddData) for block in blocks) else []
+    older than the request. Empty unless a poll wrote one of them.
+
+    Data blocks without rows that repeat the source state do not count: a watermark set by hand is
+    such a block, and to poll again after one adds no row twice.
+    """
+    blocks, left_off = [], None
+    for block in dataset.blocks():
+        event = block.block.event
+        if isinstance(event, AddData):
+            is_repeated = event.new_data is None and event.new_source_state == left_off
+            left_off = event.new_source_state
+            if is_repeated:
+                continue
+        if block.block.system_time >= now:
+            blocks.append(block)
+    return blocks if any(isinstance(block.block.event, AddData) for block in blocks) else []
