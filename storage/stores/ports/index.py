@@ -47,7 +47,14 @@ class DatasetChanges(Protocol):
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None: ...
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None: ...
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
-        """Remove the dataset. Raises `RefConflict` if `expected` is given and is not its head."""
+        """Remove the dataset and everything that belongs to it but its lines in logs.
+
+        Its variables, ended jobs and rejected rows are deleted. Its open jobs are cancelled and
+        belong to no dataset afterwards. A dataset created again with the same id gets none of them.
+
+        Raises:
+            RefConflict: `expected` is given and is not its head.
+        """
 
 
 class DatasetInputs(Protocol):
@@ -80,7 +87,6 @@ class HeadMoves(Protocol):
     transaction; the loser of a race gets `RefConflict(expected, actual)`. The jobs of `ended` end
     in the same transaction; if a worker has lost its job (`LeaseLost`), the head does not move.
     Once a reader has read a number of the log, no smaller number appears. Creation is logged too.
-    New blocks continue a stored block (`BlockNotFound`) or start a chain.
     New blocks continue a stored block (`BlockNotFound`) or start a chain.
     `of` is the dataset's entry as the caller knows it: if the dataset was forgotten and created
     again since, its earlier objects are gone (`DatasetNotFound`).
