@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from chain_maker import add_data, entry, linked, long_chain, some_id
 from upkeep_parts import (
     ROWS,
@@ -33,6 +34,7 @@ from odf_node.storage.datasets.dataset.dataset import ObjectMissing
 from odf_node.storage.datasets.job_payloads import ingest_job
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.reset import reset
 from odf_node.storage.datasets.upkeep.fsck import check_stores
 from odf_node.storage.datasets.upkeep.gc import GcReport, collect_garbage
 from odf_node.storage.datasets.upkeep.marks import Marks
@@ -45,6 +47,7 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
     UploadedFile,
 )
+from odf_node.storage.stores.sql.tables import moves
 
 CONTENT = b"nobody names this"
 HASH = Multihash.of(CONTENT)
@@ -187,7 +190,7 @@ def test_blocks_are_not_forgotten_under_a_head_that_moved(stores: Stores) -> Non
 
 def test_a_first_push_that_never_ended_is_cleared_away(stores: Stores) -> None:
     pushed, authored = entry("kamu/pushed"), entry("kamu/authored")
-    stores.create_dataset(pushed, long_chain(pushed.id, 1), pushed=True)
+    stores.create_dataset(pushed, long_chain(pushed.id, 1), pushed=True, unfinished=True)
     stores.create_dataset(authored, long_chain(authored.id, 1))
     stores.objects.put(key_of(pushed, ObjectKind.DATA, HASH), [CONTENT])
     young = collect_garbage(stores)
@@ -203,7 +206,7 @@ def test_a_first_push_that_never_ended_is_cleared_away(stores: Stores) -> None:
 def test_a_first_push_that_went_on_after_all_is_kept(stores: Stores) -> None:
     made = entry()
     blocks = long_chain(made.id, 2)
-    stores.create_dataset(made, blocks[:1], pushed=True)
+    stores.create_dataset(made, blocks[:1], pushed=True, unfinished=True)
     with pytest.raises(RefConflict):
         stores.forget_dataset(made.id, expected=blocks[1].hash)
     dataset_of(stores, made).commit(blocks[1:], expected=blocks[0].hash)
@@ -211,6 +214,37 @@ def test_a_first_push_that_went_on_after_all_is_kept(stores: Stores) -> None:
         stores.forget_dataset(made.id, expected=blocks[0].hash)
     assert old(stores).datasets_forgotten == []
     assert dataset_of(stores, made).blocks() == blocks
+
+
+def test_a_dataset_that_was_reset_to_its_seed_is_no_push_that_never_ended(local: Stores) -> None:
+    made = entry()
+    blocks = long_chain(made.id, 2)
+    local.create_dataset(made, blocks[:1], pushed=True, unfinished=True)
+    dataset_of(local, made).commit(blocks[1:], expected=blocks[0].hash)
+    reset(local, made)
+    assert old(local).datasets_forgotten == []
+    assert dataset_of(local, made).blocks() == blocks[:1]
+
+
+def test_a_dataset_whose_push_has_ended_is_kept_when_the_log_of_moves_is_lost(
+    local: Stores,
+) -> None:
+    made = entry()
+    blocks = long_chain(made.id, 2)
+    local.create_dataset(made, blocks[:1], pushed=True, unfinished=True)
+    dataset_of(local, made).commit(blocks[1:], expected=blocks[0].hash)
+    local.finish_push(made.id)
+    reset(local, made)
+    with local.engine.begin() as db:
+        db.execute(sa.delete(moves).where(moves.c.old.is_not(None)))
+    assert old(local).datasets_forgotten == []
+
+
+def test_a_dataset_pushed_as_a_seed_alone_is_whole(stores: Stores) -> None:
+    made = entry()
+    stores.create_dataset(made, long_chain(made.id, 1), pushed=True)
+    assert old(stores).datasets_forgotten == []
+    assert dataset_of(stores, made).blocks()
 
 
 def test_a_dataset_the_index_has_lost_is_never_touched(local: Stores) -> None:

@@ -235,6 +235,12 @@ class SqlRefIndex(SqlHeads):
             _wait_for_writers(db)
             return [HeadMoved(**row) for row in db.execute(query).mappings()]
 
+    def has_moved(self, dataset: DatasetId) -> bool:
+        its = sa.select(sa.func.max(moves.c.number)).where(moves.c.dataset == dataset)
+        with reading(self._engine) as db:
+            created = db.execute(its.where(moves.c.old.is_(None))).scalar_one()
+            return bool(db.execute(its).scalar_one() != created)
+
     def log_end(self) -> int:
         with reading(self._engine) as db:
             _wait_for_writers(db)

@@ -112,6 +112,9 @@ class HeadMoves(Protocol):
     ) -> Sequence[HeadMoved]:
         """Return log entries numbered above `after`, not older than `since`, oldest first."""
 
+    def has_moved(self, dataset: DatasetId) -> bool:
+        """Return whether the log has a move of the dataset since its last creation."""
+
     def log_end(self) -> int:
         """Return the largest number in the log, or 0. Only larger numbers are added afterwards."""
 
