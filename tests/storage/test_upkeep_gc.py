@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from chain_maker import add_data, entry, linked, long_chain, some_id
+from msgspec import defstruct
 from upkeep_parts import (
     ROWS,
     TOMORROW,
@@ -26,8 +27,15 @@ from upkeep_parts import (
     put_slice,
 )
 
+from odf_node.protocol.chain.rules import fold
+from odf_node.protocol.codec import encode
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.codec.tables import TABLES, Field
 from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import AddData
+from odf_node.protocol.metadata.table import Table
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.contents.named_objects import named_objects
 from odf_node.storage.datasets.dataset.dataset import ObjectMissing
@@ -308,6 +316,41 @@ def test_a_dataset_whose_chain_breaks_a_rule_is_left_alone_and_no_other(local: S
     assert report.left_alone[0].startswith("kamu/foo: ")
     assert counts(report) == {"unreferenced data": 1}
     assert key_of(made, ObjectKind.DATA, HASH) in everything(local)
+
+
+def of_a_newer_writer(
+    blocks: list[HashedBlock], part: DataSlice, monkeypatch: pytest.MonkeyPatch
+) -> HashedBlock:
+    """A block behind these that adds a slice, with a field that this version does not know."""
+    fields = [*AddData.__struct_fields__, "future"]
+    newer = defstruct("AddData", fields, bases=(Table,), frozen=True, kw_only=True)
+    known = add_data(part, prev=fold(blocks).last_offset)
+    event = newer(**{name: getattr(known, name) for name in AddData.__struct_fields__}, future="x")
+    slots = (*TABLES["AddData"], Field("future", "string"))
+    with monkeypatch.context() as patched:
+        patched.setattr(encode, "TABLES", {**TABLES, "AddData": slots})
+        block = decode_block(linked(blocks[-1], event).raw)
+    assert isinstance(block.event, UnknownEvent)
+    return block
+
+
+def test_slices_of_blocks_that_newer_writers_wrote_are_kept(
+    local: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, blocks = grown(local)
+    part = put_slice(local, made, 2 * ROWS)
+    newer = of_a_newer_writer(blocks, part, monkeypatch)
+    dataset_of(local, made).commit([newer], expected=blocks[-1].hash)
+    for kind in ObjectKind:
+        local.objects.put(key_of(made, kind, HASH), [CONTENT])
+    report = old(local)
+    assert counts(report) == {"unreferenced block": 1, "upload without a job": 1}
+    assert local.objects.stat(key_of(made, ObjectKind.DATA, part.physical_hash)) is not None
+    (left,) = report.left_alone
+    assert left.startswith(
+        "kamu/foo: slices and checkpoints are kept, because block 4 is of a newer"
+    )
+    assert check_stores(local).notes == []
 
 
 def test_unfinished_writes_are_removed_when_they_are_old(local: Stores, tmp_path: Path) -> None:

@@ -196,6 +196,7 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
             marks, heads = _mark(run, entry.id, head)
             _forget_blocks(run, entry.id, marks, heads)
             _sweep(run, entry.id, marks)
+            _report_unknown(run, entry, marks)
             return
         except RefConflict:
             continue
@@ -265,6 +266,15 @@ def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> None:
     for info in _listed(run, dataset):
         if not marks.has(info.key.kind, info.key.hash):
             _discard(run, info, UNNAMED[info.key.kind])
+
+
+def _report_unknown(run: _Run, entry: DatasetEntry, marks: Marks) -> None:
+    """Report that slices and checkpoints were kept because a block may name any of them."""
+    if (block := marks.unknown) is not None:
+        run.report.left_alone.append(
+            f"{entry.alias}: slices and checkpoints are kept, because block "
+            f"{block.sequence_number} is of a newer version; upgrade this node"
+        )
 
 
 # --- first pushes that never ended ----------------------------------------------------------
