@@ -156,6 +156,9 @@ class BlockIndex(Protocol):
     ) -> Iterator[Multihash]:
         """Yield the hashes of `start` and all blocks before it, newest first, without decoding."""
 
+    def schemas(self, dataset: DatasetId) -> Iterator[HashedBlock]:
+        """Yield the blocks that set a schema, on all branches, in no particular order."""
+
     def count(self, dataset: DatasetId) -> int:
         """Return the number of stored blocks, on all branches."""
 
