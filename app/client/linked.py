@@ -10,15 +10,15 @@ Source: RFC-017; transfer protocol, section 17.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 
-from odf_node.protocol.chain.schema_evolution import odf_schema
-from odf_node.protocol.errors import BadInput, NotFound
-from odf_node.protocol.linked import link_columns, linked_objects
+from odf_node.protocol.chain.link_columns import all_link_columns
+from odf_node.protocol.errors import NotFound
+from odf_node.protocol.linked import linked_objects
 from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import AddData, ExecuteTransform, SetDataSchema
+from odf_node.protocol.metadata.events import AddData, ExecuteTransform
 from odf_node.protocol.multihash import HashMismatch, Multihash
 from odf_node.storage.stores.ports.values import ObjectKind
 
@@ -37,7 +37,7 @@ def links_to_push(
     folder: FolderRepository, reader: ChainReader, new: Sequence[HashedBlock]
 ) -> list[NeededObject]:
     """Return the objects in the folder to which the new rows link. `reader` reads the folder."""
-    columns = _columns(reader.back(new[-1].hash)) if _any_links(new) else ()
+    columns = all_link_columns(reader.back(new[-1].hash)) if _any_links(new) else ()
     found: dict[Multihash, NeededObject] = {}
     for name in _links(folder, new, columns):
         size = None if name in found else folder.size_of(ObjectKind.DATA, name)
@@ -64,7 +64,7 @@ def fetch_links(
     """
     if not _any_links(new):
         return 0
-    columns = _columns(chain(reversed(new), _before(target, old, limits)))
+    columns = all_link_columns(chain(new, _before(target, old, limits)))
     names = dict.fromkeys(_links(target, new, columns))
     missing = [name for name in names if not _is_in(target, name)]
     progress.expect_objects(len(missing), 0)
@@ -84,7 +84,7 @@ def linked_names(source: Repository, blocks: Sequence[HashedBlock]) -> list[Mult
     """Return the links in the rows of a whole chain (oldest block first), each once."""
     if not _any_links(blocks):
         return []
-    return list(dict.fromkeys(_links(source, blocks, _columns(reversed(blocks)))))
+    return list(dict.fromkeys(_links(source, blocks, all_link_columns(blocks))))
 
 
 def fetch_link(
@@ -124,17 +124,6 @@ def _any_links(blocks: Sequence[HashedBlock]) -> bool:
         isinstance(block.event, AddData) and linked_objects(block.event.extra).count
         for block in blocks
     )
-
-
-def _columns(newest_first: Iterable[HashedBlock]) -> tuple[str, ...]:
-    """Return the columns of links in the newest schema."""
-    for block in newest_first:
-        if isinstance(block.event, SetDataSchema):
-            try:
-                return link_columns(odf_schema(block.event))
-            except BadInput:  # this form of schema has no links
-                return ()
-    return ()
 
 
 def _before(target: Target, old: Multihash | None, limits: ClientLimits) -> Iterator[HashedBlock]:

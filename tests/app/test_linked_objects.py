@@ -17,6 +17,7 @@ from odf_node.app.client import sync
 from odf_node.app.client.limits import LIMITS, TooMuch
 from odf_node.app.client.urls import Location
 from odf_node.protocol.arrow_digest import logical_hash_of
+from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.attributes import Attributes
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.linked import LinkedObjects, summary_of
@@ -152,6 +153,28 @@ def test_garbage_collection_keeps_what_a_row_links_to(served):
         "unreferenced data": 1
     }
     assert stores.objects.stat(ObjectKey(chain.id, ObjectKind.DATA, SCAN_HASH)) is not None
+
+
+WITHOUT_LINKS = {
+    "no attribute": SetDataSchema(schema=SCHEMA),
+    "Arrow's own form": SetDataSchema(
+        raw_arrow_schema=to_arrow(SCHEMA).serialize().to_pybytes()[8:]
+    ),
+}
+
+
+@pytest.mark.parametrize("schema", WITHOUT_LINKS.values(), ids=WITHOUT_LINKS)
+def test_old_rows_keep_their_links_when_a_later_schema_has_none(tmp_path, schema):
+    """A change of attributes is accepted, and changes no row."""
+    with serving(tmp_path / "node", tenancy="single") as service:
+        chain = linking_chain().add(schema)
+        service.keep(chain)
+        put_scan(service, chain)
+        assert collect_garbage(stores_of(service), clock=TOMORROW).removed == {}
+        outcome = sync.pull(
+            Location.parse(f"odf+{service.url}/foo"), Location.parse(str(tmp_path / "foo"))
+        )
+        assert outcome.linked == 1
 
 
 def test_nothing_is_collected_while_links_cannot_be_read(served):

@@ -7,9 +7,12 @@ import json
 import pytest
 from raw_peer import bundled, files_of, head_of, named, push, request_pull, talking, upload
 from service import described, seeded, serving, ten_rows
+from upkeep_parts import TOMORROW
 
 from odf_node.app.service.accounts.accounts import ensure_account
 from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.storage.datasets.dataset.info import read_info
+from odf_node.storage.datasets.upkeep.gc import collect_garbage
 from odf_node.storage.stores.ports.mirror_values import Mirror
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Role, Visibility
 
@@ -134,6 +137,27 @@ def test_an_object_that_is_cleared_away_in_the_middle_of_a_push_is_missed(multi)
     answer = push(multi, "/anna/cleared", chain, token, start=1, head=seed)
     strategies = [one["push_strategy"] for one in answer["Ok"]["object_transfer_strategies"]]
     assert sorted(strategies) == ["HttpUpload", "SkipUpload"]
+
+
+def test_a_first_push_is_unfinished_until_blocks_behind_its_seed_have_come(multi):
+    chain, token = ten_rows(), multi.token("anna")
+    with talking(multi, "/anna/begun/push", token) as peer:
+        peer.request_push(None, 4)
+        peer.ask(bundled(named(chain.blocks)))
+        peer.ask({"object_files": files_of(chain), "is_truncated": False})
+    info = read_info(multi.node.stores.objects, chain.id)
+    assert (info.pushed, info.unfinished) == (True, True)
+    push(multi, "/anna/begun", chain, token, start=1, head=chain.blocks[0].hash)
+    info = read_info(multi.node.stores.objects, chain.id)
+    assert (info.pushed, info.unfinished) == (True, False)
+
+
+def test_a_push_of_a_seed_alone_is_finished(multi):
+    chain = seeded()
+    push(multi, "/anna/seed", chain, multi.token("anna"))
+    info = read_info(multi.node.stores.objects, chain.id)
+    assert (info.pushed, info.unfinished) == (True, False)
+    assert collect_garbage(multi.node.stores, clock=TOMORROW).datasets_forgotten == []
 
 
 def test_a_push_by_force_while_somebody_else_moves_the_head_is_whole(multi):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from chain_maker import entry, linked, long_chain, some_id
+from chain_maker import entry, linked, long_chain, seed, some_id
 from index_parts import Index
 
 from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import SetInfo
+from odf_node.protocol.metadata.events import SetDataSchema, SetInfo
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.ports import BlocksBehind
 
@@ -37,6 +37,19 @@ class BlockIndexContract:
         assert index.blocks.owner(blocks[1].hash) == ID
         assert index.blocks.owner(long_chain(other.id, 1)[0].hash) == other.id
         assert index.blocks.owner(Multihash.of(b"no block")) is None
+
+    def test_blocks_that_set_a_schema_are_found_on_every_branch(self, index: Index) -> None:
+        created = entry()
+        first = linked(None, seed(created.id))
+        schema, other = (
+            linked(first, SetDataSchema(raw_arrow_schema=raw)) for raw in (b"one", b"two")
+        )
+        between = linked(schema, SetInfo(description="no schema"))
+        index.registry.create(created, blocks=[first, schema, between])
+        index.refs.move(created.id, expected=between.hash, new=other.hash, blocks=[other])
+        found = list(index.blocks.schemas(created.id))
+        assert {block.hash for block in found} == {schema.hash, other.hash}
+        assert list(index.blocks.schemas(some_id("another"))) == []
 
     def test_ancestors_are_newest_first_and_begin_with_the_start(self, index: Index) -> None:
         blocks = stored(index, 5)

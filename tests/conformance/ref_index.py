@@ -38,6 +38,19 @@ ID = entry().id
 
 
 class RefIndexContract:
+    def test_a_dataset_created_again_has_not_moved_whatever_the_one_before_did(
+        self, index: Index
+    ) -> None:
+        first = started(index)
+        assert not index.refs.has_moved(ID)
+        second = linked(first, SetInfo(description="second"))
+        index.refs.move(ID, expected=first.hash, new=second.hash, blocks=[second])
+        index.refs.move(ID, expected=second.hash, new=first.hash)
+        assert index.refs.has_moved(ID)
+        index.registry.forget(ID)
+        started(index)
+        assert not index.refs.has_moved(ID)
+
     def test_a_moved_head_is_the_new_head(self, index: Index) -> None:
         seed = started(index)
         block = linked(seed, infos("x")[0])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 import sqlalchemy as sa
-from chain_maker import chain, entry
+from chain_maker import NOON, chain, entry, some_id
 
 from odf_node.storage.stores.index import sql_blocks
 from odf_node.storage.stores.index.sql import SqlDatasetRegistry
 from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
-from odf_node.storage.stores.ports.errors import BlockDamaged
+from odf_node.storage.stores.jobs.sql import SqlJobQueue
+from odf_node.storage.stores.ports.errors import BlockDamaged, JobNotFound, LeaseLost
+from odf_node.storage.stores.ports.values import JobId, JobSpec, JobStatus, Succeeded, Variable
+from odf_node.storage.stores.publishing.sql import SqlVariables
 from odf_node.storage.stores.sql.tables import blocks as block_rows
 from tests.conformance.block_index import BlockIndexContract, BlocksBehindContract
 from tests.conformance.ref_index import RefIndexContract
@@ -46,3 +51,102 @@ def test_a_block_damaged_in_the_database_is_reported_and_not_served(database: sa
         connection.execute(sa.update(block_rows).values(raw=blocks[0].raw[:-1] + b"\x01"))
     with pytest.raises(BlockDamaged):
         SqlBlockIndex(database).find(created.id, blocks[0].hash)
+
+
+# --- what a dataset leaves to the next one of its id ------------------------------------------
+
+LEASE = timedelta(seconds=30)
+ID = entry().id
+OTHER = some_id("other")
+
+
+@pytest.fixture
+def registry(database: sa.Engine) -> SqlDatasetRegistry:
+    made = SqlDatasetRegistry(database)
+    made.create(entry(), blocks=chain(ID)[0])
+    made.create(entry("kamu/other", dataset=OTHER), blocks=chain(OTHER)[0])
+    return made
+
+
+@pytest.fixture
+def queue(database: sa.Engine) -> SqlJobQueue:
+    return SqlJobQueue(database)
+
+
+def again(registry: SqlDatasetRegistry) -> None:
+    """Somebody else creates a dataset of the same id."""
+    registry.create(entry("bob/mine", dataset=ID), blocks=chain(ID)[0])
+
+
+def claimed(queue: SqlJobQueue) -> JobId:
+    job = queue.claim("w", ["ingest"], lease=LEASE)
+    assert job is not None
+    return job.id
+
+
+def test_a_dataset_created_again_gets_no_variables_of_the_one_before(
+    database: sa.Engine, registry: SqlDatasetRegistry
+) -> None:
+    variables = SqlVariables(database)
+    secret = Variable(name="TOKEN", is_secret=True, value=b"sealed", updated_at=NOON, key_id="k")
+    for owner in (str(ID), str(OTHER), "did:odf:alice"):
+        variables.put(owner, secret)
+    registry.forget(ID)
+    assert variables.owners() == sorted([str(OTHER), "did:odf:alice"])
+    again(registry)
+    assert variables.of_owner(str(ID)) == {}
+
+
+def test_ended_jobs_go_with_their_dataset_and_the_rows_they_rejected(
+    registry: SqlDatasetRegistry, queue: SqlJobQueue
+) -> None:
+    for dataset in (ID, OTHER):
+        queue.submit(JobSpec("ingest", dataset, {}, lock=str(dataset)))
+    ours, others = claimed(queue), claimed(queue)
+    for job in (ours, others):
+        queue.finish(job, "w", Succeeded({"rows": 1}, rejected=b"private"))
+    registry.forget(ID)
+    again(registry)
+    assert [job.id for job in queue.page()] == [others]
+    assert (queue.rejected(ours), queue.rejected(others)) == (None, b"private")
+    with pytest.raises(JobNotFound):
+        queue.get(ours)
+
+
+def test_a_post_that_waits_is_not_ingested_by_the_next_dataset_of_the_id(
+    registry: SqlDatasetRegistry, queue: SqlJobQueue
+) -> None:
+    waiting = queue.submit(JobSpec("ingest", ID, {}, lock=str(ID), body=b"posted by alice"))
+    registry.forget(ID)
+    again(registry)
+    assert queue.claim("w", ["ingest"], lease=LEASE) is None
+    assert list(queue.page(dataset=ID)) == []
+    assert queue.get(waiting).status is JobStatus.CANCELLED
+
+
+def test_a_worker_loses_the_job_of_a_forgotten_dataset_and_its_lock_is_free(
+    registry: SqlDatasetRegistry, queue: SqlJobQueue
+) -> None:
+    queue.submit(JobSpec("ingest", ID, {}, lock=str(ID), dedup_key="d"))
+    running = claimed(queue)
+    registry.forget(ID)
+    again(registry)
+    with pytest.raises(LeaseLost):
+        queue.extend(running, "w", lease=LEASE)
+    with pytest.raises(LeaseLost):
+        queue.finish(running, "w", Succeeded({"rows": 1}, rejected=b"private"))
+    new = queue.submit(JobSpec("ingest", ID, {}, lock=str(ID), dedup_key="d"))
+    assert claimed(queue) == new
+
+
+def test_what_late_requests_add_to_a_forgotten_dataset_is_not_for_the_next_one(
+    database: sa.Engine, registry: SqlDatasetRegistry, queue: SqlJobQueue
+) -> None:
+    registry.forget(ID)
+    variables = SqlVariables(database)
+    late = Variable(name="TOKEN", is_secret=False, value=b"late", updated_at=NOON)
+    variables.put(str(ID), late)
+    queue.submit(JobSpec("ingest", ID, {}, lock=str(ID), body=b"late"))
+    again(registry)
+    assert variables.owners() == []
+    assert queue.claim("w", ["ingest"], lease=LEASE) is None

@@ -5,17 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from chain_maker import chain, entry
+from chain_maker import NOON, chain, entry, some_id
 
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.instant import Instant
+from odf_node.storage.stores.accounts.sql import SqlAccountStore
 from odf_node.storage.stores.index.sql import SqlDatasetRegistry
+from odf_node.storage.stores.jobs.sql import SqlJobQueue
+from odf_node.storage.stores.ports.values import Account, AccountId, JobSpec, Succeeded, Variable
+from odf_node.storage.stores.publishing.sql import SqlVariables
 from odf_node.storage.stores.sql.engine import (
     UnknownDatabase,
     open_engine,
@@ -59,6 +64,32 @@ def test_tables_and_migrations_agree(empty: str) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_server_default": True})
         assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_an_upgrade_removes_what_deleted_datasets_left_to_the_next_ones_of_their_ids(
+    empty: str,
+) -> None:
+    engine = open_engine(empty)
+    migrate(engine)
+    kept, gone = entry(), some_id("deleted")
+    SqlDatasetRegistry(engine).create(kept, blocks=chain(kept.id)[0])
+    account = AccountId("did:odf:alice")
+    SqlAccountStore(engine).put_account(Account(account, "alice"))
+    variable = Variable(name="A", is_secret=False, value=b"1", updated_at=NOON)
+    for owner in (str(kept.id), str(gone), account):
+        SqlVariables(engine).put(owner, variable)
+    queue = SqlJobQueue(engine)
+    jobs = [queue.submit(JobSpec("ingest", each, {})) for each in (kept.id, gone, None)]
+    claimed = [queue.claim("w", ["ingest"], lease=timedelta(minutes=1)) for _ in jobs]
+    for job in claimed:
+        assert job is not None
+        queue.finish(job.id, "w", Succeeded({}, rejected=b"rows"))
+    revert(engine, "0014")
+    migrate(engine)
+    assert set(SqlVariables(engine).owners()) == {str(kept.id), account}
+    assert [job.spec.dataset for job in queue.page()] == [kept.id, None]
+    assert [queue.rejected(job) for job in jobs] == [b"rows", None, b"rows"]
     engine.dispose()
 
 

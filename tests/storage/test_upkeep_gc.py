@@ -12,7 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from chain_maker import add_data, entry, linked, long_chain, some_id
+from msgspec import defstruct
 from upkeep_parts import (
     ROWS,
     TOMORROW,
@@ -25,14 +27,22 @@ from upkeep_parts import (
     put_slice,
 )
 
+from odf_node.protocol.chain.rules import fold
+from odf_node.protocol.codec import encode
+from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.codec.tables import TABLES, Field
 from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
+from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.metadata.events import AddData
+from odf_node.protocol.metadata.table import Table
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.contents.named_objects import named_objects
 from odf_node.storage.datasets.dataset.dataset import ObjectMissing
 from odf_node.storage.datasets.job_payloads import ingest_job
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.reset import reset
 from odf_node.storage.datasets.upkeep.fsck import check_stores
 from odf_node.storage.datasets.upkeep.gc import GcReport, collect_garbage
 from odf_node.storage.datasets.upkeep.marks import Marks
@@ -45,6 +55,7 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
     UploadedFile,
 )
+from odf_node.storage.stores.sql.tables import moves
 
 CONTENT = b"nobody names this"
 HASH = Multihash.of(CONTENT)
@@ -187,7 +198,7 @@ def test_blocks_are_not_forgotten_under_a_head_that_moved(stores: Stores) -> Non
 
 def test_a_first_push_that_never_ended_is_cleared_away(stores: Stores) -> None:
     pushed, authored = entry("kamu/pushed"), entry("kamu/authored")
-    stores.create_dataset(pushed, long_chain(pushed.id, 1), pushed=True)
+    stores.create_dataset(pushed, long_chain(pushed.id, 1), pushed=True, unfinished=True)
     stores.create_dataset(authored, long_chain(authored.id, 1))
     stores.objects.put(key_of(pushed, ObjectKind.DATA, HASH), [CONTENT])
     young = collect_garbage(stores)
@@ -203,7 +214,7 @@ def test_a_first_push_that_never_ended_is_cleared_away(stores: Stores) -> None:
 def test_a_first_push_that_went_on_after_all_is_kept(stores: Stores) -> None:
     made = entry()
     blocks = long_chain(made.id, 2)
-    stores.create_dataset(made, blocks[:1], pushed=True)
+    stores.create_dataset(made, blocks[:1], pushed=True, unfinished=True)
     with pytest.raises(RefConflict):
         stores.forget_dataset(made.id, expected=blocks[1].hash)
     dataset_of(stores, made).commit(blocks[1:], expected=blocks[0].hash)
@@ -211,6 +222,37 @@ def test_a_first_push_that_went_on_after_all_is_kept(stores: Stores) -> None:
         stores.forget_dataset(made.id, expected=blocks[0].hash)
     assert old(stores).datasets_forgotten == []
     assert dataset_of(stores, made).blocks() == blocks
+
+
+def test_a_dataset_that_was_reset_to_its_seed_is_no_push_that_never_ended(local: Stores) -> None:
+    made = entry()
+    blocks = long_chain(made.id, 2)
+    local.create_dataset(made, blocks[:1], pushed=True, unfinished=True)
+    dataset_of(local, made).commit(blocks[1:], expected=blocks[0].hash)
+    reset(local, made)
+    assert old(local).datasets_forgotten == []
+    assert dataset_of(local, made).blocks() == blocks[:1]
+
+
+def test_a_dataset_whose_push_has_ended_is_kept_when_the_log_of_moves_is_lost(
+    local: Stores,
+) -> None:
+    made = entry()
+    blocks = long_chain(made.id, 2)
+    local.create_dataset(made, blocks[:1], pushed=True, unfinished=True)
+    dataset_of(local, made).commit(blocks[1:], expected=blocks[0].hash)
+    local.finish_push(made.id)
+    reset(local, made)
+    with local.engine.begin() as db:
+        db.execute(sa.delete(moves).where(moves.c.old.is_not(None)))
+    assert old(local).datasets_forgotten == []
+
+
+def test_a_dataset_pushed_as_a_seed_alone_is_whole(stores: Stores) -> None:
+    made = entry()
+    stores.create_dataset(made, long_chain(made.id, 1), pushed=True)
+    assert old(stores).datasets_forgotten == []
+    assert dataset_of(stores, made).blocks()
 
 
 def test_a_dataset_the_index_has_lost_is_never_touched(local: Stores) -> None:
@@ -274,6 +316,41 @@ def test_a_dataset_whose_chain_breaks_a_rule_is_left_alone_and_no_other(local: S
     assert report.left_alone[0].startswith("kamu/foo: ")
     assert counts(report) == {"unreferenced data": 1}
     assert key_of(made, ObjectKind.DATA, HASH) in everything(local)
+
+
+def of_a_newer_writer(
+    blocks: list[HashedBlock], part: DataSlice, monkeypatch: pytest.MonkeyPatch
+) -> HashedBlock:
+    """A block behind these that adds a slice, with a field that this version does not know."""
+    fields = [*AddData.__struct_fields__, "future"]
+    newer = defstruct("AddData", fields, bases=(Table,), frozen=True, kw_only=True)
+    known = add_data(part, prev=fold(blocks).last_offset)
+    event = newer(**{name: getattr(known, name) for name in AddData.__struct_fields__}, future="x")
+    slots = (*TABLES["AddData"], Field("future", "string"))
+    with monkeypatch.context() as patched:
+        patched.setattr(encode, "TABLES", {**TABLES, "AddData": slots})
+        block = decode_block(linked(blocks[-1], event).raw)
+    assert isinstance(block.event, UnknownEvent)
+    return block
+
+
+def test_slices_of_blocks_that_newer_writers_wrote_are_kept(
+    local: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, blocks = grown(local)
+    part = put_slice(local, made, 2 * ROWS)
+    newer = of_a_newer_writer(blocks, part, monkeypatch)
+    dataset_of(local, made).commit([newer], expected=blocks[-1].hash)
+    for kind in ObjectKind:
+        local.objects.put(key_of(made, kind, HASH), [CONTENT])
+    report = old(local)
+    assert counts(report) == {"unreferenced block": 1, "upload without a job": 1}
+    assert local.objects.stat(key_of(made, ObjectKind.DATA, part.physical_hash)) is not None
+    (left,) = report.left_alone
+    assert left.startswith(
+        "kamu/foo: slices and checkpoints are kept, because block 4 is of a newer"
+    )
+    assert check_stores(local).notes == []
 
 
 def test_unfinished_writes_are_removed_when_they_are_old(local: Stores, tmp_path: Path) -> None:

@@ -246,7 +246,12 @@ def test_a_note_that_is_none_of_ours_is_no_note(text: str | None) -> None:
 
 
 def test_a_note_is_read_as_it_was_written() -> None:
-    info = NodeInfo(visibility=Visibility.PUBLIC, created_at=entry().created_at, pushed=True)
+    info = NodeInfo(
+        visibility=Visibility.PUBLIC,
+        created_at=entry().created_at,
+        pushed=True,
+        unfinished=True,
+    )
     assert load_info(info.dump()) == info
 
 

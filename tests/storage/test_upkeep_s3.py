@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from chain_maker import entry, linked, seed
 from upkeep_parts import TOMORROW, dataset_of, grown, key_of
 
+from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.upkeep.compare import compare_index
 from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
+from odf_node.storage.datasets.upkeep.gc import DEFAULT_GRACE, collect_garbage
 from odf_node.storage.datasets.upkeep.rebuild import rebuild_index
+from odf_node.storage.runtime.clock import system_clock
 from odf_node.storage.stores.objects.s3 import S3ObjectStore
 from odf_node.storage.stores.objects.s3_bucket import Bucket
 from odf_node.storage.stores.ports.values import ObjectKind
@@ -52,6 +56,28 @@ def test_garbage_in_a_bucket_goes_and_the_rest_stays(stores: Stores) -> None:
     }
     assert check_stores(stores).ok
     assert dataset_of(stores, made).blocks() == blocks
+
+
+def test_a_first_push_that_goes_on_with_objects_of_an_earlier_try_keeps_its_dataset(
+    stores: Stores, bucket: Bucket
+) -> None:
+    """The bucket lists the time at which an object was put, whether or not it was renewed since."""
+    made = entry()
+    first = linked(None, seed(made.id))
+    stores.create_dataset(made, [first], pushed=True, unfinished=True)
+    key = key_of(made, ObjectKind.DATA, Multihash.of(CONTENT))
+    stores.objects.put(key, [CONTENT])
+    time.sleep(2)  # the bucket tells whole seconds
+    gone_on = system_clock()
+    assert S3ObjectStore(bucket, clock=TOMORROW).renew(key) is not None  # no young object any more
+    report = collect_garbage(stores, grace=DEFAULT_GRACE, clock=lambda: day_after(gone_on))
+    assert (report.datasets_forgotten, report.removed) == ([], {})
+    assert stores.objects.stat(key) is not None
+    assert dataset_of(stores, made).blocks() == [first]
+
+
+def day_after(instant: Instant) -> Instant:
+    return Instant(instant.ns + int(DEFAULT_GRACE.total_seconds()) * NANOS)
 
 
 def test_damage_in_a_bucket_is_put_aside(stores: Stores, store: S3ObjectStore) -> None:

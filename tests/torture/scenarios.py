@@ -162,7 +162,7 @@ def _littered(stores: Stores, alias: str) -> None:
         content = secrets.token_bytes(9)
         stores.objects.put(key_of(made, kind, Multihash.of(content)), [content])
     first = entry(f"{alias}-first")
-    stores.create_dataset(first, [linked(None, seed(first.id))], pushed=True)
+    stores.create_dataset(first, [linked(None, seed(first.id))], pushed=True, unfinished=True)
 
 
 def collect(stores: Stores, alias: str, say: Say) -> None:

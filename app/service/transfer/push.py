@@ -267,7 +267,8 @@ class PushExchange:
             visibility=Visibility.PUBLIC if public else Visibility.PRIVATE,
             created_at=self._pushing.clock(),
         )
-        self._stores.create_dataset(entry, [first], pushed=True)
+        unfinished = len(self._blocks) > 1
+        self._stores.create_dataset(entry, [first], pushed=True, unfinished=unfinished)
         self._stores.states.put(entry.id, self._blocks[-1].hash, state)
         self._entry, self._expected = entry, first.hash
         self._blocks = self._blocks[1:]
@@ -301,6 +302,8 @@ class PushExchange:
             )
         state = dataset.state(self._blocks[-1].hash)
         remember_declared(self._stores.registry, dataset.id, state)
+        if self._blocks[0].sequence_number <= 1:  # these may be the first push
+            self._stores.finish_push(dataset.id)
 
     def _dataset_id(self) -> DatasetId:
         if self._entry is None:

@@ -2,7 +2,8 @@
 
 `info/alias` holds the name, as ODF has it; the rest is in `info/node`, one line of JSON:
 
-    {"version":1,"visibility":"Public","createdAt":"2026-01-01T12:00:00Z","pushed":true}
+    {"version":1,"visibility":"Public","createdAt":"2026-01-01T12:00:00Z","pushed":true,
+     "unfinished":true}
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class NodeInfo:
     visibility: Visibility
     created_at: Instant
     pushed: bool = False
-    """Whether a push created the dataset. While it has only the Seed, that push has not ended."""
+    """Whether a push created the dataset."""
+    unfinished: bool = False
+    """Whether that push announced more blocks than the Seed, and no push of them has ended."""
 
     def dump(self) -> str:
         return json.dumps(
@@ -37,6 +40,7 @@ class NodeInfo:
                 "visibility": self.visibility.value,
                 "createdAt": str(self.created_at),
                 "pushed": self.pushed,
+                "unfinished": self.unfinished,
             },
             separators=(",", ":"),
         )
@@ -52,6 +56,7 @@ def load_info(text: str | None) -> NodeInfo | None:
             visibility=Visibility(data["visibility"]),
             created_at=Instant.parse(data["createdAt"]),
             pushed=data.get("pushed") is True,
+            unfinished=data.get("unfinished") is True,
         )
     except (BadInput, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -61,6 +66,13 @@ def read_info(objects: DatasetNotes, dataset: DatasetId) -> NodeInfo | None:
     return load_info(objects.read_info(dataset, NODE))
 
 
-def write_info(objects: DatasetNotes, entry: DatasetEntry, *, pushed: bool) -> None:
-    info = NodeInfo(visibility=entry.visibility, created_at=entry.created_at, pushed=pushed)
+def write_info(
+    objects: DatasetNotes, entry: DatasetEntry, *, pushed: bool, unfinished: bool = False
+) -> None:
+    info = NodeInfo(
+        visibility=entry.visibility,
+        created_at=entry.created_at,
+        pushed=pushed,
+        unfinished=unfinished,
+    )
     objects.write_info(entry.id, NODE, info.dump())

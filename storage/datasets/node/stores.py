@@ -118,12 +118,17 @@ class Stores:
         return Dataset(self.registry.get(ref), self)
 
     def create_dataset(
-        self, entry: DatasetEntry, blocks: Sequence[HashedBlock], *, pushed: bool = False
+        self,
+        entry: DatasetEntry,
+        blocks: Sequence[HashedBlock],
+        *,
+        pushed: bool = False,
+        unfinished: bool = False,
     ) -> Dataset:
         """Register a dataset with its first blocks; the Seed is the first.
 
-        `pushed`: a push creates it and will send more; if that never happens, the dataset may be
-        removed.
+        `pushed`: a push creates it. `unfinished`: that push will send more blocks; if none ever
+        come, garbage collection removes the dataset. `finish_push` ends this state.
 
         Raises:
             AliasTaken, DatasetIdTaken: with the fact `alias` or `dataset_id`.
@@ -141,9 +146,18 @@ class Stores:
             put_blocks(self.objects, entry.id, blocks)
             self.registry.create(entry, blocks=blocks)
             self.states.put(entry.id, blocks[-1].hash, state)
-            self._publish_entry(entry, pushed=pushed)
+            self.objects.write_alias(entry.id, entry.alias)
+            write_info(self.objects, entry, pushed=pushed, unfinished=unfinished)
             self.publish_head(entry.id)
         return Dataset(entry, self)
+
+    def finish_push(self, dataset: DatasetId) -> None:
+        """Record that the first push of the dataset has ended. Raises `DatasetNotFound`."""
+        with self.locks.hold(dataset):
+            entry = self.registry.get(DatasetRef(id=dataset))
+            known = read_info(self.objects, dataset)
+            if known is not None and known.unfinished:
+                write_info(self.objects, entry, pushed=known.pushed)
 
     def rename_dataset(self, dataset: DatasetId, alias: DatasetAlias) -> None:
         """Rename a dataset. Raises `DatasetNotFound`, `AliasTaken`, `NameTooLong`."""
@@ -297,11 +311,8 @@ class Stores:
 
     def _publish_info(self, entry: DatasetEntry) -> None:
         known = read_info(self.objects, entry.id)
-        write_info(self.objects, entry, pushed=known is not None and known.pushed)
-
-    def _publish_entry(self, entry: DatasetEntry, *, pushed: bool) -> None:
-        self.objects.write_alias(entry.id, entry.alias)
-        write_info(self.objects, entry, pushed=pushed)
+        pushed, unfinished = (False, False) if known is None else (known.pushed, known.unfinished)
+        write_info(self.objects, entry, pushed=pushed, unfinished=unfinished)
 
     def _refuse_taken(self, entry: DatasetEntry) -> None:
         """Refuse taken names before anything is written; `registry.create` makes the final

@@ -196,6 +196,7 @@ def _collect(run: _Run, entry: DatasetEntry) -> None:
             marks, heads = _mark(run, entry.id, head)
             _forget_blocks(run, entry.id, marks, heads)
             _sweep(run, entry.id, marks)
+            _report_unknown(run, entry, marks)
             return
         except RefConflict:
             continue
@@ -267,19 +268,28 @@ def _sweep(run: _Run, dataset: DatasetId, marks: Marks) -> None:
             _discard(run, info, UNNAMED[info.key.kind])
 
 
+def _report_unknown(run: _Run, entry: DatasetEntry, marks: Marks) -> None:
+    """Report that slices and checkpoints were kept because a block may name any of them."""
+    if (block := marks.unknown) is not None:
+        run.report.left_alone.append(
+            f"{entry.alias}: slices and checkpoints are kept, because block "
+            f"{block.sequence_number} is of a newer version; upgrade this node"
+        )
+
+
 # --- first pushes that never ended ----------------------------------------------------------
 
 
 def _is_abandoned_push(run: _Run, entry: DatasetEntry, head: Multihash) -> bool:
-    """Return whether the dataset has only the Seed of its first push, and nothing has changed in
-    it within the grace time."""
+    """Return whether the first push of the dataset never ended: the dataset has never had another
+    head than its Seed, and nothing has changed in it within the grace time."""
     if entry.created_at >= run.before:
         return False
     block = run.stores.blocks.find(entry.id, head)
     if block is None or not isinstance(block.event, Seed):
         return False
     info = read_info(run.stores.objects, entry.id)
-    if info is None or not info.pushed or run.former.get(entry.id):
+    if info is None or not info.unfinished or run.stores.refs.has_moved(entry.id):
         return False
     if any(dataset == entry.id for dataset, _ in run.in_use):
         return False
@@ -290,11 +300,16 @@ def _is_abandoned_push(run: _Run, entry: DatasetEntry, head: Multihash) -> bool:
 
 
 def _forget_push(run: _Run, entry: DatasetEntry, head: Multihash) -> None:
-    """Delete the dataset of an abandoned push. Raise `RefConflict` if the push continued."""
+    """Delete the dataset of an abandoned push, after all objects but its Seed. If one of them was
+    renewed meanwhile, a push goes on and the dataset stays. Raise `RefConflict` if it has moved."""
     found = list(_listed(run, entry.id))
+    seeds = [info for info in found if info.key.hash == head]
+    others = [info for info in found if info.key.hash != head]
+    if not all(_discard(run, info, ABANDONED_PUSH) for info in others):
+        return
     if not run.report.dry_run:
         run.stores.forget_dataset(entry.id, expected=head)
-    for info in found:
+    for info in seeds:
         run.report.count(ABANDONED_PUSH, info)
     run.report.datasets_forgotten.append(str(entry.alias))
 
@@ -323,10 +338,10 @@ def _listed(run: _Run, dataset: DatasetId) -> Iterator[ObjectInfo]:
         yield info
 
 
-def _discard(run: _Run, info: ObjectInfo, reason: str) -> None:
-    """Remove an object that nothing names, if it is old enough."""
+def _discard(run: _Run, info: ObjectInfo, reason: str) -> bool:
+    """Remove an object that nothing names, if it is old enough; return whether it was."""
     if (info.key.dataset, info.key.hash) in run.in_use:
-        return
+        return False
     old = info.modified is not None and info.modified < run.before
     if old and not run.report.dry_run:
         old = run.stores.objects.discard(info.key, before=run.before)
@@ -334,3 +349,4 @@ def _discard(run: _Run, info: ObjectInfo, reason: str) -> None:
         run.report.count(reason, info)
     else:
         run.report.young += 1
+    return old

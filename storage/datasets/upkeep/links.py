@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from odf_node.protocol.errors import BadInput, Damaged, NotFound
+from odf_node.protocol.chain.link_columns import all_link_columns
+from odf_node.protocol.errors import Damaged, NotFound
 from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.protocol.linked import link_columns
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import AddData, ExecuteTransform
 from odf_node.protocol.multihash import Multihash
@@ -40,12 +40,8 @@ class Links:
         opened: Callable[[ObjectKey], BinaryIO],
     ) -> None:
         self._dataset, self._opened = dataset, opened
-        state = stores.dataset(DatasetRef(id=dataset)).state(head)
-        try:
-            # columns are never removed, so the newest schema has the columns of all slices
-            self.columns = link_columns(state.data_schema)
-        except BadInput:  # a schema in a form that has no links
-            self.columns = ()
+        stores.dataset(DatasetRef(id=dataset)).state(head)  # raises if the chain is not sound
+        self.columns = all_link_columns(stores.blocks.schemas(dataset))
 
     def of(self, block: HashedBlock) -> Iterator[Multihash]:
         """Yield the objects that a block links to, some repeatedly. Raise `LinksUnreadable`."""

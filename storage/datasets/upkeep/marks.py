@@ -1,7 +1,8 @@
 """The set of objects that the chain of a dataset names, with eight bytes for each object.
 
 Only the first eight bytes of a digest are kept, so one unnamed object in 10^13 may count as named
-and stay; a named object never counts as unnamed.
+and stay; a named object never counts as unnamed. A block of a newer version may name any slice or
+checkpoint, so behind such a block all of them count as named.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from bisect import bisect_left
 
 import numpy as np
 
-from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
 from odf_node.protocol.multihash import Multihash
 
 from ...stores.ports.values import ObjectKind
 from ..contents.named_objects import named_objects
+
+NAMED_BY_EVENTS = (ObjectKind.DATA, ObjectKind.CHECKPOINT)
 
 
 class Marks:
@@ -23,6 +26,8 @@ class Marks:
 
     def __init__(self) -> None:
         self._marks = {kind: array("Q") for kind in ObjectKind}
+        self.unknown: HashedBlock | None = None
+        """A block whose event this version does not understand, if there is one."""
 
     def add(self, kind: ObjectKind, object_hash: Multihash) -> None:
         self._marks[kind].append(_short(object_hash))
@@ -30,6 +35,8 @@ class Marks:
     def add_block(self, block: HashedBlock) -> None:
         """Add a block and the objects it names."""
         self.add(ObjectKind.BLOCK, block.hash)
+        if isinstance(block.event, UnknownEvent):
+            self.unknown = block
         for named in named_objects(block.event):
             self.add(named.kind, named.hash)
 
@@ -38,6 +45,8 @@ class Marks:
             np.frombuffer(marks, dtype=np.uint64).sort()
 
     def has(self, kind: ObjectKind, object_hash: Multihash) -> bool:
+        if self.unknown is not None and kind in NAMED_BY_EVENTS:
+            return True
         marks, short = self._marks[kind], _short(object_hash)
         index = bisect_left(marks, short)
         return index < len(marks) and marks[index] == short

@@ -18,10 +18,12 @@ from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.protocol.multihash import Multihash
 
 from ...runtime.clock import Clock, system_clock
+from ..jobs.sql_rows import forget_jobs
 from ..objects.layout import HEAD
 from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
 from ..ports.values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
 from ..sql.engine import Source, reading, storable, writing
+from ..sql.publishing import variables
 from ..sql.tables import datasets, moves, refs
 from ..sql.tables import inputs as input_rows
 from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
@@ -111,6 +113,7 @@ class SqlDatasetRegistry(SqlDatasetEntries):
         try:
             with writing(self._engine) as db:
                 db.execute(sa.insert(datasets).values(**entry_row(entry)))
+                _forget_belongings(db, entry.id, self._clock())
                 insert_blocks(db, entry.id, blocks)
                 db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
                 log_move(db, entry.id, HEAD, None, head, self._clock)
@@ -137,6 +140,11 @@ class SqlDatasetRegistry(SqlDatasetEntries):
                 lock_head(db, dataset, expected)
             if db.execute(sa.delete(datasets).where(datasets.c.id == dataset)).rowcount == 0:
                 raise DatasetNotFound(dataset)
+            _forget_belongings(db, dataset, self._clock())
+            for topic in _RUNG:
+                self._wake_up.announce(db, topic)
+        for topic in _RUNG:
+            self._wake_up.send(topic)
 
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
         change = sa.update(datasets).where(datasets.c.id == dataset)
@@ -227,6 +235,12 @@ class SqlRefIndex(SqlHeads):
             _wait_for_writers(db)
             return [HeadMoved(**row) for row in db.execute(query).mappings()]
 
+    def has_moved(self, dataset: DatasetId) -> bool:
+        its = sa.select(sa.func.max(moves.c.number)).where(moves.c.dataset == dataset)
+        with reading(self._engine) as db:
+            created = db.execute(its.where(moves.c.old.is_(None))).scalar_one()
+            return bool(db.execute(its).scalar_one() != created)
+
     def log_end(self) -> int:
         with reading(self._engine) as db:
             _wait_for_writers(db)
@@ -275,6 +289,16 @@ def lock_dataset(db: sa.Connection, dataset: DatasetId) -> None:
     query = sa.select(datasets.c.id).where(datasets.c.id == dataset).with_for_update()
     if db.execute(query).one_or_none() is None:
         raise DatasetNotFound(dataset)
+
+
+def _forget_belongings(db: sa.Connection, dataset: DatasetId, now: Instant) -> None:
+    """Remove the jobs and variables of a forgotten dataset; foreign keys remove all other rows.
+
+    A request that was under way when the dataset was forgotten may have added some since. So
+    `create` does the same: whoever creates a dataset of this id again must not get them.
+    """
+    forget_jobs(db, dataset, now)
+    db.execute(sa.delete(variables).where(variables.c.owner == str(dataset)))
 
 
 def _wait_for_writers(db: sa.Connection) -> None:

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from odf_node.protocol.codec.blocks import decode_block
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
+from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.protocol.multihash import Multihash
 
 from ..ports.errors import BlockDamaged
@@ -37,6 +38,8 @@ _PLAIN_INSERT = (
     "INSERT INTO blocks (dataset, hash, sequence_number, prev, kind, raw) "
     "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
+_MAY_SET_SCHEMA = (SetDataSchema.__name__, UnknownEvent.__name__)
+"""An event that was unknown when its block was stored may be known to this version."""
 _Columns = tuple[sa.ColumnElement[Any], ...]
 _HASH, _PREV, _RAW = (
     sa.type_coerce(column, sa.LargeBinary).label(column.name)
@@ -128,6 +131,17 @@ class SqlBlockIndex:
             rows = [(name.raw, raw) for name, raw in reversed(named)]
         found = [_decode(Multihash.decode(name), raw) for name, raw in rows]
         return found if (found[0].prev if found else head) == block else None
+
+    def schemas(self, dataset: DatasetId) -> Iterator[HashedBlock]:
+        query = sa.select(_HASH).where(
+            block_rows.c.dataset == dataset, block_rows.c.kind.in_(_MAY_SET_SCHEMA)
+        )
+        with reading(self._source) as db:
+            names = db.execute(query).scalars().all()
+        for name in names:
+            block = self.find(dataset, Multihash.decode(bytes(name)))
+            if block is not None and isinstance(block.event, SetDataSchema):
+                yield block
 
     def count(self, dataset: DatasetId) -> int:
         query = sa.select(sa.func.count()).where(block_rows.c.dataset == dataset)

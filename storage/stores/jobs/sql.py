@@ -37,7 +37,16 @@ from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
 from .ids import parse_id
 from .leases import after_lease
 from .sql_claim import RaceLost, claim_rows
-from .sql_rows import OPEN, SHOWN, change_leased, end_jobs, get_job, is_job, job_of
+from .sql_rows import (
+    OPEN,
+    SHOWN,
+    cancelled_at,
+    change_leased,
+    end_jobs,
+    get_job,
+    is_job,
+    job_of,
+)
 from .sql_submit import Submitter, repeated_job
 from .turns import Turns
 
@@ -143,13 +152,7 @@ class SqlJobQueue:
         change = (
             sa.update(jobs)
             .where(is_job(job), jobs.c.status.in_(OPEN))
-            .values(
-                status=JobStatus.CANCELLED.value,
-                finished_at=self._clock(),
-                lease_until=None,
-                leader=None,
-                body=None,
-            )
+            .values(**cancelled_at(self._clock()))
         )
         with writing(self._engine) as db:
             if db.execute(change).rowcount == 0:

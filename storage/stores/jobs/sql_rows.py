@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 
@@ -100,6 +101,30 @@ def end_leased(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:
         )
     db.execute(_END, rows)
     _keep_rejected(db, ends, now)
+
+
+def cancelled_at(now: Instant) -> dict[str, object]:
+    """Return the columns of an open job that change when it is cancelled."""
+    return {
+        "status": JobStatus.CANCELLED.value,
+        "finished_at": now,
+        "lease_until": None,
+        "leader": None,
+        "body": None,
+    }
+
+
+def forget_jobs(db: sa.Connection, dataset: DatasetId, now: Instant) -> None:
+    """Delete the ended jobs of a dataset with their rejected rows, and cancel its open jobs.
+
+    The cancelled jobs do not belong to the dataset any more. Their workers lose them, and waiting
+    clients see that they have ended.
+    """
+    its = jobs.c.dataset == dataset
+    db.execute(sa.select(jobs.c.number).where(its).order_by(jobs.c.number).with_for_update())
+    is_open = jobs.c.status.in_(OPEN)
+    db.execute(sa.update(jobs).where(its, is_open).values(**cancelled_at(now), dataset=None))
+    db.execute(sa.delete(jobs).where(its))
 
 
 def _keep_rejected(db: sa.Connection, ends: Sequence[JobEnd], now: Instant) -> None:

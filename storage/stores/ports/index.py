@@ -47,7 +47,14 @@ class DatasetChanges(Protocol):
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None: ...
     def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None: ...
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
-        """Remove the dataset. Raises `RefConflict` if `expected` is given and is not its head."""
+        """Remove the dataset and everything that belongs to it but its lines in logs.
+
+        Its variables, ended jobs and rejected rows are deleted. Its open jobs are cancelled and
+        belong to no dataset afterwards. A dataset created again with the same id gets none of them.
+
+        Raises:
+            RefConflict: `expected` is given and is not its head.
+        """
 
 
 class DatasetInputs(Protocol):
@@ -81,7 +88,6 @@ class HeadMoves(Protocol):
     in the same transaction; if a worker has lost its job (`LeaseLost`), the head does not move.
     Once a reader has read a number of the log, no smaller number appears. Creation is logged too.
     New blocks continue a stored block (`BlockNotFound`) or start a chain.
-    New blocks continue a stored block (`BlockNotFound`) or start a chain.
     `of` is the dataset's entry as the caller knows it: if the dataset was forgotten and created
     again since, its earlier objects are gone (`DatasetNotFound`).
     """
@@ -105,6 +111,9 @@ class HeadMoves(Protocol):
         self, *, after: int, limit: int = 100, since: Instant | None = None
     ) -> Sequence[HeadMoved]:
         """Return log entries numbered above `after`, not older than `since`, oldest first."""
+
+    def has_moved(self, dataset: DatasetId) -> bool:
+        """Return whether the log has a move of the dataset since its last creation."""
 
     def log_end(self) -> int:
         """Return the largest number in the log, or 0. Only larger numbers are added afterwards."""
@@ -146,6 +155,9 @@ class BlockIndex(Protocol):
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0
     ) -> Iterator[Multihash]:
         """Yield the hashes of `start` and all blocks before it, newest first, without decoding."""
+
+    def schemas(self, dataset: DatasetId) -> Iterator[HashedBlock]:
+        """Yield the blocks that set a schema, on all branches, in no particular order."""
 
     def count(self, dataset: DatasetId) -> int:
         """Return the number of stored blocks, on all branches."""

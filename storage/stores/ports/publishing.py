@@ -59,7 +59,10 @@ class Schedules(Protocol):
 
 
 class Variables(Protocol):
-    """Variables and encrypted secrets of datasets and accounts, by the id of their owner."""
+    """Variables and encrypted secrets of datasets and accounts, by the id of their owner.
+
+    Forgetting a dataset removes its variables.
+    """
 
     def put(self, owner: str, variable: Variable) -> None: ...
     def of_owner(self, owner: str) -> Mapping[str, Variable]:

@@ -75,4 +75,5 @@ variables = sa.Table(
     sa.Column("updated_at", InstantColumn, nullable=False),
 )
 """Variables that templates of sources read. `owner` is the id of a dataset or an account; `value`
-is encrypted with the key `key_id` if it is a secret."""
+is encrypted with the key `key_id` if it is a secret. The registry deletes those of a dataset that
+is forgotten."""

@@ -174,7 +174,8 @@ jobs = sa.Table(
     sqlite_autoincrement=True,
 )
 """`leader` is the job with which it was claimed; only leaders occupy the lock. A running job
-without a worker was put back, and pauses until its lease ends."""
+without a worker was put back, and pauses until its lease ends. `dataset` is not a foreign key: the
+registry deletes or cancels the jobs of a dataset that is forgotten (`jobs/sql_rows.py`)."""
 _waiting = jobs.c.status == "waiting"
 _running = sa.and_(jobs.c.status == "running", jobs.c.leader.is_(None))
 sa.Index(

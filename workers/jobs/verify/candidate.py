@@ -14,6 +14,7 @@ from odf_node.protocol.errors import BadInput, Conflict
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import HashedBlock
+from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.dataset.engines import noted_as_received
@@ -85,6 +86,11 @@ class OverlaidBlocks:
 
     def owner(self, block: Multihash) -> DatasetId | None:
         return self._dataset if block in self._more else self._base.owner(block)
+
+    def schemas(self, dataset: DatasetId) -> Iterator[HashedBlock]:
+        yield from self._base.schemas(dataset)
+        more = self._more.values() if dataset == self._dataset else ()
+        yield from (block for block in more if isinstance(block.event, SetDataSchema))
 
     def count(self, dataset: DatasetId) -> int:
         more = len(self._more) if dataset == self._dataset else 0
