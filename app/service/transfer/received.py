@@ -45,7 +45,7 @@ def commit_received(
 ) -> None:
     """Commit blocks that another node wrote. Raises the same errors as `Dataset.commit`."""
     claims = dataset.claims(blocks, None if force else expected)
-    with noted_as_received(receiving.stores.objects, dataset.id, blocks), ExitStack() as marked:
+    with noted_as_received(receiving.stores, dataset, blocks), ExitStack() as marked:
         if not receiving.gate.hashes_rows(claims):
             marked.enter_context(_marked(receiving, dataset, blocks))
         dataset.commit(blocks, expected=expected, force=force, gate=receiving.gate)

@@ -128,7 +128,7 @@ def run_candidate(
         dataset.commit([dataset.block(head)], expected=expected, force=payload.force)
         remember_inputs(stores, dataset)
         return VerifyAnswer(ok=True, head=str(head), datasets=())
-    with noted_as_received(stores.objects, dataset.id, blocks):
+    with noted_as_received(stores, dataset, blocks):
         return _let_in(stores, dataset, payload, context, blocks, now=now)
 
 
