@@ -2,6 +2,9 @@
 
 In blocks a map is one string: compact JSON, with keys in byte order at every level. Other writers
 may spell numbers differently, so a received text is kept and never written anew.
+
+A map has a limit of bytes, because parsing it takes up to forty times its text, and no other thread
+runs meanwhile. Maps that writers are known to make have a few KiB.
 Source: ODF "ExtraAttributes"; number spelling as current reference writers have it.
 """
 
@@ -16,10 +19,12 @@ from typing import Any
 from .errors import BadInput
 
 MAX_DEPTH = 64
+MAX_BYTES = 1 << 20
+"""Limit in bytes of the text of a map, in UTF-8."""
 
 
 class MalformedAttributes(BadInput):
-    """The text is not a JSON object, or JSON cannot represent a value."""
+    """The text is not a JSON object or too long, or JSON cannot represent a value."""
 
 
 class Attributes:
@@ -34,12 +39,15 @@ class Attributes:
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Attributes:
-        """Create attributes from a map, in canonical spelling."""
-        return cls(canonical_json(dict(value)))
+        """Create attributes from a map, in canonical spelling. Raises `MalformedAttributes`."""
+        made = cls(canonical_json(dict(value)))
+        _check_length(made.text)
+        return made
 
     @property
     def value(self) -> dict[str, Any]:
-        """The parsed map. Raises `MalformedAttributes` if the text is not a JSON object."""
+        """The parsed map. Raises `MalformedAttributes` if the text is not a JSON object or too
+        long."""
         if self._value is None:
             self._value = _parse(self.text)
         return self._value
@@ -99,7 +107,13 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def _check_length(text: str) -> None:
+    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
+        raise MalformedAttributes(f"an attribute map has more than {MAX_BYTES} bytes")
+
+
 def _parse(text: str) -> dict[str, Any]:
+    _check_length(text)
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):

@@ -28,7 +28,7 @@ from odf_node.storage.stores.ports.values import ObjectKind
 
 from .http import CHUNK_BYTES, DatasetMissing
 from .limits import LIMITS, ClientLimits, TooMuch
-from .receive import check_follows
+from .receive import NeededObject, ObjectSizeMismatch, check_follows
 from .repositories import malformed_head
 
 LOCK = ".pull-lock"
@@ -91,16 +91,22 @@ class FolderRepository:
         return None if info is None else info.size
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
-        """Return whether the object is here and undamaged; delete a damaged one."""
-        present = self.size_of(kind, object_hash)
-        if present is None:
-            return False
-        if present == size:
+        """Return whether the object is here and undamaged; delete a damaged one.
+
+        Raises:
+            ObjectSizeMismatch: the object is undamaged, so the size that its block says is wrong.
+        """
+        try:
             with self._objects.open(kind, object_hash) as stream:
-                if Multihash.of_chunks(chunks_of(stream)) == object_hash:
-                    return True
-        self._objects.delete(kind, object_hash)
-        return False
+                actual = os.fstat(stream.fileno()).st_size
+                is_whole = Multihash.of_chunks(chunks_of(stream)) == object_hash
+        except ObjectNotFound:
+            return False
+        if not is_whole:
+            self._objects.delete(kind, object_hash)
+        elif actual != size:
+            raise ObjectSizeMismatch(NeededObject(kind, object_hash, size), actual)
+        return is_whole
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> None:
         """Write and hash under a pending name, then rename. Raises `HashMismatch`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from odf_node.protocol.codec.blocks import MAX_BLOCK_BYTES
 from odf_node.protocol.errors import LimitExceeded
 from odf_node.protocol.transfer.messages import MAX_MESSAGE_BYTES
 
@@ -17,7 +18,7 @@ class ClientLimits:
     ref_bytes: int = 512
     text_bytes: int = 1 * MIB
     """Limit of a JSON or text response of the HTTP interface."""
-    block_bytes: int = 16 * MIB
+    block_bytes: int = MAX_BLOCK_BYTES
     metadata_bytes: int = 1024 * MIB
     """Limit of all blocks of one exchange together."""
     blocks: int = 1_000_000

@@ -123,7 +123,7 @@ def run_all(
 def missing_in(
     target: Target, needed: Sequence[NeededObject], *, parallel: int
 ) -> list[NeededObject]:
-    """Return the objects that the target does not have undamaged."""
+    """Return the objects that the target does not have undamaged. Raises `ObjectSizeMismatch`."""
     present_flags = run_all(
         [partial(target.holds, one.kind, one.hash, one.size) for one in needed],
         parallel,

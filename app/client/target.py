@@ -17,7 +17,11 @@ class Target(Repository, Protocol):
     """One dataset that can be read and extended. Readers see no change before `move_head`."""
 
     def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
-        """Return whether the object is here and undamaged."""
+        """Return whether the object is here and undamaged.
+
+        Raises:
+            ObjectSizeMismatch: a target that hashes what it has found another size.
+        """
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
         """Store an object and hash it meanwhile. Raises `HashMismatch`."""

@@ -17,6 +17,8 @@ from .decode import PLANS, MalformedBuffer, NotKnown, Source, TablePlan, read_gu
 from .encode import encode_root
 from .tables import UNIONS, Field
 
+MAX_BLOCK_BYTES = 16 << 20
+"""Limit in bytes of a block that is written, received or read from any store."""
 METADATA_BLOCK_CODE = 0x400000
 """Multicodec `odf-metadata-block`, which a manifest contains as a plain integer."""
 OBSOLETE_VERSION = 1
@@ -26,6 +28,15 @@ TIMESTAMP_ALIGNMENT: dict[BlockVersion, int] = {2: 1, 3: 4}
 
 class MalformedBlock(BadInput):
     """The bytes are not a metadata block."""
+
+
+class BlockTooLarge(MalformedBlock):
+    """The block has more than `MAX_BLOCK_BYTES`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"a metadata block has more than {MAX_BLOCK_BYTES} bytes", limit=MAX_BLOCK_BYTES
+        )
 
 
 class UnsupportedBlockVersion(BadInput):
@@ -56,10 +67,11 @@ _FRAME = ("prev_block_hash", "sequence_number")
 
 
 def encode_block(block: MetadataBlock, version: BlockVersion = WRITTEN_VERSION) -> HashedBlock:
-    """Return bytes and hash of a new block. Raises `Unencodable`."""
+    """Return bytes and hash of a new block. Raises `Unencodable`, `BlockTooLarge`."""
     content = encode_root("MetadataBlock", block, timestamp_alignment=TIMESTAMP_ALIGNMENT[version])
     manifest = Manifest(kind=METADATA_BLOCK_CODE, version=version, content=content)
     raw = encode_root("Manifest", manifest, fields=MANIFEST_FIELDS)
+    _check_size(raw)
     return HashedBlock(Multihash.of(raw), raw, block, version)
 
 
@@ -69,6 +81,7 @@ def decode_block(raw: bytes, *, expected: Multihash | None = None) -> HashedBloc
     Raises:
         HashMismatch: the bytes do not hash to `expected`.
         UnsupportedBlockVersion: an obsolete version, or one newer than this node knows.
+        BlockTooLarge: there are more than `MAX_BLOCK_BYTES`.
         MalformedBlock: the bytes are not a block for any other reason.
     """
     raw = bytes(raw)
@@ -80,6 +93,7 @@ def decode_block(raw: bytes, *, expected: Multihash | None = None) -> HashedBloc
 
 def decode_hashed(actual: Multihash, raw: bytes) -> HashedBlock:
     """As `decode_block`, for bytes that are known to hash to `actual`."""
+    _check_size(raw)
     try:
         version, content = _opened(raw)
         block: MetadataBlock = read_guarded(content, _read_block)
@@ -88,6 +102,11 @@ def decode_hashed(actual: Multihash, raw: bytes) -> HashedBlock:
     except MalformedBuffer as problem:
         raise MalformedBlock(f"not a metadata block: {problem}", hash=str(actual)) from None
     return HashedBlock(actual, raw, block, version)
+
+
+def _check_size(raw: bytes) -> None:
+    if len(raw) > MAX_BLOCK_BYTES:
+        raise BlockTooLarge
 
 
 class BlockFrame(Table, frozen=True, kw_only=True):
@@ -105,8 +124,9 @@ def peek_block(raw: bytes, actual: Multihash | None = None) -> BlockFrame:
 
     It takes a third of the time of `decode_block`, for callers with many blocks whose hashes
     they trust. `actual` is the hash of the bytes, if it is known. Raises
-    `UnsupportedBlockVersion`, `MalformedBlock`.
+    `UnsupportedBlockVersion`, `BlockTooLarge`, `MalformedBlock`.
     """
+    _check_size(raw)
     try:
         _, content = _opened(raw)
         frame: dict[str, Any] = read_guarded(content, _read_frame)

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ..attributes import Attributes
+from ..attributes import MAX_BYTES, Attributes
 from ..errors import BadInput
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
@@ -176,7 +176,10 @@ class _Writer:
         return self.builder.text(_text(str(value), f"{name}.{field.name}"))
 
     def attributes(self, name: str, field: Field, value: Any) -> int:
-        text = self.builder.text(_text(value.text, f"{name}.{field.name}"))
+        raw = _text(value.text, f"{name}.{field.name}")
+        if len(raw) > MAX_BYTES:
+            raise Unencodable(f"{name}.{field.name} has more than {MAX_BYTES} bytes")
+        text = self.builder.text(raw)
         start = self.builder.size
         self.builder.offset(text)
         return self.builder.table(start, [self.builder.size])

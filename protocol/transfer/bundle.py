@@ -17,7 +17,7 @@ from zlib import adler32
 
 from msgspec import Raw
 
-from ..codec.blocks import decode_hashed
+from ..codec.blocks import MAX_BLOCK_BYTES, BlockTooLarge, decode_hashed
 from ..errors import BadInput, LimitExceeded
 from ..metadata.block import HashedBlock
 from ..multihash import HashMismatch, MalformedHash, MalformedMultibase, Multihash
@@ -103,7 +103,8 @@ def unpack(
     `encoding` is what the peers agreed on; `BATCH_ENCODING` is always accepted.
 
     Raises:
-        MalformedBundle, BundleTooLarge, MalformedMessage, HashMismatch: as `raw_blocks`.
+        MalformedBundle, BundleTooLarge, BlockTooLarge, MalformedMessage, HashMismatch: as
+            `raw_blocks`.
         MalformedBlock, UnsupportedBlockVersion: from a block.
     """
     return [decode_hashed(name, raw) for name, raw in _named(batch, limits, encoding)]
@@ -118,6 +119,7 @@ def raw_blocks(
         MalformedBundle: another media type, damaged gzip or tar, an entry that is not a
             regular file named by a multihash, a duplicate name, another number than announced.
         BundleTooLarge: a limit; the fact `limit` is its value.
+        BlockTooLarge: a block above the limit, before it is read.
         MalformedMessage: a payload that is not an array of bytes.
         HashMismatch: bytes whose hash is not their name.
     """
@@ -257,6 +259,8 @@ def _files(steps: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
         own_size = longer.get(b"size") if kind in _REGULAR else None
         if own_size is not None:
             size = _number(own_size, 10)
+        if size > MAX_BLOCK_BYTES:
+            raise BlockTooLarge
         filled = tar.read(size + -size % TAR_BLOCK)
         if len(filled) < size:
             raise MalformedBundle("the tar breaks off")

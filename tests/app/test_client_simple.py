@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from chains import FolderDataset, files_of, make_dataset
+from msgspec.structs import replace
 from static_files import answering, send, static_files
 
 from odf_node.app.client import sync
@@ -35,6 +36,8 @@ from odf_node.app.client.repositories import MalformedHead
 from odf_node.app.client.urls import Location, UnsupportedUrl
 from odf_node.app.client.walk import BlockMissing
 from odf_node.protocol.chain.errors import ChainRuleBroken
+from odf_node.protocol.metadata.data import OffsetInterval
+from odf_node.protocol.metadata.events import AddData
 from odf_node.protocol.multihash import HashMismatch, Multihash
 from odf_node.storage.stores.objects.layout import HEAD
 from odf_node.storage.stores.ports.values import ObjectKind
@@ -262,6 +265,26 @@ def test_what_is_here_already_but_damaged_is_fetched_again(remote, local):
     (local / "data" / slices[1].name).write_bytes(same_size)
     assert pull(remote.folder, local).objects == 3
     assert files_of(local) == remote.files()
+
+
+def test_a_source_that_lies_about_the_size_of_an_object_here_takes_nothing_away(remote, local):
+    pull(remote.folder, local)
+    before = files_of(local)
+    told = remote.blocks[-1].event
+    rows = told.new_data.offset_interval
+    later = OffsetInterval(start=rows.end + 1, end=rows.end + rows.end - rows.start + 1)
+    remote.append(
+        AddData(
+            prev_offset=rows.end,
+            prev_checkpoint=told.new_checkpoint.physical_hash,
+            new_data=replace(told.new_data, size=told.new_data.size + 1, offset_interval=later),
+            new_checkpoint=told.new_checkpoint,
+            new_watermark=told.new_watermark,
+        )
+    )
+    with pytest.raises(ObjectSizeMismatch):
+        pull(remote.folder, local)
+    assert files_of(local) == before
 
 
 def test_a_head_with_a_newline_is_not_a_head(remote, local):

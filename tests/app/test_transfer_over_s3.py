@@ -96,7 +96,7 @@ def test_objects_come_and_go_by_presigned_url(node: ThreadedNode, ours: FolderDa
     push(node, ours, "links")
     store = node.node.stores.objects
     entry = node.node.stores.registry.get(DatasetRef(alias=DatasetAlias.parse("kamu/links")))
-    links = Links(store, f"{node.url}/links/", "secret", timedelta(hours=1))
+    links = Links(store, f"{node.url}/links/", "secret", timedelta(hours=1), max_object_bytes=3)
     known = next(info for info in store.list(entry.id) if info.key.kind is ObjectKind.DATA)
     there = ObjectFileReference(
         object_type=ObjectType.DataSlice, physical_hash=known.key.hash, size=known.size
@@ -122,6 +122,12 @@ def test_objects_come_and_go_by_presigned_url(node: ThreadedNode, ours: FolderDa
     key = ObjectKey(entry.id, ObjectKind.CHECKPOINT, absent.physical_hash)
     assert store.stat(key) is None
     assert store.settle(key) is not None
+    too_large = ObjectFileReference(
+        object_type=ObjectType.Checkpoint, physical_hash=Multihash.of(b"more"), size=4
+    )
+    sent_here = links.push(entry.id, too_large).upload_to
+    assert sent_here is not None
+    assert sent_here.url.startswith(node.url)
 
 
 def test_a_commit_over_wrong_bytes_put_by_url_moves_nothing(

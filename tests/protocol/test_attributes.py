@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from known import name_of, vectors
 from strategies import json_values
 
-from odf_node.protocol.attributes import MAX_DEPTH, Attributes, MalformedAttributes, canonical_json
+from odf_node.protocol.attributes import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    Attributes,
+    MalformedAttributes,
+    canonical_json,
+)
 
 
 @pytest.mark.parametrize("vector", vectors("text-forms", "json-text"), ids=name_of)
@@ -101,6 +107,15 @@ def test_received_text_that_is_no_map_is_refused(text):
 def test_nesting_is_allowed_up_to_the_limit_both_ways():
     text = Attributes.of({"a": _nested(MAX_DEPTH - 1)}).text
     assert Attributes(text).value == {"a": _nested(MAX_DEPTH - 1)}
+
+
+def test_a_map_may_have_a_mebibyte_of_text_and_no_more():
+    fits = "ü" * ((MAX_BYTES - len('{"a":""}')) // 2)
+    assert Attributes(Attributes.of({"a": fits}).text).value == {"a": fits}
+    with pytest.raises(MalformedAttributes):
+        Attributes.of({"a": fits + "x"})
+    with pytest.raises(MalformedAttributes):
+        Attributes(f'{{"a":"{fits}x"}}').check()
 
 
 def test_received_text_is_kept():

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import pytest
 from flatbuffers import Builder
 from known import name_of, vectors
 
+from odf_node.protocol.attributes import MAX_BYTES, Attributes
 from odf_node.protocol.codec import blocks, encode
 from odf_node.protocol.codec.blocks import (
     MANIFEST_FIELDS,
+    MAX_BLOCK_BYTES,
     METADATA_BLOCK_CODE,
+    BlockTooLarge,
     MalformedBlock,
     Manifest,
     UnsupportedBlockVersion,
     decode_block,
     encode_block,
+    peek_block,
 )
 from odf_node.protocol.codec.decode import MAX_SHARING
 from odf_node.protocol.codec.encode import MAX_DEPTH, Unencodable, encode_root
@@ -260,6 +265,32 @@ def _info_with_shared_keyword(times: int, keyword: str) -> bytes:
     builder.PrependUOffsetTRelativeSlot(4, info, 0)
     builder.Finish(builder.EndObject())
     return framed(bytes(builder.Output()))
+
+
+def test_an_attribute_map_above_the_limit_is_not_written_nor_read_nor_parsed(monkeypatch):
+    event = AddData(extra=Attributes('{"a":[' + "{}," * MAX_BYTES + "{}]}"))
+    with pytest.raises(Unencodable, match=str(MAX_BYTES)):
+        encode_block(block_of(event))
+    monkeypatch.setattr(encode, "MAX_BYTES", 8 * MAX_BYTES)
+    block = encode_block(block_of(event))
+    tracemalloc.start()
+    with pytest.raises(MalformedBlock, match=str(MAX_BYTES)):
+        decode_block(block.raw)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * len(block.raw)
+
+
+def test_a_block_above_the_limit_is_neither_written_nor_read():
+    room = MAX_BLOCK_BYTES - len(encode_block(block_of(SetInfo(description="a" * 4))).raw) + 4
+    whole = encode_block(block_of(SetInfo(description="a" * room)))
+    assert decode_block(whole.raw) == whole
+    assert len(whole.raw) == MAX_BLOCK_BYTES
+    with pytest.raises(BlockTooLarge):
+        encode_block(block_of(SetInfo(description="a" * (room + 64))))
+    for read in (decode_block, peek_block):
+        with pytest.raises(BlockTooLarge):
+            read(whole.raw + b"\0")
 
 
 def test_a_small_block_that_shares_parts_to_become_huge_is_refused():

@@ -6,14 +6,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from upkeep_parts import dataset_of, grown, key_of, put_slice
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.local_files import local_file
+from odf_node.storage.datasets.integrity import healing
 from odf_node.storage.datasets.integrity.errors import ObjectDamaged
-from odf_node.storage.datasets.integrity.healing import retry_open_damages
+from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.storage.datasets.integrity.healing import DAMAGED, heal_here, retry_open_damages
 from odf_node.storage.datasets.integrity.memory import Hashed
 from odf_node.storage.datasets.integrity.opening import ensure_hashed, open_hashed
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
@@ -81,6 +84,25 @@ def test_damage_is_told_once_by_log_audit_and_count(
     told = [record for record in caplog.records if "object damaged" in record.getMessage()]
     assert len(told) == 1
     assert told[0].levelname == "ERROR"
+
+
+def test_an_object_put_again_while_the_damaged_one_is_hashed_stays(
+    local: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = a_slice(local)
+    path = path_of(local, key)
+    right = [path.read_bytes()]
+    rot(path)
+
+    def hashed_while_its_owner_puts(stream: BinaryIO) -> Multihash:
+        found = hash_of_stream(stream)
+        if right:
+            local.objects.put(key, [right.pop()])
+        return found
+
+    monkeypatch.setattr(healing, "hash_of_stream", hashed_while_its_owner_puts)
+    assert heal_here(local, key, DAMAGED) == "here"
+    open_hashed(local, key).close()
 
 
 def test_a_lost_slice_is_damage_and_a_lost_upload_is_not(local: Stores) -> None:

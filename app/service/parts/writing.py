@@ -127,6 +127,7 @@ class WriteParts(DefinitionParts):
             public_url=self.settings.public_url,
             port=self.settings.port,
             url_ttl_s=self.settings.transfer_url_ttl_s,
+            max_object_bytes=self.settings.max_object_bytes,
         )
 
     @cached_property

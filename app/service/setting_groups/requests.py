@@ -49,7 +49,7 @@ class RequestSettings(SharedSettings):
     max_object_bytes: int = Field(
         16 * 1024 * MIB,
         gt=0,
-        description="Largest data slice or checkpoint taken by PUT, in bytes.",
+        description="Largest data slice or checkpoint of an upload, in bytes.",
     )
     body_idle_s: float = Field(
         60.0, gt=0, description="Seconds a request body may pause before the request is given up."

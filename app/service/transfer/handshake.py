@@ -64,6 +64,7 @@ class Handshake:
     public_url: str | None
     port: int
     url_ttl_s: int
+    max_object_bytes: int
 
 
 def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -> Exchange:
@@ -86,6 +87,7 @@ def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -
         _base_url(handshake, scope) + scope["path"].removesuffix(path.word),
         actor.bearer,
         timedelta(seconds=handshake.url_ttl_s),
+        handshake.max_object_bytes,
     )
     if not is_push and entry is not None:
         return PullExchange(handshake.stores, entry, links, encoding=encoding(scope))

@@ -38,6 +38,8 @@ class Links:
     bearer: str | None = field(repr=False)
     """The caller's token, which we return to it as a header for URLs of this node."""
     ttl: timedelta
+    max_object_bytes: int
+    """Limit of objects that this node accepts."""
 
     def missing(self, dataset: DatasetId, files: Sequence[ObjectFileReference]) -> list[ObjectKey]:
         """Return the keys of the files that this node does not have."""
@@ -59,7 +61,9 @@ class Links:
         key = _key(dataset, file)
         if self._is_here(key):
             return PushStrategy(object_file=file, push_strategy="SkipUpload")
-        url = self.objects.upload_url(key, size=file.size, ttl=self.ttl)
+        url = None
+        if file.size <= self.max_object_bytes:  # a larger one goes to this node, which refuses it
+            url = self.objects.upload_url(key, size=file.size, ttl=self.ttl)
         return PushStrategy(
             object_file=file, push_strategy="HttpUpload", upload_to=self._given(url, file)
         )

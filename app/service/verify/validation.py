@@ -28,4 +28,6 @@ def validation_of(
 def unverified_of(objects: DatasetNotes, dataset: DatasetId) -> dict[str, Any] | None:
     """Return the committed blocks whose rows are not hashed yet; None if there are none."""
     note = read_unverified(objects, dataset)
-    return None if note is None else msgspec.to_builtins(note)
+    if note is None:
+        return None
+    return {"after": note.after, "upto": note.upto, "since": note.since, "problem": note.problem}

@@ -16,14 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import ExecuteTransform
 
+from ...runtime.locks import Locks
 from ...stores.objects.layout import MAX_INFO_BYTES
 from ...stores.ports import DatasetNotes
+from .dataset import Dataset
 
 NOTE = "engines"
 _SAME = "="
@@ -110,21 +113,43 @@ def write_note(objects: DatasetNotes, dataset: DatasetId, note: EngineNote) -> N
     objects.write_info(dataset, NOTE, note.dump())
 
 
+class NotingStores(Protocol):
+    """The stores that notes on a dataset need: part of `storage.datasets.node.stores.Stores`."""
+
+    @property
+    def objects(self) -> DatasetNotes: ...
+    @property
+    def locks(self) -> Locks: ...
+
+
 @contextmanager
 def noted_as_received(
-    objects: DatasetNotes, dataset: DatasetId, blocks: Sequence[HashedBlock]
+    stores: NotingStores, dataset: Dataset, blocks: Sequence[HashedBlock]
 ) -> Iterator[None]:
-    """Note that received blocks with executions were not computed by the engines here. The note is
-    written before the blocks are committed, and restored if the commit fails."""
+    """Note that received blocks with executions were not computed by the engines here.
+
+    The note is written before the blocks are committed, and restored if the commit fails, unless
+    the head or the note changed meanwhile. A push that fails may restore the note while this one
+    commits, so it is checked again after the commit.
+    """
     executed = [block for block in blocks if isinstance(block.event, ExecuteTransform)]
-    known = read_note(objects, dataset) if executed else EngineNote()
-    note = known.with_received(executed[0].sequence_number) if executed else known
-    if note == known:
+    if not executed:
         yield
         return
-    write_note(objects, dataset, note)
+    objects, number, head = stores.objects, executed[0].sequence_number, dataset.head()
+    with stores.locks.hold(dataset.id):
+        known = read_note(objects, dataset.id)
+        note = known.with_received(number)
+        if note != known:
+            write_note(objects, dataset.id, note)
     try:
         yield
     except NodeError:
-        write_note(objects, dataset, known)
+        with stores.locks.hold(dataset.id):
+            if note != known and dataset.head() == head and read_note(objects, dataset.id) == note:
+                write_note(objects, dataset.id, known)
         raise
+    with stores.locks.hold(dataset.id):
+        now = read_note(objects, dataset.id)
+        if now.at(blocks[-1].sequence_number) is not None:
+            write_note(objects, dataset.id, now.with_received(number))

@@ -37,6 +37,7 @@ from ...stores.ports.values import ObjectKey, ObjectKind
 from ..job_payloads import heal_job
 from .errors import ObjectDamaged, ObjectHealing
 from .hashing import hash_of_stream
+from .identity import Identity, identity_of
 from .memory import Hashed
 
 DAMAGED, MISSING = "damaged", "missing"
@@ -44,6 +45,8 @@ PIECE_BYTES = 1 << 20
 FIRST_PAUSE_S, PAUSE_GROWTH, LONGEST_PAUSE_S = 10, 4, 86_400
 HOPEFUL_TRIES = 4
 """After this number of tries, readers get the error "damaged" instead of "healing"."""
+LOOKS = 5
+"""Number of times that an object which changes while it is hashed is hashed again."""
 BY = "node"
 _log = logging.getLogger("odf.integrity")
 
@@ -100,11 +103,8 @@ def heal_here(stores: HealingStores, key: ObjectKey, problem: str) -> str | None
     Return the source, or `here` if another process healed it first; None if it is not whole.
     """
     with stores.locks.hold(key.dataset):
-        if is_whole(stores.objects, key):
-            source: str | None = "here"
-        else:
-            _put_aside(stores, key)
-            source = _from_what_is_at_hand(stores, key)
+        is_here = _whole_or_put_aside(stores, key)
+        source = "here" if is_here else _from_what_is_at_hand(stores, key)
     if source == "here":
         _log.warning(line("object whole meanwhile", object=store_name(key), problem=problem))
         return source
@@ -184,11 +184,17 @@ def next_try(now: Instant, tries: int) -> Instant:
 
 def is_whole(objects: Objects, key: ObjectKey) -> bool:
     """Return whether the bytes of the object match its hash, without any cache."""
+    return _look(objects, key)[0]
+
+
+def _look(objects: Objects, key: ObjectKey) -> tuple[bool, Identity | None]:
+    """Return whether the object is whole, and the identity of what was hashed."""
     try:
         with objects.open(key) as stream:
-            return hash_of_stream(stream) == key.hash
+            identity = identity_of(stream)
+            return hash_of_stream(stream) == key.hash, identity
     except ObjectNotFound:
-        return False
+        return False, None
 
 
 # --- sources --------------------------------------------------------------------------------
@@ -238,6 +244,27 @@ SOURCES: tuple[tuple[str, Callable[[HealingStores, ObjectKey], bool]], ...] = (
 def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
     while piece := read(PIECE_BYTES):
         yield piece
+
+
+def _whole_or_put_aside(stores: HealingStores, key: ObjectKey) -> bool:
+    """Return whether the object is whole; put it aside if not. An object that was put again while
+    the damaged one was hashed is hashed as well."""
+    for _ in range(LOOKS):
+        is_here, hashed = _look(stores.objects, key)
+        if is_here:
+            return True
+        if _identity(stores.objects, key) == hashed:
+            _put_aside(stores, key)
+            return False
+    return False
+
+
+def _identity(objects: Objects, key: ObjectKey) -> Identity | None:
+    try:
+        with objects.open(key) as stream:
+            return identity_of(stream)
+    except ObjectNotFound:
+        return None
 
 
 def _put_aside(stores: HealingStores, key: ObjectKey) -> None:

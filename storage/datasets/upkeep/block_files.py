@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from odf_node.protocol.codec.blocks import peek_block
+from odf_node.protocol.codec.blocks import MAX_BLOCK_BYTES, peek_block
 from odf_node.protocol.errors import BadInput, NotFound
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import Multihash
@@ -21,7 +21,6 @@ from ...stores.ports import LocatedObjects, Objects
 from ...stores.ports.values import ObjectKey, ObjectKind
 
 BATCH = 500
-MAX_BLOCK_BYTES = 64 << 20
 FIRST_READ = 64 << 10
 
 Row = tuple[bytes, bytes, int, bytes | None, str, bytes]

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from odf_node.protocol.chain.errors import ChainRuleBroken
-from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.codec.blocks import MAX_BLOCK_BYTES, decode_block
 from odf_node.protocol.errors import BadInput, NotFound
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.metadata.block import HashedBlock
@@ -33,7 +33,6 @@ from .marks import Marks
 from .scrub import Throttle, hash_of, read_up_to
 from .walk import entries, is_kept_file, walk_back
 
-MAX_BLOCK_BYTES = 64 << 20
 MAX_LISTED = 10_000
 """Limit of problems, and of notes, that a report lists; all are counted."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import BinaryIO, Protocol, runtime_checkable
 
+from odf_node.protocol.codec.blocks import MAX_BLOCK_BYTES
 from odf_node.protocol.multihash import Multihash
 
 from ...stores.objects.folder import FolderObjects
@@ -12,9 +13,6 @@ from ...stores.objects.layout import HEAD
 from ...stores.ports.errors import RefNotFound
 from ...stores.ports.values import ObjectKind
 from ..dataset.dataset import Dataset
-
-MAX_BLOCK_BYTES = 64 << 20
-"""Limit of the bytes that are read of a block."""
 
 
 class ObjectSource(Protocol):

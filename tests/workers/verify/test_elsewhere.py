@@ -283,13 +283,31 @@ def test_what_does_not_count_is_not_noted(
     blocks = made.blocks()[-1:]
 
     def lose() -> None:
-        with noted_as_received(stores.objects, made.id, blocks):
+        with noted_as_received(stores, made, blocks):
             assert read_note(stores.objects, made.id).at(blocks[0].sequence_number) is None
             raise Conflict("somebody else was first")
 
     with pytest.raises(Conflict):
         lose()
     assert read_note(stores.objects, made.id) == ours
-    with noted_as_received(stores.objects, made.id, blocks):
+    with noted_as_received(stores, made, blocks):
         pass
     assert read_note(stores.objects, made.id).at(blocks[0].sequence_number) is None
+
+
+def test_a_push_that_loses_leaves_the_note_of_the_winner(
+    stores: Stores, source: Dataset, bench: Any, tmp_path: Path
+) -> None:
+    made = computed(stores, [source], bench)
+    *chain, last = made.blocks()
+    stores.refs.move(made.id, expected=last.hash, new=chain[-1].hash, blocks=(), ended=())
+
+    def lose() -> None:
+        with noted_as_received(stores, made, [last]):
+            with noted_as_received(stores, made, [last]):
+                made.commit([last], expected=chain[-1].hash)
+            raise Conflict("somebody else was first")
+
+    with pytest.raises(Conflict):
+        lose()
+    assert read_note(stores.objects, made.id).at(last.sequence_number) is None

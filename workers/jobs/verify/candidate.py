@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from odf_node.protocol.codec.blocks import decode_block
+from odf_node.protocol.codec.blocks import MAX_BLOCK_BYTES, decode_block
 from odf_node.protocol.errors import BadInput, Conflict
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
@@ -23,7 +23,6 @@ from odf_node.storage.datasets.job_payloads.verify_job import VerifyAnswer, Veri
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.rewrite.reset import remember_inputs
 from odf_node.storage.datasets.verify.run import EVERYTHING, DatasetSource, Interval
-from odf_node.storage.datasets.verify.source import MAX_BLOCK_BYTES
 from odf_node.storage.stores.ports import BlockIndex
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKind
@@ -135,7 +134,7 @@ def run_candidate(
         dataset.commit([dataset.block(head)], expected=expected, force=payload.force)
         remember_inputs(stores, dataset)
         return VerifyAnswer(ok=True, head=str(head), datasets=())
-    with noted_as_received(stores.objects, dataset.id, blocks):
+    with noted_as_received(stores, dataset, blocks):
         return _let_in(stores, dataset, payload, context, blocks, now=now)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -64,8 +65,7 @@ def hash_rows(
 
 
 def _claims(dataset: Dataset, payload: VerifyPayload) -> list[SliceClaim]:
-    after = None if payload.after is None else Multihash.parse(payload.after)
-    upto = None if payload.upto is None else Multihash.parse(payload.upto)
+    after, upto = _hash(payload.after), _hash(payload.upto)
     before = EMPTY if after is None else dataset.state(after)
     return list(slice_claims(dataset.blocks(after=after, upto=upto), before))
 
@@ -74,11 +74,30 @@ def _settle(stores: Stores, dataset: Dataset, payload: VerifyPayload, problem: s
     """Update the mark of the dataset; blocks that arrived since stay marked."""
     with stores.locks.hold(dataset.id):
         note = read_unverified(stores.objects, dataset.id)
-        if note is None or note.after != payload.after:
+        if note is None:
             return
-        left: Unverified | None = None
-        if problem is not None:
-            left = replace(note, problem=problem)
-        elif note.upto != payload.upto:
-            left = replace(note, after=payload.upto)
-        write_unverified(stores.objects, dataset.id, left)
+        left = _left(dataset, note, payload) if problem is None else replace(note, problem=problem)
+        if left != note:
+            write_unverified(stores.objects, dataset.id, left)
+
+
+def _left(dataset: Dataset, note: Unverified, payload: VerifyPayload) -> Unverified | None:
+    """Return the note without the blocks at its start whose rows the job has found right."""
+    try:
+        marked = _path(dataset, note.after, note.upto)
+        checked = set(_path(dataset, payload.after, payload.upto))
+    except (InvalidInterval, NotFound):  # replaced since, or the push is not committed yet
+        return None if note.upto == payload.upto else note
+    right = list(takewhile(checked.__contains__, marked))
+    if len(right) == len(marked):
+        return None
+    return replace(note, after=str(right[-1])) if right else note
+
+
+def _path(dataset: Dataset, after: str | None, upto: str | None) -> list[Multihash]:
+    """Return the hashes of `(after, upto]`, oldest first."""
+    return dataset.path(after=_hash(after), upto=_hash(upto))[::-1]
+
+
+def _hash(text: str | None) -> Multihash | None:
+    return None if text is None else Multihash.parse(text)
