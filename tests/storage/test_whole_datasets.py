@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,19 +11,21 @@ from typing import Any
 
 import pytest
 from chain_maker import entry, long_chain
-from upkeep_parts import Ahead, grown
+from upkeep_parts import TOMORROW, Ahead, grown
 
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.info import read_info
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.upkeep.fsck import check_stores
+from odf_node.storage.datasets.upkeep.gc import collect_garbage
 from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
 from odf_node.storage.runtime.locks import locks_of
 from odf_node.storage.stores.objects.layout import HEAD, PENDING_PREFIX
+from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.ports.errors import DatasetIdTaken, DatasetNotFound, RefConflict
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 
 
 class Slow:
@@ -74,6 +77,62 @@ def test_a_removal_that_comes_too_late_leaves_everything_as_it_was(stores: Store
         stores.forget_dataset(made.id, expected=Multihash.of(b"older"))
     assert stores.objects.read_ref(made.id, HEAD) == blocks[-1].hash
     assert check_stores(stores).ok
+
+
+def test_a_removal_that_the_database_refuses_leaves_the_dataset_published(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, blocks = grown(stores)
+
+    def refused(*_: object, **__: object) -> None:
+        raise DatabaseUnavailable
+
+    monkeypatch.setattr(stores.registry, "forget", refused)
+    with pytest.raises(DatabaseUnavailable):
+        stores.forget_dataset(made.id)
+    assert stores.objects.read_ref(made.id, HEAD) == blocks[-1].hash
+    assert check_stores(stores).ok
+
+
+def test_a_head_that_cannot_be_published_again_is_logged_beside_the_error(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, _ = grown(stores)
+
+    def refused(*_: object, **__: object) -> None:
+        raise DatabaseUnavailable
+
+    monkeypatch.setattr(stores.registry, "forget", refused)
+    monkeypatch.setattr(stores.refs, "heads", refused)
+    with pytest.raises(DatabaseUnavailable):
+        stores.forget_dataset(made.id)
+    assert f"dataset {made.id} has no published head" in caplog.text
+
+
+def removed_meanwhile(stores: Stores, made: DatasetEntry) -> Stores:
+    """The stores of a writer for whom a removal comes before it writes the head."""
+    removals = iter([lambda: stores.forget_dataset(made.id)])
+
+    class Late(Slow):
+        def write_refs(self, ref: str, heads: Mapping[DatasetId, Multihash]) -> None:
+            next(removals, lambda: None)()
+            stores.objects.write_refs(ref, heads)
+
+    return replace(stores, objects=Late(stores.objects, lambda: None))
+
+
+def test_a_head_published_too_late_goes_after_its_dataset(stores: Stores) -> None:
+    made, _ = grown(stores)
+    removed_meanwhile(stores, made).publish_head(made.id)
+    assert stores.objects.read_ref(made.id, HEAD) is None
+    assert collect_garbage(stores, clock=TOMORROW).left_alone == []
+
+
+def test_a_dataset_that_the_index_has_lost_keeps_its_published_head(stores: Stores) -> None:
+    made, blocks = grown(stores)
+    stores.registry.forget(made.id)
+    stores.publish_head(made.id)
+    assert stores.objects.read_ref(made.id, HEAD) == blocks[-1].hash
 
 
 def test_visibility_and_name_are_kept_beside_the_objects(stores: Stores) -> None:

@@ -6,6 +6,7 @@ objects, so that a folder or bucket is a complete ODF dataset by itself.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +64,7 @@ from ..dataset.state_cache import StateCache
 from ..integrity.memory import Hashed
 from .reader import Reader
 
+_log = logging.getLogger("odf.node")
 REPAIR_PAGE = 500
 REPAIRS_AT_ONCE = 8
 
@@ -148,7 +150,7 @@ class Stores:
             self.states.put(entry.id, blocks[-1].hash, state)
             self.objects.write_alias(entry.id, entry.alias)
             write_info(self.objects, entry, pushed=pushed, unfinished=unfinished)
-            self.publish_head(entry.id)
+            self._write_heads([entry.id])
         return Dataset(entry, self)
 
     def finish_push(self, dataset: DatasetId) -> None:
@@ -181,6 +183,8 @@ class Stores:
         Raises:
             DatasetNotFound: it is unknown; objects left over by an earlier try are removed.
             RefConflict: its head is not `expected`, if that is given.
+
+        If the index does not forget it, for whatever reason, the head is published again.
         """
         with self.locks.hold(dataset):
             if expected is not None and (head := self.refs.head(dataset)) != expected:
@@ -188,13 +192,21 @@ class Stores:
             self.objects.remove_ref(dataset, HEAD)
             try:
                 self.registry.forget(dataset, expected=expected)
-            except RefConflict:
-                self.publish_head(dataset)
-                raise
             except DatasetNotFound:
                 self._remove_files(dataset)
                 raise
+            except Exception:
+                self._restore_head(dataset)
+                raise
             self._remove_files(dataset)
+
+    def _restore_head(self, dataset: DatasetId) -> None:
+        """Publish the head of a dataset that was not removed. The caller holds its lock, and raises
+        the error that prevented the removal."""
+        try:
+            self._write_heads([dataset])
+        except Exception:
+            _log.exception("dataset %s has no published head: odf-node fsck --repair", dataset)
 
     def _remove_files(self, dataset: DatasetId) -> None:
         self.objects.remove(dataset)
@@ -202,26 +214,37 @@ class Stores:
         self.projections.delete([info.key for info in made])
 
     def publish_head(self, dataset: DatasetId) -> None:
-        """Write the head beside the objects, again until no other move came in between.
-
-        Writers publish after moving, in any order; the last writer reads the index last, so
-        the published head ends up at that of the index.
-        """
-        written = None
-        while written != (head := self.refs.head(dataset)):
-            self.objects.write_ref(dataset, HEAD, head)
-            written = head
+        """Publish the head of one dataset as `publish_heads` does."""
+        self.publish_heads([dataset])
 
     def publish_heads(self, datasets: Collection[DatasetId]) -> None:
-        """Publish the head of each dataset as `publish_head` does, and skip datasets that were
-        forgotten."""
+        """Write the heads beside the objects, again until no other move came in between.
+
+        Writers publish after moving, in any order; the last writer reads the index last, so
+        the published head ends up at that of the index. Datasets that were forgotten are skipped;
+        if one is forgotten meanwhile, its head is removed again. So the caller must not hold the
+        lock of any of them.
+        """
+        for forgotten in self._write_heads(datasets):
+            with self.locks.hold(forgotten):
+                if self.registry.find(DatasetRef(id=forgotten)) is None:
+                    self.objects.remove_ref(forgotten, HEAD)
+                else:  # it was created again, and its new head may have been overwritten
+                    self._write_heads([forgotten])
+
+    def _write_heads(self, datasets: Collection[DatasetId]) -> list[DatasetId]:
+        """Write heads until they are those of the index; return the datasets that were forgotten
+        after a head of them was written."""
         written: dict[DatasetId, Multihash] = {}
+        forgotten: list[DatasetId] = []
         while datasets:
             heads = self.refs.heads(datasets)
+            forgotten += [each for each in datasets if each in written and each not in heads]
             behind = {each: head for each, head in heads.items() if head != written.get(each)}
             self.objects.write_refs(HEAD, behind)
             written |= behind
             datasets = behind.keys()
+        return forgotten
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -288,8 +311,7 @@ class Stores:
         try:
             if self._is_published(entry):
                 return False
-            with self.locks.hold(entry.id):
-                self.publish(self.registry.get(DatasetRef(id=entry.id)))
+            self.publish(entry.id)
         except DatasetNotFound:  # forgotten meanwhile
             return False
         return True
@@ -303,11 +325,13 @@ class Stores:
             and (info.visibility, info.created_at) == (entry.visibility, entry.created_at)
         )
 
-    def publish(self, entry: DatasetEntry) -> None:
+    def publish(self, dataset: DatasetId) -> None:
         """Write everything again that is stored beside the objects. Raises `DatasetNotFound`."""
-        self.objects.write_alias(entry.id, entry.alias)
-        self._publish_info(entry)
-        self.publish_head(entry.id)
+        with self.locks.hold(dataset):
+            entry = self.registry.get(DatasetRef(id=dataset))
+            self.objects.write_alias(dataset, entry.alias)
+            self._publish_info(entry)
+            self._write_heads([dataset])
 
     def _publish_info(self, entry: DatasetEntry) -> None:
         known = read_info(self.objects, entry.id)

@@ -346,7 +346,7 @@ class _Check:
         if info is None or (info.visibility, info.created_at) != known:
             found.append(("PublishedInfoDiffers", "info/node does not say what the index says"))
         if found and self.options.repair:
-            self.stores.publish(entry)
+            self.stores.publish(entry.id)
         for reason, message in found:
             action = "repaired" if self.options.repair else None
             path = str(dataset_path(entry.id))
