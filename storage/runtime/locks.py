@@ -45,13 +45,14 @@ class FileLocks:
 
 
 class PostgresLocks:
-    """`Locks` of the PostgreSQL server, each on a new connection, as the pool may be exhausted.
+    """`Locks` of the PostgreSQL server, each on a connection of its own.
 
-    A lock ends with its transaction, so it also works through connection poolers.
+    The engine should have no pool, since callers may have exhausted a pool when they lock. A lock
+    ends with its transaction, so it also works through connection poolers.
     """
 
     def __init__(self, engine: sa.Engine) -> None:
-        self._engine = sa.create_engine(engine.url, poolclass=sa.NullPool)
+        self._engine = engine
 
     @contextmanager
     def hold(self, dataset: DatasetId) -> Iterator[None]:

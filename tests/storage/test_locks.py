@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from chain_maker import some_id
 
+from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.runtime.locks import PostgresLocks
+from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_node.storage.stores.sql.engine import open_engine, reading
 
 DATASET = some_id("locked")
@@ -17,7 +21,7 @@ DATASET = some_id("locked")
 
 @pytest.fixture
 def engine(postgres_url: str) -> Iterator[sa.Engine]:
-    engine = open_engine(postgres_url)
+    engine = open_engine(postgres_url, pooled=False)
     yield engine
     engine.dispose()
 
@@ -54,3 +58,26 @@ def test_a_second_holder_waits_for_the_first(engine: sa.Engine) -> None:
         assert not held.wait(0.3)
     assert held.wait(10)
     waiting.join()
+
+
+def test_a_server_that_does_not_answer_is_unavailable() -> None:
+    locks = PostgresLocks(open_engine("postgresql://127.0.0.1:1/none", pooled=False))
+    with pytest.raises(DatabaseUnavailable), locks.hold(DATASET):
+        pass
+
+
+def test_a_node_locks_as_its_database_url_says_however_busy_its_pool_is(
+    empty_postgres_url: str, tmp_path: Path
+) -> None:
+    settings = StoreSettings(
+        data=tmp_path, database_url=f"{empty_postgres_url}?prepare_threshold=none"
+    )
+    stores = open_stores(settings)
+    engine = stores.engine
+    assert engine is not None
+    with ExitStack() as busy:
+        for _ in range(30):
+            busy.enter_context(engine.connect())
+        with stores.locks.hold(DATASET):
+            pass
+    stores.close()

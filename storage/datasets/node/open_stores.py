@@ -134,7 +134,7 @@ def open_stores(
         wake_up=wake_up,
         engine=engine,
         states=StateCache(keeper=SqlStates(engine)),
-        locks=locks_of(engine),
+        locks=locks_of(open_engine(url, pooled=False)),
         damages=SqlDamageLog(engine),
         hashed=Hashed(seconds=settings.rehash_s),
         copies=tuple(_open_copy(settings, url) for url in settings.object_copies),

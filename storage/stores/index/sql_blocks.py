@@ -246,18 +246,22 @@ def _only_branch(
     db: sa.Connection, dataset: DatasetId, low: int, high: int, limit: int
 ) -> list[tuple[bytes, bytes]] | None:
     """Return hash and bytes of the first `limit` blocks with sequence numbers above `low`, up to
-    `high`; None if several branches have such blocks."""
+    `high`; None if several branches have such blocks.
+
+    One statement counts and reads: a forced push between two of them would add another branch.
+    """
     between = sa.and_(
         block_rows.c.dataset == dataset,
         block_rows.c.sequence_number > low,
         block_rows.c.sequence_number <= high,
     )
-    counted = db.execute(sa.select(sa.func.count()).where(between)).scalar_one()
-    if counted > high - low:
-        return None
+    count = sa.select(sa.func.count()).where(between).correlate(None).scalar_subquery()
     number = block_rows.c.sequence_number
-    query = sa.select(_HASH, _RAW).where(between).order_by(number).limit(limit)
-    return [(bytes(row[0]), bytes(row[1])) for row in db.execute(query)]
+    query = sa.select(_HASH, _RAW, count).where(between).order_by(number).limit(limit)
+    rows = db.execute(query).all()
+    if rows and rows[0][2] != high - low:
+        return None
+    return [(bytes(row[0]), bytes(row[1])) for row in rows]
 
 
 def _is(table: sa.Table, dataset: DatasetId, block: Multihash) -> sa.ColumnElement[bool]:

@@ -21,8 +21,7 @@ from ..objects.storage_failures import database_trouble
 
 BUSY_TIMEOUT_S = 30
 """Seconds that a SQLite writer waits for another writer."""
-POOL_SIZE = 10
-POOL_OVERFLOW = 20
+_POOL: dict[str, Any] = {"pool_size": 10, "max_overflow": 20}
 LARGE_CACHE_KIB = 64 * 1024
 Source = sa.Engine | sa.Connection
 """Where reads run: an engine opens a transaction for each, a connection shares its transaction."""
@@ -38,10 +37,11 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
+def open_engine(url: str, *, durable: bool = True, pooled: bool = True) -> sa.Engine:
     """Return an engine for `sqlite:///path` or `postgresql://…`, not connected yet.
 
-    With `durable=False` SQLite skips syncs at commit: a power cut may lose the last commits.
+    With `durable=False` SQLite skips syncs at commit: a power cut may lose the last commits. With
+    `pooled=False` every use has a new connection, however many others are in use.
 
     Raises:
         UnknownDatabase: another scheme, or text that is no URL. The message does not contain the
@@ -54,17 +54,12 @@ def open_engine(url: str, *, durable: bool = True) -> sa.Engine:
             "the database URL cannot be read; one is postgresql://user@host/name"
         ) from None
     backend = parsed.drivername.partition("+")[0]
+    pool = _POOL if pooled else {"poolclass": sa.NullPool}
     if backend == "sqlite":
-        engine = _open_sqlite(parsed, durable=durable)
+        engine = _open_sqlite(parsed, pool, durable=durable)
     elif backend in ("postgresql", "postgres"):
         address, arguments = _unprepared(parsed.set(drivername="postgresql+psycopg"))
-        engine = sa.create_engine(
-            address,
-            connect_args=arguments,
-            pool_pre_ping=True,
-            pool_size=POOL_SIZE,
-            max_overflow=POOL_OVERFLOW,
-        )
+        engine = sa.create_engine(address, connect_args=arguments, pool_pre_ping=True, **pool)
     else:
         raise UnknownDatabase(f"databases are sqlite or postgresql, not {backend!r}")
     # convert errors of a database that is full, read-only or unreachable to the node's errors
@@ -130,7 +125,7 @@ def storable(text: str) -> bool:
         return False
 
 
-def _open_sqlite(url: sa.URL, *, durable: bool) -> sa.Engine:
+def _open_sqlite(url: sa.URL, pool: dict[str, Any], *, durable: bool) -> sa.Engine:
     if not url.database or url.database == ":memory:":
         raise UnknownDatabase(
             "SQLite needs a file; a throw-away node has one in a temporary folder"
@@ -138,8 +133,7 @@ def _open_sqlite(url: sa.URL, *, durable: bool) -> sa.Engine:
     engine = sa.create_engine(
         url,
         connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None},
-        pool_size=POOL_SIZE,
-        max_overflow=POOL_OVERFLOW,
+        **pool,
     )
     synchronous = "FULL" if durable else "OFF"
 
