@@ -16,6 +16,7 @@ from service import seeded, serving
 from odf_node.app.cli.main import main
 from odf_node.app.service.accounts.accounts import ensure_account
 from odf_node.app.service.schedules.cron import InvalidSchedule, check_times, next_time
+from odf_node.app.service.schedules.schedules import start_due
 from odf_node.app.service.settings import Settings
 from odf_node.app.service.variables.variables import reseal
 from odf_node.app.service.wiring import open_node
@@ -216,6 +217,20 @@ def test_runs_that_came_due_while_the_node_was_down_are_made_up_for_once(tmp_pat
         every, cron = (schedules.find(name).next_at for name in added)
         assert every == beats
         assert now < cron < Instant(now.ns + 86_400 * NANOS)
+
+
+def test_a_schedule_that_cannot_be_started_delays_no_other_one(tmp_path, caplog):
+    with serving(tmp_path, schedule_tick_s=60) as service:
+        entry = service.keep(seeded().add(load_event(SOURCE)), "kamu/city")
+        stores, due = service.node.stores, Instant(1)
+        broken = replace(table("0 6 * * *", zone="Nowhere/City"), id="a", dataset=entry.id)
+        intact = replace(table("0 6 * * *"), id="b", dataset=entry.id)
+        for schedule in (broken, intact):
+            stores.schedules.put(replace(schedule, next_at=due))
+        start_due(service.node.scheduling)
+        assert stores.schedules.find("a").next_at == due
+        assert stores.schedules.find("b").next_at > service.node.clock()
+    assert f"schedule a of dataset {entry.id} cannot be started" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ REFRESH = "refresh"
 MAX_SCHEDULES = 50
 """Limit of schedules of one dataset."""
 DUE_AT_ONCE = 100
+_log = logging.getLogger("odf.node")
 
 
 class ScheduleNotFound(NotFound):
@@ -164,12 +166,18 @@ def start_due(scheduling: Scheduling) -> int:
     """Queue the jobs of due schedules. Return how many this process has queued.
 
     Each is queued once, even if other services do the same. If a schedule was missed several
-    times while no service ran, it is queued only once.
+    times while no service ran, it is queued only once. A schedule that cannot be started stays due,
+    and delays no other one.
     """
     now = scheduling.clock()
     started = 0
     for schedule in scheduling.schedules.due(now, limit=DUE_AT_ONCE):
-        started += start_schedule(scheduling, schedule, now) is not None
+        try:
+            started += start_schedule(scheduling, schedule, now) is not None
+        except Exception:  # for example, its time zone is no longer known
+            _log.exception(
+                "schedule %s of dataset %s cannot be started", schedule.id, schedule.dataset
+            )
     return started
 
 
