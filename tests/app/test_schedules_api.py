@@ -220,7 +220,7 @@ def test_runs_that_came_due_while_the_node_was_down_are_made_up_for_once(tmp_pat
 
 
 def test_a_schedule_that_cannot_be_started_delays_no_other_one(tmp_path, caplog):
-    with serving(tmp_path, schedule_tick_s=3600) as service:
+    with serving(tmp_path, schedule_tick_s=60) as service:
         entry = service.keep(seeded().add(load_event(SOURCE)), "kamu/city")
         stores, due = service.node.stores, Instant(1)
         broken = replace(table("0 6 * * *", zone="Nowhere/City"), id="a", dataset=entry.id)
