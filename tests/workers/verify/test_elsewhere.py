@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,19 @@ def verdicts(stores: Stores, dataset: Dataset, bench: Any) -> tuple[bool, list[s
     return answer.ok, [one["replay"] for one in reversed(report["dataBlocks"])], told
 
 
+def forged_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the engine write checkpoints with watermarks that no input had."""
+    from odf_node.workers.engines.iteration import transform as module
+
+    honest = module.write_checkpoint
+
+    def forge(path: Path, after: Any) -> bool:
+        marks = dict.fromkeys(after.watermarks, Instant.parse("2099-01-01T00:00:00Z"))
+        return honest(path, dataclasses.replace(after, watermarks=marks))
+
+    monkeypatch.setattr(module, "write_checkpoint", forge)
+
+
 def foreign_checkpoint(stores: Stores, dataset: Dataset, content: bytes) -> Checkpoint:
     name = Multihash.of(content)
     stores.objects.put(ObjectKey(dataset.id, ObjectKind.CHECKPOINT, name), [content])
@@ -123,6 +137,58 @@ def test_an_execution_with_a_checkpoint_of_another_engine_is_reproduced(
     other = foreign_checkpoint(stores, made, b"\x00\x01 a savepoint in a tar")
     elsewhere(stores, made, lambda event: replace(event, new_checkpoint=other))
     assert verdicts(stores, made, bench) == (True, ["reproduced"] * 2, "")
+
+
+def test_an_execution_computed_from_a_forged_checkpoint_is_not_reproduced(
+    stores: Stores, source: Dataset, bench: Any, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        forged_watermarks(patch)
+        made = computed(stores, [source], bench)
+        add_rows(stores, source, [(LATER, "b", 2)], tmp_path, at=110, watermark=LATER)
+        compute(stores, made, bench, at=120)
+    write_note(stores.objects, made.id, EngineNote())
+    first = next(one for one in made.blocks() if isinstance(one.event, ExecuteTransform))
+    for after in (None, str(first.hash)):
+        payload = VerifyPayload(after=after)
+        answer = run_verification(stores, made, payload, bench, now=moment(900))
+        [problem] = answer.datasets[0].report["problems"]
+        assert (problem["block"], answer.ok) == (str(made.head()), False)
+        assert "new_watermark" in problem["message"]
+
+
+def test_an_execution_of_ours_computed_from_a_received_forged_checkpoint_is_not_reproduced(
+    stores: Stores, source: Dataset, bench: Any, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        forged_watermarks(patch)
+        made = computed(stores, [source], bench)
+    write_note(stores.objects, made.id, EngineNote())
+    add_rows(stores, source, [(LATER, "b", 2)], tmp_path, at=110, watermark=LATER)
+    compute(stores, made, bench, at=120)
+    assert verdicts(stores, made, bench)[:2] == (False, ["reproduced", "not-reproduced"])
+
+
+def test_state_that_only_another_node_has_made_proves_nothing(
+    stores: Stores, source: Dataset, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from odf_node.workers.jobs.transform import replay as module
+
+    made = computed(stores, [source], bench)
+    add_rows(stores, source, [(LATER, "b", 2)], tmp_path, at=110, watermark=LATER)
+    compute(stores, made, bench, at=120)
+    noted = read_note(stores.objects, made.id)
+    write_note(stores.objects, made.id, EngineNote())
+    monkeypatch.setattr(module, "holds_state", lambda _: True)
+    assert verdicts(stores, made, bench)[:2] == (True, ["reproduced"] * 2)
+    first = next(one for one in made.blocks() if isinstance(one.event, ExecuteTransform))
+    later = VerifyPayload(after=str(first.hash))
+    [found] = run_verification(stores, made, later, bench, now=moment(900)).datasets
+    assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 1)
+    assert module.FOREIGN_STATE in found.report["notes"][0]["message"]
+    write_note(stores.objects, made.id, noted)
+    [found] = run_verification(stores, made, later, bench, now=moment(900)).datasets
+    assert (found.replayed, found.not_verifiable) == (1, 0)
 
 
 def test_rows_and_watermarks_of_other_engines_are_held_to_their_query_all_the_same(

@@ -43,7 +43,7 @@ from ..work.transform_options import TransformOptions
 from .chains import backwards, input_chains, input_datasets
 from .engines import note_engine
 from .files import CACHE, InputFiles, work_folder
-from .iteration import Executed, execute
+from .iteration import Executed, checkpoint_file, execute
 from .receipts import added_up, of_blocks, of_iteration, operations_in, operations_of, up_to_date
 from .reset import reset
 
@@ -134,7 +134,14 @@ class Run:
             files = input_files(Path(name), self.context.scratch, self.context.transforms)
             inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
             done = execute(
-                self.dataset, plan, inputs, engine, files, Path(name) / "out", job_progress
+                self.dataset,
+                plan,
+                inputs,
+                engine,
+                files,
+                Path(name) / "out",
+                job_progress,
+                checkpoint=checkpoint_file(self.dataset, plan, files),
             )
             job_progress.phase("commit")
             self.warnings += [text for text in done.warnings if text not in self.warnings]
