@@ -87,6 +87,8 @@ class InputChain:
     """Name of the input in the query."""
     head: Multihash
     has_schema: bool
+    had_schema: bool = False
+    """Whether the input has a schema as of the consumed block."""
     blocks: Sequence[InputBlock] = ()
     watermark: Watermark | None = None
     """The newest watermark up to the consumed block."""
@@ -313,7 +315,7 @@ def input_block(block: HashedBlock) -> InputBlock:
 
 
 def first_schema(blocks: Iterable[InputBlock]) -> Multihash | None:
-    """Return the first block with a schema, which applies while nothing of the input was
+    """Return the first block with a schema, which applies while only blocks before it were
     consumed."""
     return next((block.hash for block in blocks if block.sets_schema), None)
 
@@ -380,7 +382,9 @@ def input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) 
     last_offset = added[-1].last_offset if added else before.offset
     rest = item.blocks[len(taken) :]
     changes = not item.complete or any(block.sets_schema for block in rest)
-    end = taken[-1].hash if taken else before.block or first_schema(item.blocks)
+    end = taken[-1].hash if taken else before.block
+    if not item.had_schema and first_schema(taken) is None:
+        end = first_schema(item.blocks)
     marks = tuple(
         Watermark(system_time=block.system_time, event_time=block.watermark)
         for block in added

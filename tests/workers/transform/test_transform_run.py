@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from throwaway import throwaway_stores
 
+from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,
@@ -22,9 +23,11 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.definition_values import Author, definition_hash
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import Account, AccountId, Role, Visibility
+from odf_node.workers.jobs.transform.replay import replay
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.plan.transform import InvalidInputInterval, IterationLimits
 from tests.workers.derivatives import (
+    SCHEMA,
     add_rows,
     commit,
     created,
@@ -37,6 +40,7 @@ from tests.workers.derivatives import (
 )
 
 COPY = "select event_time, city, n * 10 as n from {}"
+DAY = "2024-01-01T00:00:00Z"
 
 
 @pytest.fixture
@@ -98,6 +102,23 @@ def test_empty_inputs_settle_the_schema(stores: Stores, bench: Any) -> None:
     assert schema is not None
     assert [field.name for field in schema.fields][3:] == ["event_time", "city", "n"]
     assert run(stores, tens, bench).outcome == "up-to-date"
+
+
+def test_a_backlog_ends_before_the_schema_of_an_input_that_came_later(
+    stores: Stores, tmp_path: Path
+) -> None:
+    bench = node_of(stores, tmp_path, limits=IterationLimits(rows=2, bytes=1 << 30))
+    cities, towns = root(stores, "cities"), root(stores, "towns", schema=None)
+    for n in range(3):
+        add_rows(stores, cities, [(DAY, "a", n)] * 2, tmp_path, at=10 + n)
+    commit(towns, SetDataSchema(schema=from_arrow(SCHEMA)), at=50)
+    add_rows(stores, towns, [(DAY, "b", 9)], tmp_path, at=50)
+    select = "select event_time, city, n from "
+    both = derivative(stores, "both", [cities, towns], f"{select}cities union all {select}towns")
+    receipt = run(stores, both, bench)
+    assert (receipt.iterations, receipt.rows_added) == (4, 7)
+    executed = [block for block in both.blocks() if isinstance(block.event, ExecuteTransform)]
+    assert [replay(stores, both, block, bench).differences for block in executed] == [()] * 4
 
 
 def test_an_input_without_a_schema_is_waited_for(stores: Stores, bench: Any) -> None:

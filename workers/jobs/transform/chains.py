@@ -71,11 +71,19 @@ def _input_chain(
         alias=alias,
         head=head,
         has_schema=state.schema is not None,
+        had_schema=not diverged and _had_schema(dataset, before),
         blocks=blocks,
         watermark=None if diverged else newest_watermark(dataset, before.block),
         diverged=diverged,
         complete=complete,
     )
+
+
+def _had_schema(dataset: Dataset, before: Consumed) -> bool:
+    """Return whether the input has a schema as of the consumed block; rows imply one."""
+    if before.block is None or before.offset is not None:
+        return before.block is not None
+    return dataset.state(before.block).schema is not None
 
 
 def newest_watermark(dataset: Dataset, upto: Multihash | None) -> Watermark | None:

@@ -251,16 +251,19 @@ def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -
     chain = InputChain(
         id=dataset.id,
         alias=alias,
-        head=upto or _first_schema_of(dataset),
+        head=_schema_block(dataset, upto),
         has_schema=True,
+        had_schema=True,
         blocks=blocks,
         watermark=newest_watermark(dataset, item.prev_block_hash),
     )
     return input_plan(chain, consumed, blocks)
 
 
-def _first_schema_of(dataset: Dataset) -> Multihash:
-    """Return the block with the first schema of an input of which nothing was consumed."""
+def _schema_block(dataset: Dataset, upto: Multihash | None) -> Multihash:
+    """Return the last block that is read, or the first block with a schema if none was read yet."""
+    if upto is not None and dataset.state(upto).schema is not None:
+        return upto
     for page in dataset.pages():
         if (found := first_schema(input_block(block) for block in page)) is not None:
             return found
