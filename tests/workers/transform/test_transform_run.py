@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from throwaway import throwaway_stores
 
 from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.author import author
 from odf_node.protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,
@@ -20,6 +22,7 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
 from odf_node.storage.datasets.node.dependencies import InputsNotHere
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.reset import reset
 from odf_node.storage.stores.ports.definition_values import Author, definition_hash
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import Account, AccountId, Role, Visibility
@@ -261,6 +264,34 @@ def test_a_rewritten_input_stops_the_derivative_unless_it_may_begin_anew(
     receipt = run(stores, tens, bench, at=1002, payload=TransformPayload(reset_on_diverged=True))
     assert receipt.was_reset
     assert [(row["offset"], row["city"]) for row in read(stores, tens)] == [(0, "B")]
+
+
+def test_a_wrong_recorded_offset_stops_the_derivative_before_rows_are_lost(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    tens = derivative(stores, "tens", [cities], COPY.format("cities"))
+    add_rows(stores, cities, [(DAY, "A", 1)], tmp_path, at=10)
+    run(stores, tens, bench)
+    with_wrong_offset(stores, tens, 99)
+    add_rows(stores, cities, [(DAY, "B", 2)], tmp_path, at=20)
+    with pytest.raises(InvalidInputInterval, match="offset 99 was recorded instead of its 0"):
+        run(stores, tens, bench, at=1001)
+    receipt = run(stores, tens, bench, at=1002, payload=TransformPayload(reset_on_diverged=True))
+    assert receipt.was_reset
+    assert [row["city"] for row in read(stores, tens)] == ["A", "B"]
+
+
+def with_wrong_offset(stores: Stores, dataset: Dataset, offset: int) -> None:
+    """Replace the newest execution by one that records another last offset of its input."""
+    block = dataset.block(dataset.head())
+    assert isinstance(block.event, ExecuteTransform)
+    assert block.prev is not None
+    [item] = block.event.query_inputs
+    event = replace(block.event, query_inputs=(replace(item, new_offset=offset),))
+    reset(stores, dataset.entry, target=block.prev)
+    blocks, _ = author(dataset.state(), [event], system_time=block.block.system_time)
+    dataset.commit(blocks, expected=block.prev)
 
 
 def test_an_input_that_is_rewritten_again_meanwhile_makes_it_begin_anew_again(

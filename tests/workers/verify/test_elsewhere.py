@@ -281,6 +281,23 @@ def test_rows_made_of_changes_by_another_engine_prove_nothing(
     assert CHANGES in answer.report["notes"][0]["message"]
 
 
+def test_intervals_of_other_engines_have_to_be_those_of_their_inputs(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    source = root(stores, "cities")
+    add_rows(stores, source, [(NOON, "a", 1)] * 2, tmp_path, at=10, ops=[0, 1])
+    made = computed(stores, [source], bench, "select op, event_time, city, n from {}")
+
+    def wrong_offset(event: ExecuteTransform) -> ExecuteTransform:
+        [item] = event.query_inputs
+        return replace(event, query_inputs=(replace(item, new_offset=99),))
+
+    elsewhere(stores, made, wrong_offset)
+    ok, found, told = verdicts(stores, made, bench)
+    assert (ok, found) == (False, ["not-reproduced"])
+    assert "query_inputs" in told
+
+
 def test_state_of_this_engine_alone_proves_nothing(
     stores: Stores, source: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

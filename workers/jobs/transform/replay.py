@@ -52,7 +52,7 @@ from ...slices.conform import UnexpectedNulls
 from ...slices.schema import IncompatibleSchema
 from ..work.budget import JobOverBudget
 from ..work.context import WorkerContext
-from .chains import newest_watermark
+from .chains import last_data, watermark_of
 from .engines import engine_of, is_trusted
 from .files import work_folder
 from .iteration import Executed, SchemaNotKnown, checkpoint_file, execute
@@ -109,7 +109,8 @@ def replay(
     checkpoints: OwnCheckpoints | None = None,
     on_made: Callable[[Made], None] = lambda _: None,
 ) -> Replayed:
-    """Repeat an execution, with the engine version that made it, or with the newest one.
+    """Repeat an execution, with the engine version that made it, or with the newest one. If its
+    intervals are not those of the chains, nothing is executed.
 
     A verification passes its `checkpoints`; without them, the recorded one is believed. `on_made`
     receives the result while its files exist.
@@ -135,6 +136,8 @@ def replay(
         wanted = None if newest_engine else recorded
         engine = engine_of(plan.transform, context.engines.all, wanted, note)
         is_same = is_same or (recorded is not None and is_trusted(note, recorded, engine))
+        if (continued := _continued(plan, event)) != event:
+            return _replayed(block, event, continued, engine, recorded)
         with work_folder(context.scratch, "replay-") as name:
             files = input_files(Path(name), context.scratch, context.transforms)
             if checkpoints is not None:
@@ -174,6 +177,37 @@ def replay(
         raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
 
 
+def _continued(plan: TransformPlan, event: ExecuteTransform) -> ExecuteTransform:
+    """Return the record with the intervals that follow from the chains. They depend on no engine,
+    so a record with others is wrong whatever an engine computes."""
+    made = plan.event(data=None, checkpoint=None, watermark=None)
+    return replace(
+        event,
+        query_inputs=made.query_inputs,
+        prev_offset=made.prev_offset,
+        prev_checkpoint=made.prev_checkpoint,
+    )
+
+
+def _replayed(
+    block: HashedBlock,
+    event: ExecuteTransform,
+    actual: ExecuteTransform,
+    engine: Engine,
+    recorded: EngineRun | None,
+    schema: DataSchema | None = None,
+) -> Replayed:
+    return Replayed(
+        block=block,
+        expected=event,
+        actual=actual,
+        schema=schema,
+        engine=engine.name,
+        engine_version=engine.version,
+        recorded=recorded,
+    )
+
+
 def _compared(
     plan: TransformPlan,
     event: ExecuteTransform,
@@ -187,15 +221,8 @@ def _compared(
         checkpoint=done.made.checkpoint,
         watermark=done.response.new_watermark,
     )
-    return Replayed(
-        block=block,
-        expected=event,
-        actual=with_files_of(made, event),
-        schema=None if done.made.schema is None else done.made.schema.schema,
-        engine=engine.name,
-        engine_version=engine.version,
-        recorded=recorded,
-    )
+    schema = None if done.made.schema is None else done.made.schema.schema
+    return _replayed(block, event, with_files_of(made, event), engine, recorded, schema)
 
 
 def _is_of_this_machine(reason: NodeError) -> bool:
@@ -235,7 +262,6 @@ def recorded_plan(
 def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -> InputPlan:
     """Return the input with the blocks of the recorded interval, as in the original plan."""
     upto = item.new_block_hash or item.prev_block_hash
-    consumed = Consumed(item.prev_block_hash, item.prev_offset)
     blocks: list[InputBlock] = []
     try:
         if upto is not None:
@@ -248,6 +274,8 @@ def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -
             f"not verifiable here: the history of input {alias!r} was rewritten since",
             **gone.facts,
         ) from gone
+    last = last_data(dataset, item.prev_block_hash)
+    consumed = Consumed(item.prev_block_hash, None if last is None else last.last_offset)
     chain = InputChain(
         id=dataset.id,
         alias=alias,
@@ -255,7 +283,7 @@ def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -
         has_schema=True,
         had_schema=True,
         blocks=blocks,
-        watermark=newest_watermark(dataset, item.prev_block_hash),
+        watermark=watermark_of(last),
     )
     return input_plan(chain, consumed, blocks)
 
