@@ -31,7 +31,9 @@ from odf_node.storage.datasets.job_payloads.transform_job import TransformPayloa
 from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.jobs.transform.engines import noted_as_computed
 from odf_node.workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.jobs.verify.run import run_verification
@@ -376,3 +378,24 @@ def test_what_does_not_count_is_not_noted(
     with noted_as_received(stores.objects, made.id, blocks):
         pass
     assert read_note(stores.objects, made.id).at(blocks[0].sequence_number) is None
+
+
+@pytest.mark.parametrize("worker_is_first", [True, False])
+def test_a_received_block_is_not_noted_as_ours_if_a_worker_loses_against_it(
+    stores: Stores, source: Dataset, bench: Any, worker_is_first: bool
+) -> None:
+    made = computed(stores, [source], bench)
+    block, engine = made.block(made.head()), bench.engines.first
+    known = EngineNote().with_run(EngineRun(1, engine.name, engine.version))
+    received = known.with_received(block.sequence_number)
+    write_note(stores.objects, made.id, known if worker_is_first else received)
+
+    def lose() -> None:
+        with noted_as_computed(stores, made, engine, block):
+            if worker_is_first:
+                write_note(stores.objects, made.id, received)
+            raise RefConflict(block.hash, block.hash)
+
+    with pytest.raises(RefConflict):
+        lose()
+    assert read_note(stores.objects, made.id) == received
