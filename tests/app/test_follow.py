@@ -87,6 +87,40 @@ def settled(node, clock, outcome=DONE):
     follow(node.following)
 
 
+def first_of_two(node, clock):
+    """The first job of a backlog ends, and the job for the rest waits."""
+    follow(node.following)
+    clock.pass_by(2)
+    follow(node.following)
+    job = node.stores.jobs.claim("w", [KIND], lease=timedelta(seconds=30))
+    node.stores.jobs.submit(job.spec)
+    node.stores.jobs.finish(job.id, "w", Succeeded({"outcome": "updated", "hasMore": True}))
+    follow(node.following)
+
+
+def test_the_rest_of_a_backlog_is_one_job_whose_failure_pauses_the_derivative(node, clock, tens):
+    first_of_two(node, clock)
+    assert waiting(node) == [tens.id]
+    finish(node, Failed("InvalidQuery", "division by zero"))
+    follow(node.following)
+    row = node.stores.derivations.find(tens.id)
+    assert (row.paused, row.problem.error, row.due_at) == (True, "InvalidQuery", None)
+
+
+def test_the_rest_of_a_backlog_that_fails_at_the_moment_is_retried(node, clock, tens):
+    first_of_two(node, clock)
+    finish(node, Failed("Internal", "out of memory"))
+    follow(node.following)
+    assert waiting(node) == []
+    clock.pass_by(2)
+    follow(node.following)
+    assert waiting(node) == [tens.id]
+    finish(node, DONE)
+    follow(node.following)
+    row = node.stores.derivations.find(tens.id)
+    assert (row.job, row.due_at, row.problem, row.attempts) == (None, None, None, 0)
+
+
 def test_a_new_derivative_is_due_after_a_moment(node, clock, tens):
     follow(node.following)
     assert waiting(node) == []

@@ -84,9 +84,15 @@ def chains(target: ChainState, histories: dict[str, list[InputBlock]]) -> list[I
         before = consumed.get(id_of(name))
         names = [one.hash for one in blocks]
         at = 0 if before is None or before.block is None else names.index(before.block) + 1
+        added = [one for one in blocks[:at] if one.adds_data]
         found.append(
             InputChain(
-                id=id_of(name), alias=name, head=names[-1], has_schema=True, blocks=blocks[at:]
+                id=id_of(name),
+                alias=name,
+                head=names[-1],
+                has_schema=True,
+                blocks=blocks[at:],
+                last_offset=added[-1].last_offset if added else None,
             )
         )
     return found

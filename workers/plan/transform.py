@@ -42,17 +42,17 @@ class TransformNotDefined(BadInput):
 
 
 class InvalidInputInterval(Conflict):
-    """The history of an input was rewritten, and no longer contains the blocks that the derivative
-    consumed."""
+    """The history of an input does not contain what the derivative consumed: it was rewritten, or
+    the derivative records another offset than that of the consumed block."""
 
-    def __init__(self, name: str, dataset: DatasetId, head: Multihash, missing: Multihash) -> None:
+    def __init__(self, item: InputChain, consumed: Multihash, problem: str) -> None:
         super().__init__(
-            f"block {missing} of input {name!r} was consumed, but is not in its history any "
-            f"more (head {head}); refresh it with --reset-on-diverged-input to compute it anew",
-            input=name,
-            dataset_id=str(dataset),
-            head=str(head),
-            missing=str(missing),
+            f"block {consumed} of input {item.alias!r} was consumed, but {problem}; "
+            "refresh it with --reset-on-diverged-input to compute it anew",
+            input=item.alias,
+            dataset_id=str(item.id),
+            head=str(item.head),
+            missing=str(consumed),
         )
 
 
@@ -87,9 +87,13 @@ class InputChain:
     """Name of the input in the query."""
     head: Multihash
     has_schema: bool
+    had_schema: bool = False
+    """Whether the input has a schema as of the consumed block."""
     blocks: Sequence[InputBlock] = ()
     watermark: Watermark | None = None
     """The newest watermark up to the consumed block."""
+    last_offset: int | None = None
+    """The last offset as of the consumed block."""
     diverged: bool = False
     """Whether the consumed block is not an ancestor of the head."""
     complete: bool = True
@@ -225,7 +229,8 @@ def plan_transform(
 
     Raises:
         TransformNotDefined, NotUnderstood: this node cannot execute this chain.
-        InvalidInputInterval: an input was rewritten, and a reset is not allowed.
+        InvalidInputInterval: an input does not contain what was consumed, and a reset is not
+            allowed.
     """
     definition = require_transform(target)
     consumed = consumed_by(target)
@@ -233,11 +238,10 @@ def plan_transform(
         if not item.has_schema:
             return UpToDate(f"{NO_SCHEMA}: {item.alias}")
     for item in inputs:
-        missing = consumed.get(item.id, Consumed()).block
-        if item.diverged and missing is not None:
-            problem = InvalidInputInterval(item.alias, item.id, item.head, missing)
-            if reset_on_diverged:
-                return ResetFirst(problem)
+        problem = _broken_interval(item, consumed.get(item.id, Consumed()))
+        if problem is not None and reset_on_diverged:
+            return ResetFirst(problem)
+        if problem is not None:
             raise problem
     taken, has_more = _taken(inputs, limits)
     plans = tuple(
@@ -264,6 +268,19 @@ def plan_transform(
     if not plan.reads_something and target.schema is not None:
         return UpToDate()
     return plan
+
+
+def _broken_interval(item: InputChain, before: Consumed) -> InvalidInputInterval | None:
+    """Return what is wrong with the consumed interval of an input, if anything."""
+    if before.block is None:
+        return None
+    if item.diverged:
+        gone = f"is not in its history any more (head {item.head})"
+        return InvalidInputInterval(item, before.block, gone)
+    if before.offset != item.last_offset:
+        other = f"offset {before.offset} was recorded instead of its {item.last_offset}"
+        return InvalidInputInterval(item, before.block, other)
+    return None
 
 
 def require_transform(target: ChainState) -> SetTransform:
@@ -313,7 +330,7 @@ def input_block(block: HashedBlock) -> InputBlock:
 
 
 def first_schema(blocks: Iterable[InputBlock]) -> Multihash | None:
-    """Return the first block with a schema, which applies while nothing of the input was
+    """Return the first block with a schema, which applies while only blocks before it were
     consumed."""
     return next((block.hash for block in blocks if block.sets_schema), None)
 
@@ -380,7 +397,9 @@ def input_plan(item: InputChain, before: Consumed, taken: Sequence[InputBlock]) 
     last_offset = added[-1].last_offset if added else before.offset
     rest = item.blocks[len(taken) :]
     changes = not item.complete or any(block.sets_schema for block in rest)
-    end = taken[-1].hash if taken else before.block or first_schema(item.blocks)
+    end = taken[-1].hash if taken else before.block
+    if not item.had_schema and first_schema(taken) is None:
+        end = first_schema(item.blocks)
     marks = tuple(
         Watermark(system_time=block.system_time, event_time=block.watermark)
         for block in added

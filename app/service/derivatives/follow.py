@@ -26,7 +26,7 @@ from odf_node.storage.stores.jobs.older_outcomes import older_retryable
 from odf_node.storage.stores.objects.layout import HEAD
 from odf_node.storage.stores.ports.derivation_values import Derivation, Problem
 from odf_node.storage.stores.ports.errors import BlockNotFound, DatasetNotFound, RefConflict
-from odf_node.storage.stores.ports.values import Failed, HeadMoved, Job
+from odf_node.storage.stores.ports.values import Failed, HeadMoved, Job, Succeeded
 
 from ..errors import status_of_failed
 from .refresh_derivative import refuse_hidden_inputs, transform_spec
@@ -142,8 +142,11 @@ def _ended(following: Following, row: Derivation, job: Job | None) -> None:
     store = following.stores.derivations
     if job is None:  # its record is deleted, so the outcome is unknown: retry
         store.ended(row.dataset, job=row.job, retry_at=following.clock())
-    elif isinstance(failed := job.outcome, Failed):
-        _failed(following, row, failed)
+    elif isinstance(outcome := job.outcome, Failed):
+        _failed(following, row, outcome)
+    elif isinstance(outcome, Succeeded) and outcome.result.get("hasMore"):
+        # Due at once, so that `submit_due` joins the job for the rest, and its end is recorded too.
+        store.ended(row.dataset, job=row.job, retry_at=following.clock())
     else:
         store.ended(row.dataset, job=row.job)
 

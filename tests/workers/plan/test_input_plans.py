@@ -42,12 +42,15 @@ def mark(name: str, day: int, offset: int | None) -> InputBlock:
     )
 
 
-def chain(*blocks: InputBlock, complete: bool = True, head: str = "head") -> InputChain:
+def chain(
+    *blocks: InputBlock, complete: bool = True, head: str = "head", had_schema: bool = True
+) -> InputChain:
     return InputChain(
         id=DatasetId(b"a" * 32),
         alias="a",
         head=hash_of(head),
         has_schema=True,
+        had_schema=had_schema,
         blocks=blocks,
         complete=complete,
         watermark=Watermark(system_time=DAYS[0], event_time=DAYS[0]),
@@ -107,8 +110,17 @@ def test_an_input_nothing_is_read_of_has_the_schema_it_had() -> None:
     change = schema("s", 2)
     consumed = input_plan(chain(change), ALL_OF, [])
     assert consumed.as_of == hash_of("before")
-    never = input_plan(chain(schema("first", 1), change), NOTHING, [])
+    never = input_plan(chain(schema("first", 1), change, had_schema=False), NOTHING, [])
     assert never.as_of == hash_of("first")
+
+
+def test_an_input_that_ends_before_its_first_schema_has_that_schema() -> None:
+    seed, change = mark("seed", 0, None), schema("second", 2)
+    blocks = [seed, schema("first", 1), change]
+    assert input_plan(chain(*blocks, had_schema=False), NOTHING, [seed]).as_of == hash_of("first")
+    later = chain(*blocks[1:], had_schema=False)
+    assert input_plan(later, Consumed(seed.hash), []).as_of == hash_of("first")
+    assert input_plan(later, Consumed(seed.hash), blocks[1:2]).as_of == hash_of("first")
 
 
 def test_the_interval_in_the_chain_says_what_was_read() -> None:

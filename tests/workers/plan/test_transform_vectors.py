@@ -73,7 +73,7 @@ def chain_of(given: dict[str, Any]) -> InputChain:
     names = [block["id"] for block in given["blocks"]]
     known = prior is not None and prior["block"] in names
     after = names.index(prior["block"]) + 1 if known else 0
-    last = None
+    last = consumed = None
     fresh: list[InputBlock] = []
     for at, block in enumerate(blocks):
         if block.adds_data:
@@ -84,6 +84,8 @@ def chain_of(given: dict[str, Any]) -> InputChain:
             )
         if at >= after:
             fresh.append(block)
+        else:
+            consumed = last
     return InputChain(
         id=id_of(given["alias"]),
         alias=given["alias"],
@@ -91,6 +93,7 @@ def chain_of(given: dict[str, Any]) -> InputChain:
         has_schema=any(block.sets_schema for block in blocks),
         blocks=fresh,
         diverged=prior is not None and not known,
+        last_offset=consumed,
     )
 
 

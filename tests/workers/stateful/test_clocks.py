@@ -61,6 +61,16 @@ def test_units_hold_before_1970() -> None:
     assert clock.at({"a": at("1969-02-03")}) == at("1969-02-01")
 
 
+@pytest.mark.parametrize(("unit", "days"), [("month", 31), ("quarter", 92), ("year", 366)])
+def test_calendar_units_hold_beyond_the_years_of_instants(unit: str, days: int) -> None:
+    end = {"a": at("9999-12-31 23:59:59")}
+    later, earlier = truncated(Later(A, DAY), unit), truncated(Later(A, -DAY), unit)
+    assert later is not None
+    assert later.at(end) == at("9999-12-31") + DAY
+    assert earlier is not None
+    assert earlier.at({"a": at("0001-01-01")}) == at("0001-01-01") - days * DAY
+
+
 def test_an_unknown_unit_is_no_clock() -> None:
     assert truncated(A, "fortnight") is None
 

@@ -52,6 +52,7 @@ def refusal(spark: SparkSession, folder: Path, query: str) -> InvalidQuery:
         (DAILY.format("first(v)"), "min_by"),
         (DAILY.format("stddev(v)"), "avg"),
         (DAILY.format("count_if(op = 0)"), "leave it out"),
+        (DAILY.format("count(null) as n"), "give it a type by CAST"),
         ("select x.k from x join (values ('a')) as c(k) on x.k = c.k", "dataset"),
         (("select k, n from (select k, v as n, row_number() over (order by v) as p "
          "from (select k, v from (select v, max(k) as k, window(event_time, '1 day') as w "

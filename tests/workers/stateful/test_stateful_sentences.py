@@ -222,3 +222,23 @@ def test_row_by_row_parts_stand_between_and_calendar_days_end(
     late = [(A, t(3), "c", 2), (A, t(25), "d", 1)]
     assert play.step({"sales": late}, {"sales": t(48)}) == [(A, t(24), "C", 2, 10)]
     assert play.result.dropped.late == 1
+
+
+def test_a_count_of_a_constant_counts_it_as_a_column_of_it_would(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    query = (
+        "select window(event_time, '1 day').start as event_time, shop, count(1) as every, "
+        "count(cast(null as int)) as none, count(cast(null as int), amount) as neither, "
+        "{distinct}sum(amount) as total "
+        "from sales group by window(event_time, '1 day'), shop"
+    )
+    rows = [(A, t("01-01T10"), "x", 1), (A, t("01-01T11"), "x", 2)]
+    sums = Play(spark, tmp_path, query.format(distinct=""), {"sales": SALES})
+    assert sums.step({"sales": rows}, {"sales": t("01-02")}) == [(A, t("01-01"), "x", 2, 0, 0, 3)]
+    kept = query.format(
+        distinct="count(distinct 1) as one, count(distinct cast(null as int)) as no, "
+    )
+    from_rows = Play(spark, tmp_path, kept, {"sales": SALES})
+    told = from_rows.step({"sales": rows}, {"sales": t("01-02")})
+    assert told == [(A, t("01-01"), "x", 2, 0, 0, 1, 0, 3)]

@@ -319,7 +319,7 @@ def rebuild(theirs: Dataset, stores: Stores, bench: Any) -> int:
 def _compute(
     stores: Stores, ours: Dataset, block: Any, event: ExecuteTransform, bench: Any
 ) -> None:
-    from odf_node.workers.jobs.transform.iteration import execute
+    from odf_node.workers.jobs.transform.iteration import checkpoint_file, execute
     from odf_node.workers.jobs.transform.replay import recorded_plan
     from odf_node.workers.jobs.transform.run import input_files
 
@@ -327,7 +327,14 @@ def _compute(
     with tempfile.TemporaryDirectory(dir=bench.scratch) as name:
         files = input_files(Path(name), bench.scratch, bench.transforms)
         done = execute(
-            ours, plan, inputs, bench.engines.first, files, Path(name) / "out", bench.job_progress
+            ours,
+            plan,
+            inputs,
+            bench.engines.first,
+            files,
+            Path(name) / "out",
+            bench.job_progress,
+            checkpoint=checkpoint_file(ours, plan, files),
         )
         found = plan.event(
             data=done.made.data,

@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from throwaway import throwaway_stores
 
+from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.chain.author import author
 from odf_node.protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,
@@ -19,12 +22,15 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
 from odf_node.storage.datasets.node.dependencies import InputsNotHere
 from odf_node.storage.datasets.node.stores import Stores
+from odf_node.storage.datasets.rewrite.reset import reset
 from odf_node.storage.stores.ports.definition_values import Author, definition_hash
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import Account, AccountId, Role, Visibility
+from odf_node.workers.jobs.transform.replay import replay
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.plan.transform import InvalidInputInterval, IterationLimits
 from tests.workers.derivatives import (
+    SCHEMA,
     add_rows,
     commit,
     created,
@@ -37,6 +43,7 @@ from tests.workers.derivatives import (
 )
 
 COPY = "select event_time, city, n * 10 as n from {}"
+DAY = "2024-01-01T00:00:00Z"
 
 
 @pytest.fixture
@@ -98,6 +105,23 @@ def test_empty_inputs_settle_the_schema(stores: Stores, bench: Any) -> None:
     assert schema is not None
     assert [field.name for field in schema.fields][3:] == ["event_time", "city", "n"]
     assert run(stores, tens, bench).outcome == "up-to-date"
+
+
+def test_a_backlog_ends_before_the_schema_of_an_input_that_came_later(
+    stores: Stores, tmp_path: Path
+) -> None:
+    bench = node_of(stores, tmp_path, limits=IterationLimits(rows=2, bytes=1 << 30))
+    cities, towns = root(stores, "cities"), root(stores, "towns", schema=None)
+    for n in range(3):
+        add_rows(stores, cities, [(DAY, "a", n)] * 2, tmp_path, at=10 + n)
+    commit(towns, SetDataSchema(schema=from_arrow(SCHEMA)), at=50)
+    add_rows(stores, towns, [(DAY, "b", 9)], tmp_path, at=50)
+    select = "select event_time, city, n from "
+    both = derivative(stores, "both", [cities, towns], f"{select}cities union all {select}towns")
+    receipt = run(stores, both, bench)
+    assert (receipt.iterations, receipt.rows_added) == (4, 7)
+    executed = [block for block in both.blocks() if isinstance(block.event, ExecuteTransform)]
+    assert [replay(stores, both, block, bench).differences for block in executed] == [()] * 4
 
 
 def test_an_input_without_a_schema_is_waited_for(stores: Stores, bench: Any) -> None:
@@ -240,6 +264,34 @@ def test_a_rewritten_input_stops_the_derivative_unless_it_may_begin_anew(
     receipt = run(stores, tens, bench, at=1002, payload=TransformPayload(reset_on_diverged=True))
     assert receipt.was_reset
     assert [(row["offset"], row["city"]) for row in read(stores, tens)] == [(0, "B")]
+
+
+def test_a_wrong_recorded_offset_stops_the_derivative_before_rows_are_lost(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    cities = root(stores, "cities")
+    tens = derivative(stores, "tens", [cities], COPY.format("cities"))
+    add_rows(stores, cities, [(DAY, "A", 1)], tmp_path, at=10)
+    run(stores, tens, bench)
+    with_wrong_offset(stores, tens, 99)
+    add_rows(stores, cities, [(DAY, "B", 2)], tmp_path, at=20)
+    with pytest.raises(InvalidInputInterval, match="offset 99 was recorded instead of its 0"):
+        run(stores, tens, bench, at=1001)
+    receipt = run(stores, tens, bench, at=1002, payload=TransformPayload(reset_on_diverged=True))
+    assert receipt.was_reset
+    assert [row["city"] for row in read(stores, tens)] == ["A", "B"]
+
+
+def with_wrong_offset(stores: Stores, dataset: Dataset, offset: int) -> None:
+    """Replace the newest execution by one that records another last offset of its input."""
+    block = dataset.block(dataset.head())
+    assert isinstance(block.event, ExecuteTransform)
+    assert block.prev is not None
+    [item] = block.event.query_inputs
+    event = replace(block.event, query_inputs=(replace(item, new_offset=offset),))
+    reset(stores, dataset.entry, target=block.prev)
+    blocks, _ = author(dataset.state(), [event], system_time=block.block.system_time)
+    dataset.commit(blocks, expected=block.prev)
 
 
 def test_an_input_that_is_rewritten_again_meanwhile_makes_it_begin_anew_again(

@@ -21,6 +21,7 @@ from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.jobs.verify.candidate import NotValidated, run_candidate
 from tests.workers.derivatives import add_rows, commit, derivative, moment, node_of, root
+from tests.workers.verify.test_elsewhere import forged_watermarks
 from tests.workers.verify.test_verification import another_number, forged
 
 COPY = "select event_time, city, n * 10 as n from cities"
@@ -100,6 +101,23 @@ def test_forged_blocks_never_become_the_head(
         admitted(stores, made, bench, blocks)
     assert refused.value.facts["block"] == str(block.hash)
     assert made.head() == before
+
+
+def test_blocks_computed_from_a_forged_checkpoint_never_become_the_head(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    source = root(stores, "cities")
+    made = derivative(stores, "tenfold", [source], COPY)
+    with pytest.MonkeyPatch.context() as patch:
+        forged_watermarks(patch)
+        for day in (1, 2):
+            when = f"2024-01-0{day}T00:00:00Z"
+            add_rows(stores, source, [(when, "a", 1)], tmp_path, at=10 * day, watermark=when)
+            run_transform(stores, made, TransformPayload(), bench, now=moment(100 * day))
+    blocks = pushed(stores, made)
+    with pytest.raises(NotValidated, match="new_watermark") as refused:
+        admitted(stores, made, bench, blocks)
+    assert refused.value.facts["block"] == str(blocks[-1].hash)
 
 
 def test_blocks_that_cannot_be_verified_here_stay_out(

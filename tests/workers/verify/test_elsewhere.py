@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ from odf_node.storage.datasets.job_payloads.transform_job import TransformPayloa
 from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.jobs.transform.engines import noted_as_computed
 from odf_node.workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.jobs.verify.run import run_verification
@@ -97,6 +100,19 @@ def verdicts(stores: Stores, dataset: Dataset, bench: Any) -> tuple[bool, list[s
     return answer.ok, [one["replay"] for one in reversed(report["dataBlocks"])], told
 
 
+def forged_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the engine write checkpoints with watermarks that no input had."""
+    from odf_node.workers.engines.iteration import transform as module
+
+    honest = module.write_checkpoint
+
+    def forge(path: Path, after: Any) -> bool:
+        marks = dict.fromkeys(after.watermarks, Instant.parse("2099-01-01T00:00:00Z"))
+        return honest(path, dataclasses.replace(after, watermarks=marks))
+
+    monkeypatch.setattr(module, "write_checkpoint", forge)
+
+
 def foreign_checkpoint(stores: Stores, dataset: Dataset, content: bytes) -> Checkpoint:
     name = Multihash.of(content)
     stores.objects.put(ObjectKey(dataset.id, ObjectKind.CHECKPOINT, name), [content])
@@ -123,6 +139,58 @@ def test_an_execution_with_a_checkpoint_of_another_engine_is_reproduced(
     other = foreign_checkpoint(stores, made, b"\x00\x01 a savepoint in a tar")
     elsewhere(stores, made, lambda event: replace(event, new_checkpoint=other))
     assert verdicts(stores, made, bench) == (True, ["reproduced"] * 2, "")
+
+
+def test_an_execution_computed_from_a_forged_checkpoint_is_not_reproduced(
+    stores: Stores, source: Dataset, bench: Any, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        forged_watermarks(patch)
+        made = computed(stores, [source], bench)
+        add_rows(stores, source, [(LATER, "b", 2)], tmp_path, at=110, watermark=LATER)
+        compute(stores, made, bench, at=120)
+    write_note(stores.objects, made.id, EngineNote())
+    first = next(one for one in made.blocks() if isinstance(one.event, ExecuteTransform))
+    for after in (None, str(first.hash)):
+        payload = VerifyPayload(after=after)
+        answer = run_verification(stores, made, payload, bench, now=moment(900))
+        [problem] = answer.datasets[0].report["problems"]
+        assert (problem["block"], answer.ok) == (str(made.head()), False)
+        assert "new_watermark" in problem["message"]
+
+
+def test_an_execution_of_ours_computed_from_a_received_forged_checkpoint_is_not_reproduced(
+    stores: Stores, source: Dataset, bench: Any, tmp_path: Path
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        forged_watermarks(patch)
+        made = computed(stores, [source], bench)
+    write_note(stores.objects, made.id, EngineNote())
+    add_rows(stores, source, [(LATER, "b", 2)], tmp_path, at=110, watermark=LATER)
+    compute(stores, made, bench, at=120)
+    assert verdicts(stores, made, bench)[:2] == (False, ["reproduced", "not-reproduced"])
+
+
+def test_state_that_only_another_node_has_made_proves_nothing(
+    stores: Stores, source: Dataset, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from odf_node.workers.jobs.transform import replay as module
+
+    made = computed(stores, [source], bench)
+    add_rows(stores, source, [(LATER, "b", 2)], tmp_path, at=110, watermark=LATER)
+    compute(stores, made, bench, at=120)
+    noted = read_note(stores.objects, made.id)
+    write_note(stores.objects, made.id, EngineNote())
+    monkeypatch.setattr(module, "holds_state", lambda _: True)
+    assert verdicts(stores, made, bench)[:2] == (True, ["reproduced"] * 2)
+    first = next(one for one in made.blocks() if isinstance(one.event, ExecuteTransform))
+    later = VerifyPayload(after=str(first.hash))
+    [found] = run_verification(stores, made, later, bench, now=moment(900)).datasets
+    assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 1)
+    assert module.FOREIGN_STATE in found.report["notes"][0]["message"]
+    write_note(stores.objects, made.id, noted)
+    [found] = run_verification(stores, made, later, bench, now=moment(900)).datasets
+    assert (found.replayed, found.not_verifiable) == (1, 0)
 
 
 def test_rows_and_watermarks_of_other_engines_are_held_to_their_query_all_the_same(
@@ -213,6 +281,23 @@ def test_rows_made_of_changes_by_another_engine_prove_nothing(
     ).datasets[0]
     assert answer.report["dataBlocks"][0]["replay"] == "not-verifiable"
     assert CHANGES in answer.report["notes"][0]["message"]
+
+
+def test_intervals_of_other_engines_have_to_be_those_of_their_inputs(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    source = root(stores, "cities")
+    add_rows(stores, source, [(NOON, "a", 1)] * 2, tmp_path, at=10, ops=[0, 1])
+    made = computed(stores, [source], bench, "select op, event_time, city, n from {}")
+
+    def wrong_offset(event: ExecuteTransform) -> ExecuteTransform:
+        [item] = event.query_inputs
+        return replace(event, query_inputs=(replace(item, new_offset=99),))
+
+    elsewhere(stores, made, wrong_offset)
+    ok, found, told = verdicts(stores, made, bench)
+    assert (ok, found) == (False, ["not-reproduced"])
+    assert "query_inputs" in told
 
 
 def test_state_of_this_engine_alone_proves_nothing(
@@ -311,3 +396,24 @@ def test_a_push_that_loses_leaves_the_note_of_the_winner(
     with pytest.raises(Conflict):
         lose()
     assert read_note(stores.objects, made.id).at(last.sequence_number) is None
+
+
+@pytest.mark.parametrize("worker_is_first", [True, False])
+def test_a_received_block_is_not_noted_as_ours_if_a_worker_loses_against_it(
+    stores: Stores, source: Dataset, bench: Any, worker_is_first: bool
+) -> None:
+    made = computed(stores, [source], bench)
+    block, engine = made.block(made.head()), bench.engines.first
+    known = EngineNote().with_run(EngineRun(1, engine.name, engine.version))
+    received = known.with_received(block.sequence_number)
+    write_note(stores.objects, made.id, known if worker_is_first else received)
+
+    def lose() -> None:
+        with noted_as_computed(stores, made, engine, block):
+            if worker_is_first:
+                write_note(stores.objects, made.id, received)
+            raise RefConflict(block.hash, block.hash)
+
+    with pytest.raises(RefConflict):
+        lose()
+    assert read_note(stores.objects, made.id) == received

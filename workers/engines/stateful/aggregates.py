@@ -124,22 +124,23 @@ def call_of(expression: Node, at: int) -> Call:
     """Read an aggregate of an analysed plan; its number `at` is part of its column names."""
     function = plain(expression.aggregateFunction())
     condition = option(expression.filter())
-    arguments = [plain(argument) for argument in _arguments(function)]
+    is_distinct = bool(expression.isDistinct())
+    arguments = [plain(argument) for argument in _arguments(function, is_distinct=is_distinct)]
     return Call(
         function=str(function.prettyName()).lower(),
         names=tuple(f"x{at}_{place}" for place in range(len(arguments))),
         arguments=tuple(arguments),
         where=None if condition is None else f"w{at}",
         condition=condition,
-        distinct=bool(expression.isDistinct()),
+        distinct=is_distinct,
         type=type_of(expression),
         of=type_of(arguments[0]) if len(arguments) == 1 else None,
     )
 
 
-def _arguments(function: Node) -> Sequence[Node]:
+def _arguments(function: Node, *, is_distinct: bool) -> Sequence[Node]:
     found = children(function)
-    if str(function.prettyName()).lower() == "count":
-        # count(*) counts a constant.
-        return [child for child in found if kind(child) != "Literal"]
+    if str(function.prettyName()).lower() == "count" and not is_distinct:
+        # count(*) counts a constant, which needs no column; but a null is never counted.
+        return [one for one in found if kind(one) != "Literal" or one.value() is None]
     return found

@@ -19,6 +19,9 @@ Moments = Mapping[str, int | None]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
+CALENDAR_CYCLE = 146_097 * DAY
+"""Length of 400 years, after which the calendar repeats. A shifted watermark may be in a year that
+`datetime` does not have, but its month is that of a year in another cycle."""
 FIXED_UNITS: Mapping[str, tuple[int, int]] = {
     "MICROSECOND": (1, 0),
     "MILLISECOND": (1_000, 0),
@@ -111,10 +114,11 @@ class CalendarStart:
         at = self.clock.at(moments)
         if at is None:
             return None
-        moment = EPOCH + timedelta(microseconds=at)
+        cycles, within = divmod(at, CALENDAR_CYCLE)
+        moment = EPOCH + timedelta(microseconds=within)
         month = (moment.month - 1) // self.months * self.months + 1
         start = datetime(moment.year, month, 1, tzinfo=UTC)
-        return (start - EPOCH) // timedelta(microseconds=1)
+        return cycles * CALENDAR_CYCLE + (start - EPOCH) // timedelta(microseconds=1)
 
 
 def truncated(clock: Clock, unit: str) -> Clock | None:

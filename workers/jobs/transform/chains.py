@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.engine import Watermark
-from odf_node.protocol.metadata.events import AddData, ExecuteTransform, SetTransform
+from odf_node.protocol.metadata.events import SetTransform
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_node.storage.datasets.node.dependencies import InputsNotHere
@@ -66,28 +66,40 @@ def _input_chain(
                 break
     except InvalidInterval:
         diverged = True
+    last = None if diverged else last_data(dataset, before.block)
     return InputChain(
         id=dataset.id,
         alias=alias,
         head=head,
         has_schema=state.schema is not None,
+        had_schema=not diverged and _had_schema(dataset, before),
         blocks=blocks,
-        watermark=None if diverged else newest_watermark(dataset, before.block),
+        watermark=watermark_of(last),
+        last_offset=None if last is None else last.last_offset,
         diverged=diverged,
         complete=complete,
     )
 
 
-def newest_watermark(dataset: Dataset, upto: Multihash | None) -> Watermark | None:
-    """Return the watermark of the newest data block up to `upto`; every data block of a chain
-    repeats the current watermark."""
-    for block in backwards(dataset, upto):
-        event = block.event
-        if isinstance(event, AddData | ExecuteTransform):
-            if event.new_watermark is None:
-                return None
-            return Watermark(system_time=block.block.system_time, event_time=event.new_watermark)
-    return None
+def _had_schema(dataset: Dataset, before: Consumed) -> bool:
+    """Return whether the input has a schema as of the consumed block; rows imply one."""
+    if before.block is None or before.offset is not None:
+        return before.block is not None
+    return dataset.state(before.block).schema is not None
+
+
+def last_data(dataset: Dataset, upto: Multihash | None) -> InputBlock | None:
+    """Return the newest data block up to `upto`; every data block of a chain repeats the current
+    offset and watermark."""
+    found = (input_block(block) for block in backwards(dataset, upto))
+    return next((block for block in found if block.adds_data), None)
+
+
+def watermark_of(last: InputBlock | None) -> Watermark | None:
+    """Return the watermark of a data block, if it has one."""
+    if last is None or last.watermark is None:
+        return None
+    return Watermark(system_time=last.system_time, event_time=last.watermark)
 
 
 def backwards(dataset: Dataset, start: Multihash | None) -> Iterator[HashedBlock]:

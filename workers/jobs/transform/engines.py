@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.transforms import Transform
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.dataset.engines import EngineNote, EngineRun, read_note, write_note
-from odf_node.storage.stores.ports import DatasetNotes
+from odf_node.storage.datasets.node.stores import Stores
 
 from ...engines.port.port import Engine, engine_for
 
 
-def note_engine(
-    objects: DatasetNotes, dataset: Dataset, engine: Engine, block: HashedBlock
-) -> None:
+@contextmanager
+def noted_as_computed(
+    stores: Stores, dataset: Dataset, engine: Engine, block: HashedBlock
+) -> Iterator[None]:
     """Note the engine of a block before the block is committed, so that every executed block has a
-    note."""
-    known = read_note(objects, dataset.id)
+    note.
+
+    If the commit fails, the note is restored, because a received block may have that number. A
+    note that was changed meanwhile belongs to the writer of that block, and stays.
+    """
     run = EngineRun(block.sequence_number, engine.name, engine.version)
-    if (note := known.with_run(run)) != known:
-        write_note(objects, dataset.id, note)
+    with stores.locks.hold(dataset.id):
+        known = read_note(stores.objects, dataset.id)
+        note = known.with_run(run)
+        if note != known:
+            write_note(stores.objects, dataset.id, note)
+    try:
+        yield
+    except NodeError:
+        with stores.locks.hold(dataset.id):
+            if note != known and read_note(stores.objects, dataset.id) == note:
+                write_note(stores.objects, dataset.id, known)
+        raise
 
 
 def engine_of(

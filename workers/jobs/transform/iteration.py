@@ -61,21 +61,20 @@ def execute(
     files: InputFiles,
     folder: Path,
     job_progress: JobProgress,
+    *,
+    checkpoint: Path | None,
 ) -> Executed:
-    """Run a plan on an engine; all its output is written into `folder`.
+    """Run a plan on an engine, from a checkpoint; all its output is written into `folder`.
 
     Raises:
         JobLost: the job was cancelled, or is another worker's now.
         InvalidQuery: with the facts of the error's position, from `place_of`.
         EngineFailed: the engine failed for an internal reason.
         IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
-        ObjectNotFound: a slice of an input, or the checkpoint, is missing.
+        ObjectNotFound: a slice of an input is missing.
     """
     folder.mkdir(parents=True)
-    data, checkpoint = folder / "data.parquet", folder / "checkpoint"
-    prev = None
-    if plan.prev_checkpoint is not None:
-        prev = str(files.get(target, ObjectKind.CHECKPOINT, plan.prev_checkpoint))
+    data, new_checkpoint = folder / "data.parquet", folder / "checkpoint"
     request = TransformRequest(
         dataset_id=target.id,
         dataset_alias=target.entry.alias,
@@ -87,8 +86,8 @@ def execute(
             for dataset, item in zip(inputs, plan.inputs, strict=True)
         ),
         next_offset=plan.next_offset,
-        prev_checkpoint_path=prev,
-        new_checkpoint_path=str(checkpoint),
+        prev_checkpoint_path=None if checkpoint is None else str(checkpoint),
+        new_checkpoint_path=str(new_checkpoint),
         new_data_path=str(data),
     )
     job_progress.phase("execute")
@@ -96,12 +95,19 @@ def execute(
     made = checked(
         response,
         data,
-        checkpoint,
+        new_checkpoint,
         vocab=plan.vocab,
         schema=plan.schema,
         next_offset=plan.next_offset,
     )
     return Executed(made=made, response=response, warnings=tuple(heard.warnings))
+
+
+def checkpoint_file(target: Dataset, plan: TransformPlan, files: InputFiles) -> Path | None:
+    """Return the file of the recorded checkpoint, if there is one. Raises `ObjectNotFound`."""
+    if plan.prev_checkpoint is None:
+        return None
+    return files.get(target, ObjectKind.CHECKPOINT, plan.prev_checkpoint)
 
 
 def ask(

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from odf_node.protocol.errors import Damaged, NodeError, NotFound
 from odf_node.protocol.metadata.events import ExecuteTransform
-from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.stores.ports.values import ObjectKind
 
@@ -28,6 +27,7 @@ from ...engines.iteration.checkpoint import holds_state, is_ours
 from ...plan.transform import InputPlan, TransformPlan
 from ...slices.schema import IncompatibleSchema
 from .files import InputFiles
+from .iteration import checkpoint_file
 from .result import Made
 
 STATE = "this engine keeps state for the query, another need not"
@@ -40,18 +40,14 @@ def proves(reason: NodeError) -> bool:
     return isinstance(reason, IncompatibleSchema) and "missing" in reason.facts
 
 
-def usable_checkpoint(
-    dataset: Dataset, checkpoint: Multihash | None, files: InputFiles
-) -> Multihash | None:
-    """Return the checkpoint from which an execution began, if it exists here and this engine wrote
-    it."""
-    if checkpoint is None:
-        return None
+def readable_checkpoint(dataset: Dataset, plan: TransformPlan, files: InputFiles) -> Path | None:
+    """Return the checkpoint from which an execution began, if it exists here and this engine can
+    read it."""
     try:
-        path = files.get(dataset, ObjectKind.CHECKPOINT, checkpoint)
+        path = checkpoint_file(dataset, plan, files)
     except (NotFound, Damaged):
         return None
-    return checkpoint if is_ours(path) else None
+    return path if path is not None and is_ours(path) else None
 
 
 def with_checkpoint_of(made: ExecuteTransform, recorded: ExecuteTransform) -> ExecuteTransform:

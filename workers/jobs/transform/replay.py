@@ -7,7 +7,8 @@ A replay uses the same intervals of the inputs, the recorded system time, the tr
 in force at that block, and the engine version that made it if this node has that. It commits
 nothing. The encoding of files may differ between engines and does not count: if the rows are the
 same, hashes and sizes of files are copied from the record. Between different engines a replay
-proves less, see `other_engines.py`.
+proves less, see `other_engines.py`; checkpoints of other nodes prove nothing, see
+`own_checkpoints.py`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from odf_node.storage.datasets.dataset.engines import EngineRun, read_note
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.objects.storage_failures import StorageFull, StorageReadOnly
 
+from ...engines.iteration.checkpoint import holds_state
 from ...engines.port.port import Engine, InvalidQuery, is_beyond_limits
 from ...plan.transform import (
     Consumed,
@@ -50,13 +52,16 @@ from ...slices.conform import UnexpectedNulls
 from ...slices.schema import IncompatibleSchema
 from ..work.budget import JobOverBudget
 from ..work.context import WorkerContext
-from .chains import newest_watermark
+from .chains import last_data, watermark_of
 from .engines import engine_of, is_trusted
 from .files import work_folder
-from .iteration import Executed, SchemaNotKnown, execute
-from .other_engines import proves, undecided, usable_checkpoint, with_checkpoint_of
+from .iteration import Executed, SchemaNotKnown, checkpoint_file, execute
+from .other_engines import proves, readable_checkpoint, undecided, with_checkpoint_of
+from .own_checkpoints import Beginning, OwnCheckpoints
 from .result import Made
 from .run import input_files
+
+FOREIGN_STATE = "it begins from state of another node, which this verification does not make again"
 
 
 class NotVerifiable(BadInput):
@@ -101,16 +106,19 @@ def replay(
     context: WorkerContext,
     *,
     newest_engine: bool = False,
+    checkpoints: OwnCheckpoints | None = None,
     on_made: Callable[[Made], None] = lambda _: None,
 ) -> Replayed:
-    """Repeat an execution, with the engine version that made it, or with the newest one.
+    """Repeat an execution, with the engine version that made it, or with the newest one. If its
+    intervals are not those of the chains, nothing is executed.
 
-    `on_made` receives the result while its files exist.
+    A verification passes its `checkpoints`; without them, the recorded one is believed. `on_made`
+    receives the result while its files exist.
 
     Raises:
         NotVerifiable: an input is missing, was rewritten since, lacks a slice or is damaged;
             or no engine here runs the query, or it fails for an internal reason; or it refuses
-            an execution of another engine.
+            an execution of another engine; or it begins from state of another node.
         InvalidQuery, …: errors in `FAILS`, for an execution that this engine made, unless a
             limit of this machine ended it.
         JobLost, …: errors in `CUT_SHORT`.
@@ -121,22 +129,38 @@ def replay(
     note = read_note(stores.objects, dataset.id)
     recorded = note.at(block.sequence_number)
     is_same = newest_engine
+    beginning = Beginning()
     try:
         before = dataset.state(block.prev)
         plan, inputs = recorded_plan(stores, before, block, event)
         wanted = None if newest_engine else recorded
         engine = engine_of(plan.transform, context.engines.all, wanted, note)
         is_same = is_same or (recorded is not None and is_trusted(note, recorded, engine))
+        if (continued := _continued(plan, event)) != event:
+            return _replayed(block, event, continued, engine, recorded)
         with work_folder(context.scratch, "replay-") as name:
             files = input_files(Path(name), context.scratch, context.transforms)
-            begun = plan
-            if not is_same:
-                usable = usable_checkpoint(dataset, plan.prev_checkpoint, files)
-                begun = replaced(plan, prev_checkpoint=usable)
+            if checkpoints is not None:
+                beginning = checkpoints.beginning(dataset, block, plan, note, files)
+            elif is_same:
+                beginning = Beginning(checkpoint_file(dataset, plan, files))
+            else:
+                beginning = Beginning(readable_checkpoint(dataset, plan, files))
             done = execute(
-                dataset, begun, inputs, engine, files, Path(name) / "out", context.job_progress
+                dataset,
+                plan,
+                inputs,
+                engine,
+                files,
+                Path(name) / "out",
+                context.job_progress,
+                checkpoint=beginning.checkpoint,
             )
             on_made(done.made)
+            if not beginning.is_known and holds_state(done.made.checkpoint_path):
+                raise NotVerifiable(f"not verifiable here: {FOREIGN_STATE}")
+            if checkpoints is not None:
+                checkpoints.keep(block, done.made)
             found = _compared(plan, event, done, block, engine, recorded)
             if not is_same:
                 found = replaced(found, actual=with_checkpoint_of(found.actual, event))
@@ -148,9 +172,40 @@ def replay(
         raise
     except NodeError as reason:
         fails = isinstance(reason, FAILS) and not _is_of_this_machine(reason)
-        if fails and (is_same or proves(reason)):
+        if fails and beginning.is_known and (is_same or proves(reason)):
             raise
         raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
+
+
+def _continued(plan: TransformPlan, event: ExecuteTransform) -> ExecuteTransform:
+    """Return the record with the intervals that follow from the chains. They depend on no engine,
+    so a record with others is wrong whatever an engine computes."""
+    made = plan.event(data=None, checkpoint=None, watermark=None)
+    return replace(
+        event,
+        query_inputs=made.query_inputs,
+        prev_offset=made.prev_offset,
+        prev_checkpoint=made.prev_checkpoint,
+    )
+
+
+def _replayed(
+    block: HashedBlock,
+    event: ExecuteTransform,
+    actual: ExecuteTransform,
+    engine: Engine,
+    recorded: EngineRun | None,
+    schema: DataSchema | None = None,
+) -> Replayed:
+    return Replayed(
+        block=block,
+        expected=event,
+        actual=actual,
+        schema=schema,
+        engine=engine.name,
+        engine_version=engine.version,
+        recorded=recorded,
+    )
 
 
 def _compared(
@@ -166,15 +221,8 @@ def _compared(
         checkpoint=done.made.checkpoint,
         watermark=done.response.new_watermark,
     )
-    return Replayed(
-        block=block,
-        expected=event,
-        actual=with_files_of(made, event),
-        schema=None if done.made.schema is None else done.made.schema.schema,
-        engine=engine.name,
-        engine_version=engine.version,
-        recorded=recorded,
-    )
+    schema = None if done.made.schema is None else done.made.schema.schema
+    return _replayed(block, event, with_files_of(made, event), engine, recorded, schema)
 
 
 def _is_of_this_machine(reason: NodeError) -> bool:
@@ -214,7 +262,6 @@ def recorded_plan(
 def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -> InputPlan:
     """Return the input with the blocks of the recorded interval, as in the original plan."""
     upto = item.new_block_hash or item.prev_block_hash
-    consumed = Consumed(item.prev_block_hash, item.prev_offset)
     blocks: list[InputBlock] = []
     try:
         if upto is not None:
@@ -227,19 +274,24 @@ def _recorded_input(dataset: Dataset, item: ExecuteTransformInput, alias: str) -
             f"not verifiable here: the history of input {alias!r} was rewritten since",
             **gone.facts,
         ) from gone
+    last = last_data(dataset, item.prev_block_hash)
+    consumed = Consumed(item.prev_block_hash, None if last is None else last.last_offset)
     chain = InputChain(
         id=dataset.id,
         alias=alias,
-        head=upto or _first_schema_of(dataset),
+        head=_schema_block(dataset, upto),
         has_schema=True,
+        had_schema=True,
         blocks=blocks,
-        watermark=newest_watermark(dataset, item.prev_block_hash),
+        watermark=watermark_of(last),
     )
     return input_plan(chain, consumed, blocks)
 
 
-def _first_schema_of(dataset: Dataset) -> Multihash:
-    """Return the block with the first schema of an input of which nothing was consumed."""
+def _schema_block(dataset: Dataset, upto: Multihash | None) -> Multihash:
+    """Return the last block that is read, or the first block with a schema if none was read yet."""
+    if upto is not None and dataset.state(upto).schema is not None:
+        return upto
     for page in dataset.pages():
         if (found := first_schema(input_block(block) for block in page)) is not None:
             return found

@@ -41,9 +41,9 @@ from ...plan.transform import (
 from ..work.context import WorkerContext
 from ..work.transform_options import TransformOptions
 from .chains import backwards, input_chains, input_datasets
-from .engines import note_engine
+from .engines import noted_as_computed
 from .files import CACHE, InputFiles, work_folder
-from .iteration import Executed, execute
+from .iteration import Executed, checkpoint_file, execute
 from .receipts import added_up, of_blocks, of_iteration, operations_in, operations_of, up_to_date
 from .reset import reset
 
@@ -134,7 +134,14 @@ class Run:
             files = input_files(Path(name), self.context.scratch, self.context.transforms)
             inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
             done = execute(
-                self.dataset, plan, inputs, engine, files, Path(name) / "out", job_progress
+                self.dataset,
+                plan,
+                inputs,
+                engine,
+                files,
+                Path(name) / "out",
+                job_progress,
+                checkpoint=checkpoint_file(self.dataset, plan, files),
             )
             job_progress.phase("commit")
             self.warnings += [text for text in done.warnings if text not in self.warnings]
@@ -154,8 +161,8 @@ class Run:
             self._put(ObjectKind.DATA, made.data.physical_hash, made.data_path)
         if made.checkpoint is not None:
             self._put(ObjectKind.CHECKPOINT, made.checkpoint.physical_hash, made.checkpoint_path)
-        note_engine(self.stores.objects, self.dataset, engine, blocks[-1])
-        self.dataset.commit(blocks, expected=plan.head)
+        with noted_as_computed(self.stores, self.dataset, engine, blocks[-1]):
+            self.dataset.commit(blocks, expected=plan.head)
         column = plan.vocab.operation_type_column
         return of_iteration(plan, blocks, engine, lambda _: operations_in(made.data_path, column))
 

@@ -1,9 +1,9 @@
 """Repeat executions of a derivative one by one: reproduced, not reproduced, or cannot tell.
 
 "Cannot tell" means that something a replay needs is missing or does not work: an input, its former
-history, or an engine; or another engine made the block by different rules. That proves nothing
-against the block, so it is a note and not a problem. If the job is cancelled or a store is not
-available, the verification ends without a verdict.
+history, an engine, or the state before it; or another engine made the block by different rules.
+That proves nothing against the block, so it is a note and not a problem. If the job is cancelled or
+a store is not available, the verification ends without a verdict.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from odf_node.protocol.codec.manifests import to_data
 from odf_node.protocol.errors import NodeError
@@ -30,6 +31,8 @@ from odf_node.storage.datasets.job_payloads.verify_report import (
 )
 from odf_node.storage.datasets.node.stores import Stores
 
+from ..transform.files import work_folder
+from ..transform.own_checkpoints import OwnCheckpoints
 from ..transform.replay import CUT_SHORT, NotVerifiable, Replayed, replay
 from ..work.context import WorkerContext
 
@@ -74,19 +77,27 @@ def replay_blocks(
     found = Replays()
     executions = [block for block in blocks if block.event == ExecuteTransform.__name__]
     oldest_first = sorted(executions, key=lambda block: block.sequence_number)
-    for done, checked in enumerate(oldest_first, 1):
-        context.job_progress.step(done - 1, len(oldest_first))
-        _replay(stores, dataset, dataset.block(Multihash.parse(checked.block)), context, found)
-        context.job_progress.step(done, len(oldest_first))
+    with work_folder(context.scratch, "checkpoints-") as folder:
+        checkpoints = OwnCheckpoints(Path(folder))
+        for done, checked in enumerate(oldest_first, 1):
+            context.job_progress.step(done - 1, len(oldest_first))
+            block = dataset.block(Multihash.parse(checked.block))
+            _replay(stores, dataset, block, context, checkpoints, found)
+            context.job_progress.step(done, len(oldest_first))
     return found
 
 
 def _replay(
-    stores: Stores, dataset: Dataset, block: HashedBlock, context: WorkerContext, found: Replays
+    stores: Stores,
+    dataset: Dataset,
+    block: HashedBlock,
+    context: WorkerContext,
+    checkpoints: OwnCheckpoints,
+    found: Replays,
 ) -> None:
     name = str(block.hash)
     try:
-        made = replay(stores, dataset, block, context)
+        made = replay(stores, dataset, block, context, checkpoints=checkpoints)
     except NotVerifiable as absent:
         found.verdicts[name] = CANNOT_TELL
         found.notes.append(_problem(NOT_VERIFIABLE, block, absent.message))
