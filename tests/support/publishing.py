@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -12,14 +12,15 @@ from typing import Any
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.job_payloads import publish_job
+from odf_node.storage.stores.ports.errors import LeaseLost
 from odf_node.storage.stores.ports.values import Failed, Succeeded
 from odf_node.workers.jobs.publish.run import run_publication
 
 
 def run_job(stores, job, context) -> Any:
     """The outcome of a publication job."""
-    dataset = stores.dataset(DatasetRef(id=job.spec.dataset))
     try:
+        dataset = stores.dataset(DatasetRef(id=job.spec.dataset))
         payload = publish_job.payload_of(job.spec.payload)
         return Succeeded(publish_job.to_json(run_publication(stores, dataset, payload, context)))
     except NodeError as error:
@@ -42,7 +43,9 @@ def publishing(stores, *, publish_to=(), scratch=None):
         while not stop.wait(0.01):
             job = stores.jobs.claim("w", [publish_job.KIND], lease=timedelta(seconds=30))
             if job is not None:
-                stores.jobs.finish(job.id, "w", run_job(stores, job, context))
+                outcome = run_job(stores, job, context)
+                with suppress(LeaseLost):  # its dataset was deleted meanwhile
+                    stores.jobs.finish(job.id, "w", outcome)
 
     thread = Thread(target=work, daemon=True)
     thread.start()
