@@ -54,7 +54,7 @@ from ..work.budget import JobOverBudget
 from ..work.context import WorkerContext
 from .chains import last_data, watermark_of
 from .engines import engine_of, is_trusted
-from .files import work_folder
+from .files import InputFiles, work_folder
 from .iteration import Executed, SchemaNotKnown, checkpoint_file, execute
 from .other_engines import proves, readable_checkpoint, undecided, with_checkpoint_of
 from .own_checkpoints import Beginning, OwnCheckpoints
@@ -131,8 +131,7 @@ def replay(
     is_same = newest_engine
     beginning = Beginning()
     try:
-        before = dataset.state(block.prev)
-        plan, inputs = recorded_plan(stores, before, block, event)
+        plan, inputs = recorded_plan(stores, dataset.state(block.prev), block, event)
         wanted = None if newest_engine else recorded
         engine = engine_of(plan.transform, context.engines.all, wanted, note)
         is_same = is_same or (recorded is not None and is_trusted(note, recorded, engine))
@@ -140,41 +139,35 @@ def replay(
             return _replayed(block, event, continued, engine, recorded)
         with work_folder(context.scratch, "replay-") as name:
             files = input_files(Path(name), context.scratch, context.transforms)
-            if checkpoints is not None:
-                beginning = checkpoints.beginning(dataset, block, plan, note, files)
-            elif is_same:
-                beginning = Beginning(checkpoint_file(dataset, plan, files))
+            if checkpoints is None:
+                beginning = _recorded_beginning(dataset, plan, files, is_same=is_same)
             else:
-                beginning = Beginning(readable_checkpoint(dataset, plan, files))
-            done = execute(
-                dataset,
-                plan,
-                inputs,
-                engine,
-                files,
-                Path(name) / "out",
-                context.job_progress,
-                checkpoint=beginning.checkpoint,
-            )
+                beginning = checkpoints.beginning(dataset, block, plan, note, files)
+            out, told, begun = Path(name) / "out", context.job_progress, beginning.checkpoint
+            done = execute(dataset, plan, inputs, engine, files, out, told, checkpoint=begun)
             on_made(done.made)
-            if not beginning.is_known and holds_state(done.made.checkpoint_path):
-                raise NotVerifiable(f"not verifiable here: {FOREIGN_STATE}")
+            _refuse_foreign_state(beginning, done.made)
             if checkpoints is not None:
                 checkpoints.keep(block, done.made)
             found = _compared(plan, event, done, block, engine, recorded)
             if not is_same:
-                found = replaced(found, actual=with_checkpoint_of(found.actual, event))
-                why = undecided(found.differences, plan, inputs, files, done.made)
-                found = replaced(found, undecided=why)
+                found = _of_another_engine(found, plan, inputs, files, done.made)
             files.trim()
         return found
     except (NotVerifiable, *CUT_SHORT):
         raise
     except NodeError as reason:
-        fails = isinstance(reason, FAILS) and not _is_of_this_machine(reason)
-        if fails and beginning.is_known and (is_same or proves(reason)):
+        if beginning.is_known and _is_proof(reason, is_same=is_same):
             raise
         raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
+
+
+def _recorded_beginning(
+    dataset: Dataset, plan: TransformPlan, files: InputFiles, *, is_same: bool
+) -> Beginning:
+    """Return the recorded checkpoint; from another engine only if this one can read it."""
+    find = checkpoint_file if is_same else readable_checkpoint
+    return Beginning(find(dataset, plan, files))
 
 
 def _continued(plan: TransformPlan, event: ExecuteTransform) -> ExecuteTransform:
@@ -223,6 +216,26 @@ def _compared(
     )
     schema = None if done.made.schema is None else done.made.schema.schema
     return _replayed(block, event, with_files_of(made, event), engine, recorded, schema)
+
+
+def _of_another_engine(
+    found: Replayed, plan: TransformPlan, inputs: list[Dataset], files: InputFiles, made: Made
+) -> Replayed:
+    found = replaced(found, actual=with_checkpoint_of(found.actual, found.expected))
+    why = undecided(found.differences, plan, inputs, files, made)
+    return replaced(found, undecided=why)
+
+
+def _refuse_foreign_state(beginning: Beginning, made: Made) -> None:
+    """Check that a query that keeps state began from a known one. Raises `NotVerifiable`."""
+    if not beginning.is_known and holds_state(made.checkpoint_path):
+        raise NotVerifiable(f"not verifiable here: {FOREIGN_STATE}")
+
+
+def _is_proof(reason: NodeError, *, is_same: bool) -> bool:
+    """Whether the error proves that the query cannot have produced the record."""
+    fails = isinstance(reason, FAILS) and not _is_of_this_machine(reason)
+    return fails and (is_same or proves(reason))
 
 
 def _is_of_this_machine(reason: NodeError) -> bool:
