@@ -18,6 +18,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.rewrite.reset import reset
 from odf_node.storage.datasets.verify.note import read_note
 from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
+from odf_node.workers.jobs.transform import replay
 from odf_node.workers.jobs.transform.run import run_transform
 from odf_node.workers.jobs.verify.candidate import NotValidated, run_candidate
 from tests.workers.derivatives import add_rows, commit, derivative, moment, node_of, root
@@ -118,6 +119,22 @@ def test_blocks_computed_from_a_forged_checkpoint_never_become_the_head(
     with pytest.raises(NotValidated, match="new_watermark") as refused:
         admitted(stores, made, bench, blocks)
     assert refused.value.facts["block"] == str(blocks[-1].hash)
+
+
+def test_a_later_push_that_goes_on_from_state_of_another_node_is_let_in(
+    stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "holds_state", lambda _: True)
+    source = root(stores, "cities")
+    made = derivative(stores, "tenfold", [source], COPY)
+    for day in (1, 2):
+        when = f"2024-01-0{day}T00:00:00Z"
+        add_rows(stores, source, [(when, "a", 1)], tmp_path, at=10 * day, watermark=when)
+        run_transform(stores, made, TransformPayload(), bench, now=moment(100 * day))
+    blocks = pushed(stores, made)
+    for some in (blocks[:-1], blocks[-1:]):
+        assert admitted(stores, made, bench, some).datasets[0].replayed == 1
+    assert made.head() == blocks[-1].hash
 
 
 def test_blocks_that_cannot_be_verified_here_stay_out(

@@ -33,9 +33,11 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.rewrite.reset import reset
 from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_node.workers.jobs.transform import replay
 from odf_node.workers.jobs.transform.engines import noted_as_computed
 from odf_node.workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
 from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.jobs.verify import replays
 from odf_node.workers.jobs.verify.run import run_verification
 from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
 
@@ -171,26 +173,39 @@ def test_an_execution_of_ours_computed_from_a_received_forged_checkpoint_is_not_
     assert verdicts(stores, made, bench)[:2] == (False, ["reproduced", "not-reproduced"])
 
 
-def test_state_that_only_another_node_has_made_proves_nothing(
+def test_state_that_only_another_node_has_made_is_made_again_or_proves_nothing(
     stores: Stores, source: Dataset, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.jobs.transform import replay as module
-
     made = computed(stores, [source], bench)
     add_rows(stores, source, [(LATER, "b", 2)], tmp_path, at=110, watermark=LATER)
     compute(stores, made, bench, at=120)
     noted = read_note(stores.objects, made.id)
     write_note(stores.objects, made.id, EngineNote())
-    monkeypatch.setattr(module, "holds_state", lambda _: True)
+    monkeypatch.setattr(replay, "holds_state", lambda _: True)
     assert verdicts(stores, made, bench)[:2] == (True, ["reproduced"] * 2)
     first = next(one for one in made.blocks() if isinstance(one.event, ExecuteTransform))
     later = VerifyPayload(after=str(first.hash))
-    [found] = run_verification(stores, made, later, bench, now=moment(900)).datasets
-    assert (found.ok, found.replayed, found.not_verifiable) == (True, 0, 1)
-    assert module.FOREIGN_STATE in found.report["notes"][0]["message"]
+
+    def found() -> tuple[bool, int, int]:
+        [one] = run_verification(stores, made, later, bench, now=moment(900)).datasets
+        return one.ok, one.replayed, one.not_verifiable
+
+    assert found() == (True, 1, 0)
+    asked: list[Multihash] = []
+    honest = replays.replay
+
+    def without_the_first(stores: Stores, dataset: Dataset, block: Any, *rest: Any, **more: Any):
+        asked.append(block.hash)
+        if block.hash == first.hash:
+            raise replay.NotVerifiable("an input is gone")
+        return honest(stores, dataset, block, *rest, **more)
+
+    monkeypatch.setattr(replays, "replay", without_the_first)
+    assert found() == (True, 0, 1)
+    assert asked == [made.head(), first.hash]
     write_note(stores.objects, made.id, noted)
-    [found] = run_verification(stores, made, later, bench, now=moment(900)).datasets
-    assert (found.replayed, found.not_verifiable) == (1, 0)
+    assert found() == (True, 1, 0)
+    assert asked[2:] == [made.head()]
 
 
 def test_rows_and_watermarks_of_other_engines_are_held_to_their_query_all_the_same(

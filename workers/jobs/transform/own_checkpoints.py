@@ -59,6 +59,17 @@ class OwnCheckpoints:
             return Beginning(self._kept if self._kept.exists() else None)
         return Beginning(is_known=False)
 
+    def missing(self, dataset: Dataset, block: HashedBlock, note: EngineNote) -> list[Multihash]:
+        """Return the executions, oldest first, whose replay in this order makes the checkpoint from
+        which the execution in the block begins."""
+        found = []
+        for one in backwards(dataset, block.prev):
+            if isinstance(one.event, ExecuteTransform):
+                if note.at(one.sequence_number) is not None or one.hash == self._made_by:
+                    break
+                found.append(one.hash)
+        return found[::-1]
+
     def keep(self, block: HashedBlock, made: Made) -> None:
         """Keep the checkpoint that the replay of a block made."""
         self._made_by = block.hash

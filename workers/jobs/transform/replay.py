@@ -61,11 +61,13 @@ from .own_checkpoints import Beginning, OwnCheckpoints
 from .result import Made
 from .run import input_files
 
-FOREIGN_STATE = "it begins from state of another node, which this verification does not make again"
-
 
 class NotVerifiable(BadInput):
     """A replay lacks something, or that fails: an input, its history, or the engine."""
+
+
+class ForeignState(NotVerifiable):
+    """An execution begins from state that only another node has made."""
 
 
 FAILS = (InvalidQuery, IncompatibleSchema, UnexpectedNulls, SchemaNotKnown, TransformNotDefined)
@@ -118,7 +120,8 @@ def replay(
     Raises:
         NotVerifiable: an input is missing, was rewritten since, lacks a slice or is damaged;
             or no engine here runs the query, or it fails for an internal reason; or it refuses
-            an execution of another engine; or it begins from state of another node.
+            an execution of another engine.
+        ForeignState: the checkpoints have none from which it may begin.
         InvalidQuery, …: errors in `FAILS`, for an execution that this engine made, unless a
             limit of this machine ended it.
         JobLost, …: errors in `CUT_SHORT`.
@@ -227,9 +230,9 @@ def _of_another_engine(
 
 
 def _refuse_foreign_state(beginning: Beginning, made: Made) -> None:
-    """Check that a query that keeps state began from a known one. Raises `NotVerifiable`."""
+    """Check that a query that keeps state began from a known one. Raises `ForeignState`."""
     if not beginning.is_known and holds_state(made.checkpoint_path):
-        raise NotVerifiable(f"not verifiable here: {FOREIGN_STATE}")
+        raise ForeignState("not verifiable here: it begins from state of another node")
 
 
 def _is_proof(reason: NodeError, *, is_same: bool) -> bool:

@@ -19,6 +19,7 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import ExecuteTransform
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.dataset.engines import read_note
 from odf_node.storage.datasets.job_payloads.verify_report import (
     CANNOT_TELL,
     NOT_REPRODUCED,
@@ -33,7 +34,7 @@ from odf_node.storage.datasets.node.stores import Stores
 
 from ..transform.files import work_folder
 from ..transform.own_checkpoints import OwnCheckpoints
-from ..transform.replay import CUT_SHORT, NotVerifiable, Replayed, replay
+from ..transform.replay import CUT_SHORT, ForeignState, NotVerifiable, Replayed, replay
 from ..work.context import WorkerContext
 
 
@@ -97,7 +98,7 @@ def _replay(
 ) -> None:
     name = str(block.hash)
     try:
-        made = replay(stores, dataset, block, context, checkpoints=checkpoints)
+        made = _made_again(stores, dataset, block, context, checkpoints)
     except NotVerifiable as absent:
         found.verdicts[name] = CANNOT_TELL
         found.notes.append(_problem(NOT_VERIFIABLE, block, absent.message))
@@ -120,6 +121,42 @@ def _replay(
         return
     found.verdicts[name] = NOT_REPRODUCED
     found.problems.append(_different(block, made))
+
+
+def _made_again(
+    stores: Stores,
+    dataset: Dataset,
+    block: HashedBlock,
+    context: WorkerContext,
+    checkpoints: OwnCheckpoints,
+) -> Replayed:
+    """Replay an execution. If it begins from state of another node, first replay the executions
+    before it, which make this state here. Raises the same errors as `replay`."""
+    try:
+        return replay(stores, dataset, block, context, checkpoints=checkpoints)
+    except ForeignState:
+        for name in checkpoints.missing(dataset, block, read_note(stores.objects, dataset.id)):
+            _make_state(stores, dataset, dataset.block(name), context, checkpoints)
+        return replay(stores, dataset, block, context, checkpoints=checkpoints)
+
+
+def _make_state(
+    stores: Stores,
+    dataset: Dataset,
+    block: HashedBlock,
+    context: WorkerContext,
+    checkpoints: OwnCheckpoints,
+) -> None:
+    """Replay an execution for its state. Raises `NotVerifiable` unless it is reproduced."""
+    begun = f"not verifiable here: it begins from the state of block {block.sequence_number}, "
+    try:
+        made = replay(stores, dataset, block, context, checkpoints=checkpoints)
+    except (NotVerifiable, *CUT_SHORT):
+        raise
+    except NodeError as failed:
+        raise NotVerifiable(f"{begun}which fails: {failed.message}") from failed
+    if made.differences:
+        raise NotVerifiable(f"{begun}which differs in {', '.join(made.differences)}")
 
 
 def _different(block: HashedBlock, made: Replayed) -> Problem:
