@@ -138,7 +138,7 @@ def test_rows_stay_marked_if_only_the_copy_of_the_head_cannot_be_written(
         raise Unavailable("the object store is not available")
 
     block = pushes.block(wrong=True)
-    monkeypatch.setattr(pushes.stores.objects, "write_ref", fail)
+    monkeypatch.setattr(pushes.stores.objects, "write_refs", fail)
     with pytest.raises(Unavailable):
         pushes.push(block)
     assert pushes.dataset.head() == block.hash

@@ -13,19 +13,21 @@ T = TypeVar("T")
 
 
 def chunks(
-    records: Iterable[T], size_of: Callable[[T], int], *, most: int = BATCH_ROWS
+    records: Iterable[T], size_of: Callable[[T], int], *, most: int | None = None
 ) -> Iterator[list[T]]:
-    """Yield successive records together; a chunk ends with the record that reaches a limit.
+    """Yield successive records together; a chunk ends with the record that reaches a limit: `most`
+    records (`BATCH_ROWS` by default), or `BATCH_BYTES`.
 
     Raise an error of the records only after those before it, which may have errors of their own.
     """
+    limit = BATCH_ROWS if most is None else most
     chunk: list[T] = []
     size = 0
     try:
         for record in records:
             chunk.append(record)
             size += size_of(record)
-            if len(chunk) >= most or size >= BATCH_BYTES:
+            if len(chunk) >= limit or size >= BATCH_BYTES:
                 yield chunk
                 chunk, size = [], 0
     except NodeError:

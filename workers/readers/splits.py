@@ -185,23 +185,25 @@ def _of_csv(step: ReadStepCsv, path: Path, schema: pa.Schema, size: int) -> Spli
     if cuts is None:
         return _whole(path, "quotes or line ends in it stand where only a reader can tell them")
     starts = [(head.size, head.before), *(cut for cut in cuts if cut[0] > head.size)]
-    return Splits(
-        splits=tuple(_behind(head, path, starts)),
-        names_columns=True,
-    )
+    return Splits(splits=_behind(head, path, starts), names_columns=True)
 
 
 def _of_records(path: Path, size: int) -> Splits:
     with path.open("rb") as stream:
         cuts = list(_record_cuts(stream, size))
-    return Splits(splits=tuple(_behind(Head(), path, [(0, 0), *cuts])))
+    return Splits(splits=_behind(Head(), path, [(0, 0), *cuts]))
 
 
-def _behind(head: Head, path: Path, starts: Sequence[tuple[int, int]]) -> Iterator[Split]:
-    """Yield the splits that begin at each start, which has the number of lines before it."""
+def _behind(head: Head, path: Path, starts: Sequence[tuple[int, int]]) -> tuple[Split, ...]:
+    """Return the splits that begin at each start, which has the number of lines before it. A single
+    one is the whole file, head included."""
+    if len(starts) == 1:
+        return (Split(file=path),)
     ends = [*(at for at, _ in starts[1:]), path.stat().st_size]
-    for (start, before), end in zip(starts, ends, strict=True):
-        yield Split(file=path, start=start, end=end, head=head.content, lines=before - head.lines)
+    return tuple(
+        Split(file=path, start=start, end=end, head=head.content, lines=before - head.lines)
+        for (start, before), end in zip(starts, ends, strict=True)
+    )
 
 
 def _record_cuts(stream: BinaryIO, size: int) -> Iterator[tuple[int, int]]:

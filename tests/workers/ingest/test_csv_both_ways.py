@@ -25,7 +25,7 @@ from odf_node.workers.jobs.ingest.source import Source, splits_of
 from odf_node.workers.partitions.here import Here
 from odf_node.workers.partitions.port import Way
 from odf_node.workers.plan.ingest import IngestPlan
-from odf_node.workers.readers import csv, csv_arrow, csv_cuts, splits, text
+from odf_node.workers.readers import chunks, csv, csv_arrow, csv_cuts, splits, text
 from odf_node.workers.readers.csv_records import BOM
 from odf_node.workers.slices.columns import POSITION
 from odf_node.workers.slices.costs import Cut
@@ -139,10 +139,10 @@ def as_fact(_: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever can be cut is cut."""
-    monkeypatch.setattr(splits, "SMALLEST_BYTES", 60)
+    monkeypatch.setattr(splits, "SMALLEST_SPLIT_BYTES", 60)
     monkeypatch.setattr(csv_cuts, "SCAN_BYTES", 32)
     monkeypatch.setattr(csv_arrow, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(csv, "BATCH_ROWS", 20)
+    monkeypatch.setattr(chunks, "BATCH_ROWS", 20)
     monkeypatch.setattr(text, "FEW", 0)
 
 

@@ -93,7 +93,7 @@ def read_strictly(splits: Sequence[Split]) -> list[str] | BadRow:
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ndjson_lines, "CHUNK_BYTES", 50)
-    monkeypatch.setattr(splits_of_files, "SMALLEST_BYTES", 40)
+    monkeypatch.setattr(splits_of_files, "SMALLEST_SPLIT_BYTES", 40)
     monkeypatch.setattr(splits_of_files, "SCAN_BYTES", 7)
 
 
@@ -104,7 +104,10 @@ def test_lines_are_the_same_rows_and_bad_rows_whatever_the_reading(
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "input"
     path.write_bytes((mark + "".join(lines)).encode(errors="surrogateescape"))
-    whole, cut = [Split(file=path)], plan_splits(STEP, path, schema_of(STEP), 4).splits
+    whole, cut = (
+        [Split(file=path)],
+        plan_splits(STEP, path, schema_of(STEP), 4, path.stat().st_size).splits,
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(readers_of_json, "quick_batches", never)
         wanted, strict = read(whole), read_strictly(whole)

@@ -114,8 +114,7 @@ def replay(
     """Repeat an execution, with the engine version that made it, or with the newest one. If its
     intervals are not those of the chains, nothing is executed.
 
-    A verification passes its `checkpoints`; without them, the recorded one is believed. `on_made`
-    receives the result while its files exist.
+    Without `checkpoints`, the recorded one is believed. `on_made` gets the result with its files.
 
     Raises:
         NotVerifiable: an input is missing, was rewritten since, lacks a slice or is damaged;
