@@ -115,7 +115,8 @@ def told(file: File, path: Path, way: Way) -> Any:
         source_event_time=NOW,
     )
     try:
-        split, parts = splits_of(Source(path=path, step=file.step), plan, way, Limits())
+        source = Source(path=path, step=file.step, sizes=(path.stat().st_size,))
+        split, parts = splits_of(source, plan, way, Limits(), file.most)
         post = PostRead(plan=plan, split=split, cut=Cut(), max_bad_rows=file.most, passes=True)
         found = read(way, [post], [parts.splits])
         (post_rows,) = found.posts
