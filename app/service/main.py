@@ -112,6 +112,9 @@ PARTS = (*OWN_PARTS, *PEERS_PARTS)
 PAGE_OF_THE_API = "/docs"
 MAX_PASSWORDS = 4
 """Limit of passwords that are checked at once; each check takes memory and a core."""
+OVERVIEWS_REST_S = 5.0
+"""Longest rest between two looks at overviews. A list corrects the overviews it shows, so late ones
+only change its order."""
 SWEEP_PAUSE_S = 3600.0
 SWEEPS_A_DAY = 24
 
@@ -213,8 +216,15 @@ def _followers(node: Node) -> list[Follower]:
     def overviews() -> float:
         return 0.0 if bring_up(node.stores) == AT_ONCE else poll_s
 
-    moved = Topic.MOVED
-    return [*followers, Follower("overviews", wake_up, overviews, poll_s=poll_s, topic=moved)]
+    lists = Follower(
+        "overviews",
+        wake_up,
+        overviews,
+        poll_s=poll_s,
+        topic=Topic.MOVED,
+        longest_rest_s=OVERVIEWS_REST_S,
+    )
+    return [*followers, lists]
 
 
 def _webhook_follower(node: Node, deliverer: Deliverer) -> Follower:

@@ -175,7 +175,7 @@ def test_a_repeat_is_answered_though_the_source_is_gone(tmp_path):
             manifest = {"kind": "MetadataEvent", "version": 1, "content": event}
             client.post("/foo/metadata", json=manifest).raise_for_status()
             assert post(client, key="k").status_code == 200
-            keys = count()  # the service may believe for a second that there is a source
+            keys = count()  # the service may believe for some seconds that there is a source
             wait_until(
                 lambda: post(client, key=f"new {next(keys)}").status_code == 400, "a refusal"
             )

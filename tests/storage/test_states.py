@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sqlalchemy as sa
 from chain_maker import entry, infos, linked, long_chain
 
@@ -9,8 +10,10 @@ from odf_node.protocol.chain.rules import fold
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import SetInfo
 from odf_node.storage.datasets.dataset import chain as chain_module
+from odf_node.storage.datasets.dataset.chain import NEAR
 from odf_node.storage.datasets.dataset.state_cache import KEEP_FROM
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
 from odf_node.storage.stores.index.sql_states import SqlKeptStates
 from odf_node.storage.stores.sql.engine import writing
 from odf_node.storage.stores.sql.tables import states
@@ -105,4 +108,28 @@ def test_raw_pages_are_the_blocks_as_they_came(tmp_path):
     dataset = of(stores)
     pages = list(dataset.raw_pages(dataset.path(after=BLOCKS[0].hash)))
     assert [name for page in pages for name in page] == [(b.hash, b.raw) for b in BLOCKS[1:]]
+    stores.close()
+
+
+@pytest.mark.parametrize("newer", [1, 2, NEAR, NEAR + 1, NEAR + 2])
+def test_a_reader_of_a_moving_head_asks_for_the_whole_path_only_when_far_behind(
+    tmp_path, monkeypatch, newer
+):
+    stores, reader, first = opened(tmp_path), opened(tmp_path), BLOCKS[:3]
+    stores.create_dataset(entry(), first)
+    assert of(reader).state() == fold(first)
+    more = [first[-1]]
+    for number in range(newer):
+        more.append(linked(more[-1], SetInfo(description=f"{number} more")))
+    of(stores).commit(more[1:], expected=first[-1].hash)
+    paths: list[object] = []
+    lineage = SqlBlockIndex.lineage
+    monkeypatch.setattr(
+        SqlBlockIndex, "lineage", lambda *given: paths.append(given) or lineage(*given)
+    )
+    folds = Folds(monkeypatch)
+    assert of(reader).state() == fold([*first, *more[1:]])
+    assert folds.count == newer
+    assert bool(paths) == (newer > NEAR + 1)
+    reader.close()
     stores.close()

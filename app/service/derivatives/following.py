@@ -22,7 +22,8 @@ class Follower:
     """Calls `look` at every wake-up of `topic`, such as the end of a job, and also at intervals,
     because not every event sends a wake-up.
 
-    `look` returns the seconds to the next call. If it fails, the interval is `poll_s`.
+    `look` returns the seconds to the next call. If it fails, the interval is `poll_s`. After a
+    slow call, the thread rests for up to `longest_rest_s`.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class Follower:
         *,
         poll_s: float,
         topic: Topic = Topic.ENDED,
+        longest_rest_s: float = LONGEST_REST_S,
     ) -> None:
         self._wake_up, self._look, self._poll_s, self._topic = wake_up, look, poll_s, topic
+        self._longest_rest_s = longest_rest_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
@@ -56,6 +59,6 @@ class Follower:
                 except Exception:  # the database may be busy or restarting: retry later
                     _log.exception("%s did not look", self._thread.name)
                     pause_s = self._poll_s
-                rest_s = min(LONGEST_REST_S, RESTS * (time.monotonic() - began))
+                rest_s = min(self._longest_rest_s, RESTS * (time.monotonic() - began))
                 wake_up.wait(pause_s)
                 self._stop.wait(max(SHORTEST_PAUSE_S, rest_s))

@@ -21,7 +21,7 @@ from .sources import check_source
 
 P = ParamSpec("P")
 T = TypeVar("T")
-KEPT_S = 1.0
+KEPT_S = 5.0
 """Seconds for which the result of a check of a source is kept, because each check reads the chain,
 which changes with every post. After a source is disabled, posts may be accepted for that long."""
 MAX_SOURCES = 4096
@@ -30,7 +30,7 @@ Destination = tuple[DatasetEntry, NodeError | None]
 
 
 class Destinations:
-    """Finds the datasets of posts, and caches for a second which sources accept posts.
+    """Finds the datasets of posts, and caches for some seconds which sources accept posts.
 
     It does not cache refusals, so a post is never refused because of outdated facts. A worker
     refuses a post to a source that was removed meanwhile.

@@ -19,8 +19,8 @@ from .state_cache import KnownStates
 
 PAGE = 1000
 """Limit of blocks in memory at a time when a chain is folded."""
-NEAR = 2
-"""Number of blocks that are read one by one before the path to a known state is queried."""
+NEAR = 8
+"""Number of blocks in which a known state is searched before the path to it is queried."""
 
 
 class Chain:
@@ -60,18 +60,23 @@ class Chain:
     def _nearly_known(self, target: Multihash) -> ChainState | None:
         """Return the state if it is known as of one of the last blocks before `target`, else None.
         This saves callers that follow a moving head the query for the whole path."""
-        blocks: list[HashedBlock] = []
-        at: Multihash | None = target
-        while at is not None and len(blocks) < NEAR:
-            block = self._blocks.find(self._dataset, at)
-            if block is None:
-                return None
-            blocks.insert(0, block)
-            at = block.prev
-            known = None if at is None else self._states.find(self._dataset, at)
+        newest = self._blocks.find(self._dataset, target)
+        if newest is None:
+            return None
+        if (state := self._folded([newest])) is not None or newest.prev is None:
+            return state
+        return self._folded(
+            [newest, *self._blocks.ancestors(self._dataset, newest.prev, limit=NEAR)]
+        )
+
+    def _folded(self, newest_first: Sequence[HashedBlock]) -> ChainState | None:
+        """Return the state as of the first of these blocks, if it is known as of a block that one
+        of them follows, else None."""
+        for count, block in enumerate(newest_first, 1):
+            known = None if block.prev is None else self._states.find(self._dataset, block.prev)
             if known is not None:
-                state = fold(blocks, known)
-                self._states.keep(self._dataset, state, folded=len(blocks))
+                state = fold(newest_first[count - 1 :: -1], known)
+                self._states.keep(self._dataset, state, folded=count)
                 return state
         return None
 

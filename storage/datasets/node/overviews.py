@@ -6,7 +6,7 @@ import logging
 
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetId, DatasetRef
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.multihash import Multihash
 
@@ -59,7 +59,8 @@ def _as_of(stores: Stores, dataset: DatasetId, head: Multihash) -> Overview:
     """Return the overview as of `head`. It is empty for a chain that cannot be read: fsck reports
     that chain, and lists still show all others."""
     try:
-        state = stores.dataset(DatasetRef(id=dataset)).state(head)
+        with stores.reading() as reader:
+            state = reader.chain(dataset).state(head)
     except NodeError:
         _log.warning("no overview of %s as of %s", dataset, head, exc_info=True)
         state = ChainState()
