@@ -66,11 +66,15 @@ class Scene:
         return 0 if is_over() else self._kill_java()
 
     def lose_bucket(self, is_over: Callable[[], bool]) -> int:
-        """Have the bucket refuse everything for three seconds."""
+        """Have the bucket refuse everything until it was asked, and three seconds more. Executors
+        of a large batch may compute for longer than that without it."""
         if is_over():
             return 0
         seen = len(self.proxy.seen)
         self.proxy.always = "busy"
+        wait_until(
+            lambda: is_over() or len(self.proxy.seen) > seen, "a request to refuse", PATIENCE_S
+        )
         time.sleep(3)
         self.proxy.always = None
         return len(self.proxy.seen) - seen
