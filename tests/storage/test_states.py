@@ -16,7 +16,7 @@ from odf_node.storage.datasets.node.open_stores import StoreSettings, open_store
 from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
 from odf_node.storage.stores.index.sql_states import SqlKeptStates
 from odf_node.storage.stores.sql.engine import writing
-from odf_node.storage.stores.sql.tables import states
+from odf_node.storage.stores.sql.tables import blocks, states
 
 ID = entry().id
 BLOCKS = long_chain(ID, KEEP_FROM + 3)
@@ -131,5 +131,19 @@ def test_a_reader_of_a_moving_head_asks_for_the_whole_path_only_when_far_behind(
     assert of(reader).state() == fold([*first, *more[1:]])
     assert folds.count == newer
     assert bool(paths) == (newer > NEAR + 1)
+    reader.close()
+    stores.close()
+
+
+def test_a_damaged_block_behind_a_known_state_is_not_read(tmp_path):
+    stores, reader, first = opened(tmp_path), opened(tmp_path), BLOCKS[:5]
+    stores.create_dataset(entry(), first)
+    assert of(reader).state() == fold(first)
+    more = [linked(first[-1], SetInfo(description="one more"))]
+    more += [linked(more[0], SetInfo(description="two more"))]
+    of(stores).commit(more, expected=first[-1].hash)
+    with writing(stores.engine) as db:
+        db.execute(sa.update(blocks).where(blocks.c.hash == first[2].hash).values(raw=b"damaged"))
+    assert of(reader).state() == fold([*first, *more])
     reader.close()
     stores.close()

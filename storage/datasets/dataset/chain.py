@@ -13,6 +13,7 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.multihash import Multihash
 
+from ...stores.index.stored_block import decode_stored
 from ...stores.ports import BlockIndex, Heads
 from ...stores.ports.errors import BlockNotFound
 from .state_cache import KnownStates
@@ -20,7 +21,8 @@ from .state_cache import KnownStates
 PAGE = 1000
 """Limit of blocks in memory at a time when a chain is folded."""
 NEAR = 8
-"""Number of blocks in which a known state is searched before the path to it is queried."""
+"""Number of blocks between the newest one and that of a known state up to which one page has all of
+them; beyond, the path is queried."""
 
 
 class Chain:
@@ -60,22 +62,11 @@ class Chain:
     def _nearly_known(self, target: Multihash) -> ChainState | None:
         """Return the state if it is known as of one of the last blocks before `target`, else None.
         This saves callers that follow a moving head the query for the whole path."""
-        newest = self._blocks.find(self._dataset, target)
-        if newest is None:
-            return None
-        if (state := self._folded([newest])) is not None or newest.prev is None:
-            return state
-        return self._folded(
-            [newest, *self._blocks.ancestors(self._dataset, newest.prev, limit=NEAR)]
-        )
-
-    def _folded(self, newest_first: Sequence[HashedBlock]) -> ChainState | None:
-        """Return the state as of the first of these blocks, if it is known as of a block that one
-        of them follows, else None."""
-        for count, block in enumerate(newest_first, 1):
-            known = None if block.prev is None else self._states.find(self._dataset, block.prev)
-            if known is not None:
-                state = fold(newest_first[count - 1 :: -1], known)
+        rows = self._blocks.raw(self._dataset, target, limit=NEAR + 2)
+        for count, (block, _) in enumerate(rows[1:], 1):
+            known = self._states.find(self._dataset, block)
+            if known is not None:  # no older block is decoded: it may be damaged
+                state = fold([decode_stored(*row) for row in reversed(rows[:count])], known)
                 self._states.keep(self._dataset, state, folded=count)
                 return state
         return None

@@ -14,17 +14,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from odf_node.protocol.codec.blocks import decode_block
-from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
 from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.protocol.multihash import Multihash
 
-from ..ports.errors import BlockDamaged
 from ..sql.engine import Source, insert_new, reading
 from ..sql.tables import blocks as block_rows
 from ..sql.tables import datasets
+from .stored_block import decode_stored
 
 INSERT_BATCH = 500
 LINEAGE_PAGE = 5000
@@ -58,7 +56,7 @@ class SqlBlockIndex:
         query = sa.select(block_rows.c.raw).where(_is(block_rows, dataset, block))
         with reading(self._source) as db:
             raw = db.execute(query).scalar_one_or_none()
-        return None if raw is None else _decode(block, raw)
+        return None if raw is None else decode_stored(block, raw)
 
     def owner(self, block: Multihash) -> DatasetId | None:
         has = sa.and_(block_rows.c.dataset == datasets.c.id, block_rows.c.hash == block)
@@ -69,7 +67,10 @@ class SqlBlockIndex:
     def ancestors(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
     ) -> Sequence[HashedBlock]:
-        return [_decode(*named) for named in self.raw(dataset, start, down_to=down_to, limit=limit)]
+        return [
+            decode_stored(*named)
+            for named in self.raw(dataset, start, down_to=down_to, limit=limit)
+        ]
 
     def raw(
         self, dataset: DatasetId, start: Multihash, *, down_to: int = 0, limit: int = 1000
@@ -129,7 +130,7 @@ class SqlBlockIndex:
             path = list(self.lineage(dataset, head, down_to=low + 1))[-limit:]
             named = self.raw(dataset, path[0], limit=len(path)) if path else ()
             rows = [(name.raw, raw) for name, raw in reversed(named)]
-        found = [_decode(Multihash.decode(name), raw) for name, raw in rows]
+        found = [decode_stored(Multihash.decode(name), raw) for name, raw in rows]
         return found if (found[0].prev if found else head) == block else None
 
     def schemas(self, dataset: DatasetId) -> Iterator[HashedBlock]:
@@ -290,10 +291,3 @@ def _plain_row(dataset: DatasetId, block: HashedBlock) -> tuple[object, ...]:
         type(block.event).__name__,
         block.raw,
     )
-
-
-def _decode(block: Multihash, raw: bytes) -> HashedBlock:
-    try:
-        return decode_block(bytes(raw), expected=block)
-    except BadInput as reason:
-        raise BlockDamaged(block, reason.message) from reason
