@@ -40,8 +40,7 @@ class CutRelay:
             for end in pair:
                 with suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                    end.shutdown(socket.SHUT_RDWR)
-                end.close()
+                _end(end)
         return len(pairs)
 
     def serve(self) -> None:
@@ -78,7 +77,14 @@ class CutRelay:
             if pair in self._pairs:
                 self._pairs.remove(pair)
         for end in pair:
-            end.close()
+            _end(end)
+
+
+def _end(connection: socket.socket) -> None:
+    """Its peer sees the end at once: a close alone waits for the thread that still reads from it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 @contextmanager
