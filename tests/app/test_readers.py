@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 from servers import wait_until
 from service import NOON, SCHEMA, Chain, seeded, serving
+from table_made import ITEMS, TableMade, item
 
 from odf_node.app.service.readers import pool
 from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.metadata.events import AddData, SetDataSchema
 from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.read.formats import Format
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.storage.datasets.read.formats import JOINED_BATCHES, Format
+from odf_node.storage.stores.ports.values import ObjectKind, Visibility
 
 MIB = 1024 * 1024
 READ_BYTES = 20 * MIB
@@ -174,14 +175,24 @@ def test_a_short_answer_says_its_length_before_it_comes(node, form):
     assert shown.content == b""
 
 
-@pytest.mark.parametrize(("more", "has_length"), [(0, True), (-1, False)])
-def test_how_short_an_answer_is_that_says_its_length_is_a_setting(tmp_path, more, has_length):
+ONE_ROW = "offset\r\n0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("setting", "limit", "has_length"),
+    [
+        ("read_held_bytes", len(ONE_ROW), True),
+        ("read_held_bytes", len(ONE_ROW) - 1, False),
+        ("read_held_s", 0, False),
+    ],
+)
+def test_which_answers_say_their_length_is_a_setting(tmp_path, setting, limit, has_length):
     asked = "/foo/read?columns=offset&format=csv"
-    with serving(tmp_path, read_held_bytes=len("offset\r\n0\r\n") + more) as node:
+    with serving(tmp_path, **{setting: limit}) as node:
         node.keep(slice_of(pa.array(["a"])), "kamu/foo")
         with node.http() as client:
             answer = client.get(asked)
-    assert answer.text == "offset\r\n0\r\n"
+    assert answer.text == ONE_ROW
     assert ("content-length" in answer.headers) == has_length
 
 
@@ -195,6 +206,17 @@ def test_rows_that_nobody_asked_for_are_not_read_for_their_headers(node, receive
     assert "content-length" not in answer.headers
     assert MIB < sum(received) < 4 * MIB  # of 8
     wait_until(only_those_that_wait, "the reader's end")
+
+
+def test_slices_of_single_rows_are_few_row_groups_of_a_parquet_answer(node):
+    single = TableMade(node.node.stores, "kamu/single", ITEMS, visibility=Visibility.PUBLIC)
+    single.add_blocks([[item(at)] for at in range(2 * JOINED_BATCHES + 1)])
+    with node.http() as client:
+        answer = client.get("/single/read?format=parquet")
+    file = pq.ParquetFile(io.BytesIO(answer.content))
+    groups = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+    assert groups == [JOINED_BATCHES, JOINED_BATCHES, 1]
+    assert file.read().column("offset").to_pylist() == list(range(2 * JOINED_BATCHES + 1))
 
 
 @pytest.mark.parametrize("limit", [1000, 600_000])

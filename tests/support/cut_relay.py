@@ -81,7 +81,7 @@ class CutRelay:
 
 
 def _end(connection: socket.socket) -> None:
-    """Its peer sees the end at once: a close alone waits for the thread that still reads from it."""
+    """The peer sees the end at once: a close alone waits for the thread that still reads."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

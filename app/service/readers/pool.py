@@ -163,7 +163,7 @@ class Answer:
         self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
         self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
-        self._held_bytes = settings.read_held_bytes
+        self._held_bytes, self._held_s = settings.read_held_bytes, settings.read_held_s
         self._received = bytearray()
         self._held: deque[bytes] = deque()
         self._is_whole = False
@@ -172,11 +172,12 @@ class Answer:
     async def begin(self, order: Order) -> None:
         """Send the order and read a short answer to its end, or the first pieces of a long one."""
         await self._loop.sock_sendall(self._link, frame(Kind.TASK, write_order(order)))
-        length = 0
+        length, since = 0, self._loop.time()
         while (piece := await self._piece()) is not None:
             self._held.append(piece)
             length += len(piece)
-            if self.size is not None or length > self._held_bytes:
+            is_late = self._loop.time() - since > self._held_s
+            if self.size is not None or length > self._held_bytes or is_late:
                 return
         self.size, self._is_whole = length, True
 

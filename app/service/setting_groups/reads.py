@@ -91,6 +91,11 @@ class ReadSettings(SharedSettings):
         description="Bytes of rows held back until the answer's end is known: answers up to this "
         "have a `Content-Length`, longer ones are sent as they come.",
     )
+    read_held_s: float = Field(
+        2.0,
+        ge=0,
+        description="Seconds that rows are held back at most: what a reader has by then is sent.",
+    )
     reader_silent_s: float = Field(
         300.0,
         gt=0,

@@ -1,5 +1,8 @@
 """Encode rows batch by batch, without collecting them: CSV, NDJSON, JSON, Parquet, Arrow.
 
+Datasets of single rows have many batches of one row. A few dozen of these are encoded as one: a
+Parquet file has one row group for them, and still the first bytes come soon.
+
 Values in text formats are written as on the whole node (`records.py`); `csv_cells.py` writes the
 cells of CSV.
 """
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 
 Batches = Iterator["pa.RecordBatch"]
 _JSON = msgspec.json.Encoder(enc_hook=str)
+
+JOINED_BATCHES = 64
+JOINED_ROWS = 4096
+JOINED_BYTES = 2 * 1024 * 1024
+"""Largest number of batches that are encoded as one, and the rows and bytes of these from which no
+further batch is awaited."""
 
 
 class UnwritableColumn(BadInput):
@@ -50,7 +59,23 @@ MEDIA_TYPES = {
 
 def encoded(schema: pa.Schema, batches: Batches, form: Format) -> Iterator[bytes]:
     """Yield the rows in that format. Raise `UnwritableColumn`."""
-    return _WRITERS[form](schema, batches)
+    return _WRITERS[form](schema, _joined(batches))
+
+
+def _joined(batches: Batches) -> Batches:
+    """Yield the same rows; join batches of few rows."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if len(waiting) == JOINED_BATCHES or rows >= JOINED_ROWS or size >= JOINED_BYTES:
+            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting) if len(waiting) > 1 else waiting[0]
 
 
 def _csv(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
