@@ -52,7 +52,7 @@ class Seen:
         self.nulls += times.null_count
         if not self.ascending or times.null_count == len(times):
             return
-        known = times.drop_null()
+        known = times.drop_null() if times.null_count else times
         counts = known.view(f"int{known.type.bit_width}").to_numpy()
         before = counts[0] if self.latest is None else self.latest
         self.ascending = bool(counts[0] >= before and (counts[1:] >= counts[:-1]).all())
@@ -179,12 +179,12 @@ def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
     times = change(given) if change else given
     days = pa.types.is_date(times.type)
     unit, count = ("days", DAY_MS) if days else ("ms", 1)
-    counts = pc.cast(times, pa.int32() if days else pa.int64())
+    counts = times.view(pa.int32() if days else pa.int64())
     first, last = FIRST_MS // count, LAST_MS // count
-    least, greatest = pc.min_max(counts).as_py().values()
-    if least is not None and (least < first or greatest > last):
-        known = pc.and_(pc.greater_equal(counts, first), pc.less_equal(counts, last))
-        at = pc.index(known, False).as_py()
+    known = (counts.drop_null() if counts.null_count else counts).to_numpy()
+    if len(known) and (known.min() < first or known.max() > last):
+        fits = pc.and_(pc.greater_equal(counts, first), pc.less_equal(counts, last))
+        at = pc.index(fits, False).as_py()
         value = given[at].as_py() if pa.types.is_integer(given.type) else f"{counts[at]} {unit}"
         raise BadRow(OUT_OF_RANGE, column=name, value=value)
     return times
