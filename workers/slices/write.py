@@ -192,7 +192,7 @@ def counted(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordB
     """Add the rows to the counts in `written`, and return the batch."""
     codes = np.bincount(batch.column(vocab.operation_type_column).to_numpy())
     for code in np.flatnonzero(codes):
-        done = Operation(code)
+        done = Operation(int(code))
         written.operations[done] = written.operations.get(done, 0) + int(codes[code])
     times = batch.column(vocab.event_time_column)
     if times.type != MILLIS:
