@@ -1,0 +1,59 @@
+"""A follower looks at wake-ups, and rests after calls that took long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from servers import wait_until
+
+from odf_node.app.service.derivatives.following import RESTS, Follower
+from odf_node.storage.stores.wakeups.port import MemoryWakeUp
+
+LOOK_S = 0.1
+"""A call so slow that the rest after it is 1.9 seconds, unless it is limited."""
+
+
+@contextmanager
+def _looks(longest_rest_s: float) -> Iterator[list[float]]:
+    began: list[float] = []
+
+    def look() -> float:
+        began.append(time.monotonic())
+        time.sleep(LOOK_S)
+        return 0.0
+
+    follower = Follower("slow", MemoryWakeUp(), look, poll_s=0.0, longest_rest_s=longest_rest_s)
+    follower.start()
+    try:
+        yield began
+    finally:
+        follower.stop()
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "least_s", "most_s"),
+    [(0.3, LOOK_S + 0.3, RESTS * LOOK_S), (60.0, LOOK_S + RESTS * LOOK_S, 60.0)],
+)
+def test_a_slow_call_is_followed_by_a_rest_up_to_the_limit(
+    limit_s: float, least_s: float, most_s: float
+) -> None:
+    with _looks(limit_s) as began:
+        wait_until(lambda: len(began) > 1, "a second call")
+    assert least_s <= began[1] - began[0] < most_s
+
+
+def test_a_call_that_fails_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    looked: list[str] = []
+
+    def look() -> float:
+        looked.append("")
+        raise OSError("the database restarts")
+
+    follower = Follower("failing", MemoryWakeUp(), look, poll_s=0.0)
+    follower.start()
+    wait_until(lambda: len(looked) > 2, "a third call")
+    follower.stop()
+    assert "failing did not look" in caplog.text
