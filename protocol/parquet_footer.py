@@ -56,8 +56,15 @@ class RowGroup:
 
 def row_groups_of(content: memoryview) -> list[RowGroup]:
     """Return the row groups in the footer of a file. Raises `Unclear`."""
+    start, end = footer_span(content)
+    return row_groups_in(bytes(content[start : end - TAIL_BYTES]))
+
+
+def footer_span(content: memoryview) -> tuple[int, int]:
+    """Return where the footer of a file begins, and where it ends with the file. Raises
+    `Unclear`."""
     size = footer_size(bytes(content[-TAIL_BYTES:]), len(content))
-    return row_groups_in(bytes(content[len(content) - TAIL_BYTES - size :][:size]))
+    return len(content) - TAIL_BYTES - size, len(content)
 
 
 def footer_size(tail: bytes, file_size: int) -> int:

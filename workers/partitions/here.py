@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .files import File, Outbox, Span
+from .files import File, Outbox, Spans
 from .port import Output, Read, Route, T, Work
 from .usage import Usage
 
@@ -25,8 +25,8 @@ class Here:
     def file(self, path: Path, *, lasting: str | None = None) -> File:  # noqa: ARG002
         return path
 
-    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
-        return [path] * len(spans)
+    def spans(self, path: Path, parts: Sequence[Spans | None]) -> Sequence[File]:
+        return [path] * len(parts)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:  # noqa: ARG002
         return Outbox(folder=folder)

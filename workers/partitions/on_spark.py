@@ -33,7 +33,7 @@ from ..engines.spark.limit import limited
 from ..engines.spark.session import Spark
 from ..engines.spark.visible_files import shown
 from .failure import Failure, StageFailed
-from .files import File, Outbox, Span
+from .files import File, Outbox, Spans
 from .messages import batch_of, gathered, message
 from .port import Output, Read, Route, T, Work
 from .spark_counters import with_jobs
@@ -85,10 +85,10 @@ class OnSpark:
             return worker_side.lend(url, path)
         return worker_side.lend_lasting(url, path, lasting)
 
-    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
+    def spans(self, path: Path, parts: Sequence[Spans | None]) -> Sequence[File]:
         if (url := exchange_of()) is not None:
-            return worker_side.lend_spans(url, path, spans)
-        return shown([path]) * len(spans)
+            return worker_side.lend_spans(url, path, parts)
+        return shown([path]) * len(parts)
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from .files import File, Outbox, Span
+from .files import File, Outbox, Spans
 from .usage import Usage
 
 T = TypeVar("T")
@@ -71,8 +71,8 @@ class Way(Protocol):
         """Return a file of this machine in the form that stages receive. `lasting` is the digest of
         a file that never changes and that further jobs need as well: it is sent only once."""
 
-    def spans(self, path: Path, spans: Sequence[Span | None]) -> Sequence[File]:
-        """Return a file once for each span, for stages that read only these bytes of it; None means
+    def spans(self, path: Path, parts: Sequence[Spans | None]) -> Sequence[File]:
+        """Return a file once for each part, for stages that read only these bytes of it; None means
         all bytes."""
 
     def outbox(self, folder: Path, partitions: int) -> Outbox:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.protocol.scalar_text import scalar_text
 
@@ -49,7 +48,8 @@ def read_parquet(
     part: TablePart | None = None,
 ) -> Frame | None:
     """Open a Parquet file, or some of its row groups, which follow `before` rows; or a file that is
-    `part` of a table, in the columns of the table.
+    `part` of a table, in the columns of the table. Of a file of which some row groups are read, the
+    bytes of others need not be there.
 
     Raises:
         MalformedParquet: the file is unreadable; raised here or later by the batches.
@@ -58,7 +58,7 @@ def read_parquet(
     """
     if path.stat().st_size == 0 and part is None:
         return None if schema is None else Frame.empty(schema)
-    stored, file, reading = _opened(path, limits)
+    stored, file, reading = _opened(path, limits, groups)
     check_names(stored.names, limits)
     unpacked = _unpacked(file, stored, reading.rows, limits, path.stat().st_size, groups, before)
     if part is not None:
@@ -78,26 +78,28 @@ def read_parquet(
 
 
 def values_size(path: Path, limits: Limits) -> int:
-    """Return an estimate of the bytes of a file's values, but at least the size of the file: also
-    if it cannot be read, which its reader reports."""
+    """Return an estimate of the bytes of a file's values, but at least the size of the file.
+
+    Raises the same errors as `read_parquet` for a file that is unreadable or too large: only here
+    are the limits of a file checked as a whole if its row groups are read separately.
+    """
     size = path.stat().st_size
     if size == 0:
         return 0
-    try:
-        _, _, reading = _opened(path, limits)
-    except NodeError:
-        return size
+    _, _, reading = _opened(path, limits)
     return max(size, reading.size)
 
 
-def _opened(path: Path, limits: Limits) -> tuple[pa.Schema, pq.ParquetFile, Reading]:
-    """Return the columns of a file, the file, and how to read it."""
+def _opened(
+    path: Path, limits: Limits, groups: Sequence[int] | None = None
+) -> tuple[pa.Schema, pq.ParquetFile, Reading]:
+    """Return the columns of a file, the file, and how to read it or some of its row groups."""
     try:
         content = pa.memory_map(str(path))
         file = pq.ParquetFile(content)
         stored = pa.schema([_plain(field) for field in file.schema_arrow])
         limits.check_columns(file.metadata.num_columns)
-        reading = planned(memoryview(content.read_buffer()), file.schema, limits)
+        reading = planned(memoryview(content.read_buffer()), file.schema, limits, groups)
         file = pq.ParquetFile(content, read_dictionary=reading.dictionaries)
     except UNREADABLE as bad:
         raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None

@@ -10,7 +10,7 @@ are created.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,8 +59,13 @@ class Reading:
     size: int
 
 
-def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Reading:
-    """Read the headers of all pages, and plan the reading.
+def planned(
+    content: memoryview,
+    schema: pq.ParquetSchema,
+    limits: Limits,
+    groups: Sequence[int] | None = None,
+) -> Reading:
+    """Read the headers of all pages, or of those in some row groups, and plan the reading.
 
     Raises:
         DecompressionTooLarge, InputTooLarge: the file unpacks to more than the limits.
@@ -69,7 +74,8 @@ def planned(content: memoryview, schema: pq.ParquetSchema, limits: Limits) -> Re
     allowed = allowance(len(content), limits.archives)
     total, looked_up, rows_at_once = 0, 0, BATCH_ROWS
     dictionaries = set()
-    for group in _groups(content, schema):
+    every = _groups(content, schema)
+    for group in every if groups is None else [every[at] for at in groups]:
         densities = 0.0
         for at, chunk in enumerate(group.chunks):
             if group.num_rows == chunk.num_values == 0:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from odf_node.protocol.metadata.reading import (
     ReadStep,
@@ -22,13 +21,13 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
+from odf_node.protocol.parquet_footer import RowGroup, footer_span, row_groups_of
 from odf_node.protocol.source_rules import csv_characters
 
-from ..partitions.files import Enclosed, File, Span
+from ..partitions.files import Enclosed, File, Span, Spans
 from ..slices.frame import Limits
 from .csv_cuts import Head, csv_cuts, csv_head
 from .parquet import values_size
-from .parquet_bounds import UNREADABLE
 from .table_files import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
@@ -50,6 +49,7 @@ class Split:
     With `part`, the file belongs to a table, and the rows of the splits in `then` follow.
 
     `lines` and `rows` count what precedes the split in the file, less the lines of its head.
+    `group_spans` are the bytes that a reader of row groups needs.
     """
 
     file: File | Enclosed
@@ -57,6 +57,7 @@ class Split:
     end: int | None = None
     head: bytes = b""
     groups: tuple[int, ...] | None = None
+    group_spans: Spans | None = None
     lines: int = 0
     rows: int = 0
     part: TablePart | None = None
@@ -67,9 +68,9 @@ class Split:
         return self.end is None and self.groups is None
 
     @property
-    def span(self) -> Span | None:
-        """The bytes of the file that a reader needs; None: any."""
-        return None if self.end is None else Span(self.start, self.end)
+    def spans(self) -> Spans | None:
+        """The bytes of the file that a reader needs; None: all."""
+        return self.group_spans if self.end is None else (Span(self.start, self.end),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ class Splits:
 
 
 def unpacked_size(step: ReadStep, path: Path, limits: Limits) -> int:
-    """Return the bytes of the rows in a file of a step, about."""
+    """Return the bytes of the rows in a file of a step, about. Raises as `values_size`."""
     if isinstance(step, ReadStepParquet):
         return values_size(path, limits)
     return path.stat().st_size
@@ -157,22 +158,31 @@ def _whole(path: Path, why: str) -> Splits:
 
 
 def _of_groups(path: Path, count: int) -> Splits:
-    try:
-        with pq.ParquetFile(path) as file:
-            rows = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
-    except UNREADABLE:
-        return _whole(path, "it cannot be read")  # the reader reports the error
-    if len(rows) < 2:
+    with pa.memory_map(str(path)) as mapped:
+        content = memoryview(mapped.read_buffer())
+        groups, footer = row_groups_of(content), footer_span(content)
+    if len(groups) < 2:
         return _whole(path, "it has one row group")
-    step = -(-len(rows) // min(count, len(rows)))
+    step = -(-len(groups) // min(count, len(groups)))
     return Splits(
         splits=tuple(
             Split(
-                file=path, groups=tuple(range(at, min(at + step, len(rows)))), rows=sum(rows[:at])
+                file=path,
+                groups=tuple(range(at, min(at + step, len(groups)))),
+                group_spans=_with_footer(groups[at : at + step], Span(*footer)),
+                rows=sum(group.num_rows for group in groups[:at]),
             )
-            for at in range(0, len(rows), step)
+            for at in range(0, len(groups), step)
         )
     )
+
+
+def _with_footer(groups: Sequence[RowGroup], footer: Span) -> Spans:
+    """Return the bytes of successive row groups, and of the footer."""
+    chunks = [chunk for group in groups for chunk in group.chunks]
+    start = min((chunk.start for chunk in chunks), default=0)
+    end = min(max((chunk.end for chunk in chunks), default=0), footer.start)
+    return (Span(start, end), footer) if start < end else (footer,)
 
 
 def _of_csv(step: ReadStepCsv, path: Path, schema: pa.Schema, size: int) -> Splits:

@@ -179,7 +179,7 @@ def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
     times = change(given) if change else given
     days = pa.types.is_date(times.type)
     unit, count = ("days", DAY_MS) if days else ("ms", 1)
-    counts = times.view(pa.int32() if days else pa.int64())
+    counts = pc.cast(times, pa.int32() if days else pa.int64())
     first, last = FIRST_MS // count, LAST_MS // count
     known = (counts.drop_null() if counts.null_count else counts).to_numpy()
     if len(known) and (known.min() < first or known.max() > last):

@@ -169,8 +169,8 @@ def test_files_of_a_table_are_joined_by_the_size_of_their_values(tmp_path, monke
 
 def test_what_is_wrong_in_one_of_many_small_files_names_that_file_once(tmp_path):
     table = files(tmp_path, *(pa.table({"n": [at]}) for at in range(9)))
-    table.files[7].path.write_bytes(b"no Parquet")
     (split,) = cut_of(table, 4).splits
+    table.files[7].path.write_bytes(b"no Parquet")
     read = SplitRead(step=ReadStepParquet(), limits=Limits())
     with pytest.raises(MalformedParquet) as refused, open_split(read, split, None) as frame:
         list(frame.batches)

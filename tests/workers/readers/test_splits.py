@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from odf_node.protocol.codec.manifests import from_data
 from odf_node.protocol.csv_header import HeaderMismatch
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.reading import ReadStep
 from odf_node.workers.readers import csv_cuts as cuts_of_csv
 from odf_node.workers.readers import splits as splits_of_files
@@ -27,6 +29,7 @@ from odf_node.workers.readers.read import open_frame
 from odf_node.workers.readers.read_split import SplitRead, open_split
 from odf_node.workers.readers.rejected import Rejected
 from odf_node.workers.readers.splits import Splits, plan_splits, unpacked_size
+from odf_node.workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
 from odf_node.workers.slices.frame import BadRow, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
@@ -247,11 +250,45 @@ def test_parquet_is_cut_by_the_size_of_its_values(
     assert len(plan_splits(step, path, None, 4, size).splits) > 2
 
 
-def test_a_file_has_at_least_its_size_on_the_disk_whatever_its_footer_says(tmp_path: Path) -> None:
+def test_a_file_has_at_least_its_size_on_the_disk_or_the_error_of_its_reader(
+    tmp_path: Path,
+) -> None:
     whole, path = footers.written(footers.many_kinds()), tmp_path / "x.parquet"
+    step = from_data({"kind": "Parquet"}, ReadStep)
+    refused = 0
     for made in [*footers.harmed(whole, 200), whole[:-9], whole[:3], b""]:
         path.write_bytes(made)
-        assert values_size(path, Limits()) >= len(made)
+        try:
+            assert values_size(path, Limits()) >= len(made)
+        except NodeError as bad:
+            refused += 1
+            with pytest.raises(type(bad), match=re.escape(bad.message)):
+                open_frame(step, path, Limits())
+    assert refused > 2
+
+
+def test_row_groups_are_read_without_the_bytes_of_others(tmp_path: Path) -> None:
+    path = constant(tmp_path / "x.parquet", row_group_size=30_000)
+    read, found = planned({"kind": "Parquet"}, path)
+    assert len(found.splits) > 1
+    content, rows = path.read_bytes(), 0
+    for split in found.splits:
+        assert split.spans is not None
+        there = bytearray(len(content))
+        for span in split.spans:
+            there[slice(*span)] = content[slice(*span)]
+        path.write_bytes(there)
+        with open_split(read, split, None) as frame:
+            assert frame is not None
+            rows += frame.table().num_rows
+    assert rows == 100_000
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_cut(tmp_path: Path) -> None:
+    path = constant(tmp_path / "x.parquet", row_group_size=10_000)
+    limits = Limits(archives=PrepareLimits(max_bytes=1_000_000))
+    with pytest.raises(DecompressionTooLarge):
+        unpacked_size(from_data({"kind": "Parquet"}, ReadStep), path, limits)
 
 
 @settings(max_examples=300, deadline=None)

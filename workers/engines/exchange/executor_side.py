@@ -47,8 +47,8 @@ def begin(partition: int, attempt: int) -> None:
 
 
 def at_hand(file: File) -> Path:
-    """Return the path of the file on this machine, after fetching it if necessary. Of a loan with a
-    span, only these bytes are there, at their positions.
+    """Return the path of the file on this machine, after fetching it if necessary. Of a loan with
+    spans, only these bytes are there, at their positions.
 
     Raises:
         ExchangeFault: the bucket does not respond, or has other bytes.
@@ -112,7 +112,7 @@ def deliver(path: Path, outbox: Outbox) -> Delivered:
 def _fetch(file: Loan, folder: Path, path: Path) -> None:
     pending = folder / f"{file.name}-{secrets.token_hex(8)}"
     try:
-        if str(download(file.link, pending, file.span)) != file.hash:
+        if str(download(file.link, pending, file.spans)) != file.hash:
             raise ExchangeFault(f"the bucket has other bytes than those of {file.hash}")
         pending.replace(path)
     finally:
@@ -144,8 +144,8 @@ def _is_whole(path: Path, file: Loan) -> bool:
     identity = identity_of_file(path.stat())
     if _hashed.get(file.name) == identity:
         return True
-    span = file.span or Span(0, path.stat().st_size)
-    if str(Multihash.of_chunks(pieces(path, span))) != file.hash:
+    spans = file.spans or (Span(0, path.stat().st_size),)
+    if str(Multihash.of_chunks(pieces(path, spans))) != file.hash:
         return False
     _hashed[file.name] = identity
     return True

@@ -31,19 +31,23 @@ class Span(NamedTuple):
     end: int
 
 
+Spans = tuple[Span, ...]
+"""Parts of a file in their order, which do not overlap."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loan:
     """A file in the bucket for executors: a link to read it, and the hash of its bytes. With
-    `span`, only these bytes are lent, and the hash is theirs."""
+    `spans`, only these bytes are lent, and the hash is theirs."""
 
     link: str
     hash: str
-    span: Span | None = None
+    spans: Spans | None = None
 
     @property
     def name(self) -> str:
         """The name of the file on an executor."""
-        return self.hash if self.span is None else f"{self.hash}-{self.span.start}"
+        return "-".join([self.hash, *(str(span.start) for span in self.spans or ())])
 
 
 File = Path | Loan
@@ -81,11 +85,12 @@ def name_of(partition: int, attempt: int) -> str:
     return f"{partition}-{attempt % ATTEMPTS}"
 
 
-def pieces(path: Path, span: Span) -> Iterator[bytes]:
-    """Yield the bytes of the span, fewer if the file ends before."""
+def pieces(path: Path, spans: Spans) -> Iterator[bytes]:
+    """Yield the bytes of the spans, fewer if the file ends before."""
     with path.open("rb") as content:
-        content.seek(span.start)
-        left = span.end - span.start
-        while left > 0 and (piece := content.read(min(left, READ_BYTES))):
-            left -= len(piece)
-            yield piece
+        for span in spans:
+            content.seek(span.start)
+            left = span.end - span.start
+            while left > 0 and (piece := content.read(min(left, READ_BYTES))):
+                left -= len(piece)
+                yield piece

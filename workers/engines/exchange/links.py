@@ -12,12 +12,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.multihash import SHA3_256, Multihash
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
 
-from .files import ExchangeFault, Span
+from .files import ExchangeFault, Span, Spans
 
 if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
     from urllib3 import BaseHTTPResponse, PoolManager
 
 COPY_BYTES = 1 << 20
@@ -33,9 +35,19 @@ TIMEOUT_S = 60.0
 BUSY = (429, 500, 502, 503, 504)
 
 
-def download(link: str, path: Path, span: Span | None = None) -> Multihash:
-    """Download the file of a link to `path`, and return its hash. With `span`, download only these
-    bytes to the same position of `path`, and return their hash. Raise `ExchangeFault`."""
+def download(link: str, path: Path, spans: Spans | None = None) -> Multihash:
+    """Download the file of a link to `path`, and return its hash. With `spans`, download only these
+    bytes to the same positions of `path`, and return their hash. Raise `ExchangeFault`."""
+    state = hashlib.sha3_256()
+    with path.open("wb") as target:
+        for span in (None,) if spans is None else spans:
+            state = _copied(link, span, target, state)
+    return Multihash(SHA3_256, state.digest())
+
+
+def _copied(link: str, span: Span | None, target: BinaryIO, state: Hash) -> Hash:
+    """Download the bytes of a span, or of the whole file, to their position. Return the state of
+    the hash with these bytes added. Raise `ExchangeFault`."""
     from urllib3.exceptions import HTTPError  # a dependency of boto3, which is an extra
 
     start, headers, wanted = 0, {"User-Agent": AGENT}, HTTPStatus.OK
@@ -45,12 +57,17 @@ def download(link: str, path: Path, span: Span | None = None) -> Multihash:
     broke: Exception = HTTPError()
     for tried in range(TRIES):
         time.sleep(_pause(tried))
+        added = state.copy()
+        target.seek(start)
+        target.truncate()  # an attempt that broke off may have left more
         try:
             found = _answer("GET", link, preload_content=False, headers=headers)
-            with _checked("GET", found, wanted) as answer, path.open("wb") as target:
-                target.seek(start)
-                return hash_of_stream(answer, target.write)  # type: ignore[arg-type]
-        except HTTPError as failed:  # the connection broke in the middle of the file
+            with _checked("GET", found, wanted) as answer:
+                for piece in answer.stream(COPY_BYTES):
+                    added.update(piece)
+                    target.write(piece)
+                return added
+        except HTTPError as failed:  # the connection broke in the middle of the bytes
             broke = failed
     raise _silent(broke)
 

@@ -33,7 +33,7 @@ from .files import (
     ExchangeFault,
     Loan,
     Outbox,
-    Span,
+    Spans,
     name_of,
     pieces,
 )
@@ -126,18 +126,18 @@ def lend_lasting(url: str, path: Path, digest: str) -> Loan:
     return lend_object(url, kept.place)
 
 
-def lend_spans(url: str, path: Path, spans: Sequence[Span | None]) -> list[Loan]:
-    """Lend a file once for each span, of which an executor fetches only these bytes; None means all
+def lend_spans(url: str, path: Path, parts: Sequence[Spans | None]) -> list[Loan]:
+    """Lend a file once for each part, of which an executor fetches only these bytes; None means all
     of them. Raises as `lend`."""
     whole = lend(url, path)
-    some = [span for span in spans if span is not None]
-    expect(sum(span.end - span.start for span in some))
-    digests = hash_all([pieces(path, span) for span in some], threads=THREADS)
+    some = [spans for spans in parts if spans is not None]
+    expect(sum(span.end - span.start for spans in some for span in spans))
+    digests = hash_all([pieces(path, spans) for spans in some], threads=THREADS)
     lent = {
-        span: replace(whole, hash=str(Multihash(SHA3_256, digest)), span=span)
-        for span, digest in zip(some, digests, strict=True)
+        spans: replace(whole, hash=str(Multihash(SHA3_256, digest)), spans=spans)
+        for spans, digest in zip(some, digests, strict=True)
     }
-    return [whole if span is None else lent[span] for span in spans]
+    return [whole if spans is None else lent[spans] for spans in parts]
 
 
 def lend_object(url: str, place: Place) -> Loan:

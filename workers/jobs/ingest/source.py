@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from odf_node.protocol.errors import BadInput
+from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
@@ -20,7 +20,7 @@ from odf_node.protocol.metadata.transforms import Transform
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import InvalidQuery, engine_for
 from ...engines.port.positions import place_of
-from ...partitions.files import Enclosed, Span
+from ...partitions.files import Enclosed, Spans
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
@@ -37,7 +37,7 @@ from ...readers.splits import (
     splits_of_table,
     unpacked_size,
 )
-from ...readers.table_files import TableFiles
+from ...readers.table_files import TableFiles, naming
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
 from ...stages.undeclared import arranged, known_of
@@ -101,8 +101,7 @@ def source_of(
         given, path = path, plain_file(path, plan.read, scratch, limits.archives)
         enclosed = enclosed if path == given else None
     known = known_of(plan)
-    paths = [path] if table is None else [each.path for each in table.files]
-    sizes = tuple(unpacked_size(plan.read, each, limits) for each in paths)
+    sizes = _sizes(plan.read, path, table, limits)
     if plan.preprocess is None:
         return Source(
             path=path, step=plan.read, sizes=sizes, enclosed=enclosed, known=known, table=table
@@ -127,6 +126,20 @@ def source_of(
         rejected=rejected,
         warnings=tuple(frame.warnings),
     )
+
+
+def _sizes(step: ReadStep, path: Path, table: TableFiles | None, limits: Limits) -> tuple[int, ...]:
+    """Return the unpacked size of the file, or of each file of the table. Raises as
+    `unpacked_size`."""
+    if table is None:
+        return (unpacked_size(step, path, limits),)
+    sizes = []
+    for each in table.files:
+        try:
+            sizes.append(unpacked_size(step, each.path, limits))
+        except NodeError as bad:
+            raise naming(bad, each.part.key) from None
+    return tuple(sizes)
 
 
 def splits_of(
@@ -167,12 +180,12 @@ def splits_of(
 
 def _seen_by(way: Way, splits: Sequence[Split]) -> tuple[Split, ...]:
     """Return splits of files of this machine with the files in the form that stages receive. Each
-    file is lent once, in the spans that its splits need."""
-    spans: dict[Path, list[Span | None]] = {}
+    file is lent once, in the parts that its splits need."""
+    parts: dict[Path, list[Spans | None]] = {}
     for split in splits:
         for each in (split, *split.then):
-            spans.setdefault(_path(each), []).append(each.span)
-    files = {path: iter(way.spans(path, wanted)) for path, wanted in spans.items()}
+            parts.setdefault(_path(each), []).append(each.spans)
+    files = {path: iter(way.spans(path, wanted)) for path, wanted in parts.items()}
 
     def seen(split: Split) -> Split:
         file = next(files[_path(split)])
