@@ -236,6 +236,16 @@ def test_an_executor_fetches_the_bytes_of_its_part_to_their_positions(
         assert asked.received[links.AGENT] == sum(span.end - span.start for span in wanted)
 
 
+def test_equal_bytes_of_other_parts_are_another_file(
+    asked: FaultProxy, bucket: Bucket, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_bytes(content := b"x" * 40)
+    parts = [(Span(0, 10), Span(20, 30)), (Span(0, 12), Span(20, 28))]
+    for loan in worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", parts):
+        found = executor_side.at_hand(loan).read_bytes()
+        assert all(found[slice(*span)] == content[slice(*span)] for span in loan.spans or ())
+
+
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"slow"}))
 def test_a_span_comes_whole_from_a_bucket_that_throttles_or_breaks_off(
     fault: str, asked: FaultProxy, bucket: Bucket, tmp_path: Path
@@ -280,6 +290,22 @@ class Lending(Here):
         return worker_side.lend_spans(self.url, path, parts)
 
 
+def read_by_executors(source: Source, asked: FaultProxy, bucket: Bucket) -> tuple[list[int], int]:
+    """The numbers in all splits of a source, and how many splits; `asked` has what was fetched."""
+    no_plan: Any = None  # of a source that is there
+    lending = Lending(url_by(asked, bucket))
+    read, found = splits_of(source, no_plan, lending, Limits(), None)
+    assert len(found.splits) > 1
+    asked.clear()
+    numbers: list[int] = []
+    for split in found.splits:
+        with open_split(read, split, None) as frame:
+            assert frame is not None
+            for batch in frame.batches:
+                numbers += batch.column("n").to_pylist()
+    return numbers, len(found.splits)
+
+
 SCHEMA = from_arrow(pa.schema([("n", pa.int64()), ("text", pa.string())]))
 TEXTS = {
     "csv": (ReadStepCsv(header=True, schema=SCHEMA), "n,text\n", "{0},{1}\n"),
@@ -299,16 +325,7 @@ def test_executors_read_all_rows_of_a_text_although_each_fetches_only_its_part(
     text = head + "".join(row.format(n, "x" * 900) for n in range(10_000))
     (tmp_path / "rows").write_text(text)
     source = Source(path=tmp_path / "rows", step=step, sizes=(len(text),))
-    no_plan: Any = None  # of a source that is there
-    read, found = splits_of(source, no_plan, Lending(url_by(asked, bucket)), Limits(), None)
-    assert len(found.splits) > 1
-    asked.clear()
-    numbers: list[int] = []
-    for split in found.splits:
-        with open_split(read, split, None) as frame:
-            assert frame is not None
-            for batch in frame.batches:
-                numbers += batch.column("n").to_pylist()
+    numbers, _ = read_by_executors(source, asked, bucket)
     assert numbers == list(range(10_000))
     assert asked.received[links.AGENT] == len(text) - len(head)
 
@@ -320,19 +337,10 @@ def test_executors_fetch_only_their_row_groups_and_the_footer(
     texts = [f"{n} " + random.Random(n).randbytes(450).hex() for n in range(rows)]
     table = pa.table({"n": range(rows), "text": texts})
     pq.write_table(table, path, row_group_size=500, compression="none", use_dictionary=False)
-    step, limits = ReadStepParquet(), Limits()
-    source = Source(path=path, step=step, sizes=(unpacked_size(step, path, limits),))
-    no_plan: Any = None  # of a source that is there
-    read, found = splits_of(source, no_plan, Lending(url_by(asked, bucket)), limits, None)
-    assert len(found.splits) > 1
-    asked.clear()
-    numbers: list[int] = []
-    for split in found.splits:
-        with open_split(read, split, None) as frame:
-            assert frame is not None
-            for batch in frame.batches:
-                numbers += batch.column("n").to_pylist()
+    step = ReadStepParquet()
+    source = Source(path=path, step=step, sizes=(unpacked_size(step, path, Limits()),))
+    numbers, splits = read_by_executors(source, asked, bucket)
     assert numbers == list(range(rows))
-    footers = len(found.splits) * pq.read_metadata(path).serialized_size
+    footers = splits * pq.read_metadata(path).serialized_size
     content = path.stat().st_size
     assert content - 100 < asked.received[links.AGENT] < content + footers + 100

@@ -46,8 +46,8 @@ class Loan:
 
     @property
     def name(self) -> str:
-        """The name of the file on an executor."""
-        return "-".join([self.hash, *(str(span.start) for span in self.spans or ())])
+        """The name of the file on an executor. Equal bytes at other positions are another file."""
+        return "-".join([self.hash, *(f"{start}-{end}" for start, end in self.spans or ())])
 
 
 File = Path | Loan
