@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,8 +54,7 @@ class Seen:
         self.nulls += times.null_count
         if not self.ascending or times.null_count == len(times):
             return
-        known = times.drop_null() if times.null_count else times
-        counts = known.view(f"int{known.type.bit_width}").to_numpy()
+        counts = _counts(times)
         before = counts[0] if self.latest is None else self.latest
         self.ascending = bool(counts[0] >= before and (counts[1:] >= counts[:-1]).all())
         self.first = int(counts[0]) if self.first is None else self.first
@@ -177,17 +178,25 @@ def _change(
 def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
     """Convert event times to the stored form. Raises `BadRow` for an invalid instant."""
     times = change(given) if change else given
+    if times.null_count == len(times):
+        return times
     days = pa.types.is_date(times.type)
     unit, count = ("days", DAY_MS) if days else ("ms", 1)
-    counts = pc.cast(times, pa.int32() if days else pa.int64())
     first, last = FIRST_MS // count, LAST_MS // count
-    known = (counts.drop_null() if counts.null_count else counts).to_numpy()
-    if len(known) and (known.min() < first or known.max() > last):
+    known = _counts(times)
+    if known.min() < first or known.max() > last:
+        counts = pc.cast(times, pa.int32() if days else pa.int64())
         fits = pc.and_(pc.greater_equal(counts, first), pc.less_equal(counts, last))
         at = pc.index(fits, False).as_py()
         value = given[at].as_py() if pa.types.is_integer(given.type) else f"{counts[at]} {unit}"
         raise BadRow(OUT_OF_RANGE, column=name, value=value)
     return times
+
+
+def _counts(times: pa.Array) -> npt.NDArray[Any]:
+    """Return the times that are not null as numbers of their unit; at least one is not."""
+    known = times.drop_null() if times.null_count else times
+    return np.asarray(known.view(f"int{known.type.bit_width}"))
 
 
 def _from_seconds(name: str, array: pa.Array) -> pa.Array:

@@ -64,18 +64,22 @@ def encoded(schema: pa.Schema, batches: Batches, form: Format) -> Iterator[bytes
 
 def _joined(batches: Batches) -> Batches:
     """Yield the same rows; join batches of few rows."""
-    import pyarrow as pa
-
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if len(waiting) == JOINED_BATCHES or rows >= JOINED_ROWS or size >= JOINED_BYTES:
-            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
+            yield _one(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield pa.concat_batches(waiting) if len(waiting) > 1 else waiting[0]
+        yield _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _csv(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
