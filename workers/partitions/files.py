@@ -1,17 +1,15 @@
 """Files as stages access them, on any machine: see `workers/engines/exchange`."""
 
-from ..engines.exchange.executor_side import at_hand, deliver, present, workplace
-from ..engines.exchange.files import Delivered, Enclosed, File, Outbox, Span, Spans
+from ..engines.exchange.executor_side import at_hand, deliver, workplace
+from ..engines.exchange.files import Delivered, File, Outbox, Span, Spans
 
 __all__ = [
     "Delivered",
-    "Enclosed",
     "File",
     "Outbox",
     "Span",
     "Spans",
     "at_hand",
     "deliver",
-    "present",
     "workplace",
 ]

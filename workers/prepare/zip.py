@@ -5,11 +5,11 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from odf_node.storage.runtime.zip_entries import DAMAGED, unpacked
 
+from ..runtime.content import Content, opened
 from ..runtime.input_limits import (
     CHUNK_BYTES,
     DecompressionTooLarge,
@@ -43,7 +43,7 @@ class _Bounded:
         return data
 
 
-def unzip(path: Path, sub_path: str | None, limits: PrepareLimits) -> Iterator[bytes]:
+def unzip(content: Content, sub_path: str | None, limits: PrepareLimits) -> Iterator[bytes]:
     """Yield the bytes of one entry.
 
     Raises:
@@ -51,16 +51,16 @@ def unzip(path: Path, sub_path: str | None, limits: PrepareLimits) -> Iterator[b
         EntryNotFound: no entry has that name.
         DecompressionTooLarge: the content, or the number of entries, exceeds the limits.
     """
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         archive = _opened(stream, limits)
         entry = _entry(archive, sub_path)
         yield from within(_content(archive, entry), limits, read=[entry.compress_size])
 
 
-def entry_names(path: Path, limits: PrepareLimits) -> list[str]:
+def entry_names(content: Content, limits: PrepareLimits) -> list[str]:
     """Return the names of the files in an archive. Raises `MalformedArchive`,
     `DecompressionTooLarge`."""
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         archive = _opened(stream, limits)
         return [entry.filename for entry in archive.filelist if not entry.is_dir()]
 

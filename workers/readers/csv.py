@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from odf_node.protocol.metadata.reading import ReadStepCsv
 from odf_node.protocol.source_options import header_rule
 from odf_node.protocol.source_rules import check_read_step, csv_characters
 
+from ..runtime.content import Content, opened, size_of
 from ..slices.frame import (
     INFER_ROWS,
     BadRow,
@@ -68,7 +68,7 @@ _INT64 = range(-(2**63), 2**63)
 class _CsvRead:
     """The state of reading one file."""
 
-    path: Path
+    content: Content
     form: CsvFormat
     header: bool
     nulls: frozenset[str]
@@ -80,7 +80,7 @@ class _CsvRead:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         done = 0
-        if self.path.stat().st_size > FEW_BYTES:
+        if size_of(self.content) > FEW_BYTES:
             try:
                 for batch in self._arrow_batches():
                     yield batch
@@ -94,13 +94,13 @@ class _CsvRead:
 
     def _arrow_batches(self) -> Iterator[pa.RecordBatch]:
         columns = len(self.schema)
-        for texts in arrow_texts(self.path, columns, self.form, self.nulls, header=self.header):
+        for texts in arrow_texts(self.content, columns, self.form, self.nulls, header=self.header):
             if texts.num_rows:
                 self._check_cells(texts)
                 yield self._typed(texts.columns)
 
     def _check_cells(self, texts: pa.RecordBatch) -> None:
-        if self.path.stat().st_size <= self.limits.cell_bytes:
+        if size_of(self.content) <= self.limits.cell_bytes:
             return
         for column in texts.columns:
             longest = pc.max(pc.binary_length(column)).as_py() or 0
@@ -112,7 +112,7 @@ class _CsvRead:
         return (record.line for record in self._rows())
 
     def _rows(self) -> Iterator[CsvRecord]:
-        with self.path.open("rb") as stream:
+        with opened(self.content) as stream:
             records = iter(
                 CsvRecords(stream, self.form, self.limits, errors=_errors(self.rejected))
             )
@@ -188,7 +188,7 @@ def _errors(rejected: Rejected | None) -> str:
 
 def read_csv(
     step: ReadStepCsv,
-    path: Path,
+    content: Content,
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
@@ -210,7 +210,7 @@ def read_csv(
     match = None
     if schema is None:
         schema = _schema_of(
-            path,
+            content,
             form,
             header=header,
             infer=step.infer_schema,
@@ -223,16 +223,16 @@ def read_csv(
             return None
     elif header:
         rule = header_rule(step.schema)
-        match = matched(path, form, schema.names, rule, limits, _errors(rejected))
+        match = matched(content, form, schema.names, rule, limits, _errors(rejected))
     else:
-        refuse_header(path, form, schema.names, limits)
+        refuse_header(content, form, schema.names, limits)
     check_names(schema.names, limits)
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
     stored = schema if match is None else _as_stored(schema, match)
     read = _CsvRead(
-        path=path,
+        content=content,
         form=form,
         header=header,
         nulls=nulls,
@@ -263,7 +263,7 @@ def _in_order(
 
 
 def _schema_of(
-    path: Path,
+    content: Content,
     form: CsvFormat,
     *,
     header: bool,
@@ -274,7 +274,7 @@ def _schema_of(
     forms: Forms,
 ) -> pa.Schema | None:
     """Find the columns from the first rows; bad rows are reported when they are read."""
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
         head = next(chunks(records, lambda _: 0, most=INFER_ROWS + 1), None)
     if head is None:

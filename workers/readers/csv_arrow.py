@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from ..runtime.content import Content, mapped, opened, size_of
 from .csv_records import BOM, CsvFormat
 
 BLOCK_BYTES = 1 << 20
@@ -31,7 +32,7 @@ class NotAgreed(Exception):
 
 
 def arrow_texts(
-    path: Path, columns: int, form: CsvFormat, nulls: frozenset[str], *, header: bool
+    content: Content, columns: int, form: CsvFormat, nulls: frozenset[str], *, header: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the fields of all rows as texts, without those of the header.
 
@@ -39,13 +40,13 @@ def arrow_texts(
         pa.ArrowInvalid: a row has another number of fields, or is not UTF-8.
         NotAgreed: at once, or instead of the last rows.
     """
-    block_bytes = _block_bytes(path)
-    if block_bytes is None or _has_escapes(path, form):
+    block_bytes = _block_bytes(content)
+    if block_bytes is None or _has_escapes(content, form):
         raise NotAgreed
-    small = path.stat().st_size <= BLOCK_BYTES
+    small = size_of(content) <= BLOCK_BYTES
     # A reader of a file starts a thread that reads ahead, which costs more than a small file.
     reader = arrow_csv.open_csv(
-        pa.BufferReader(path.read_bytes()) if small else path,
+        content if isinstance(content, Path) and not small else mapped(content),
         **_options(columns, form, nulls, block_bytes),
     )
     blocks = (block for block in reader if block.num_rows)  # a block of blank lines has none
@@ -54,16 +55,16 @@ def arrow_texts(
         following = next(blocks, None)
         if following is None:
             last = held.column(columns - 1)[-1].as_py()
-            if _may_be_open(path, last, form, nulls):
+            if _may_be_open(content, last, form, nulls):
                 raise NotAgreed
         yield held.slice(skipped)
         held, skipped = following, 0
 
 
-def _block_bytes(path: Path) -> int | None:
+def _block_bytes(content: Content) -> int | None:
     """Return the smallest size of blocks that do not end inside a line end; None if there is
     none."""
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         size = stream.seek(0, SEEK_END)
         bad = [at for at in range(BLOCK_BYTES, size, BLOCK_BYTES) if _at(stream, at - 1) == b"\r\n"]
     sizes = [BLOCK_BYTES << doublings for doublings in range(BLOCK_DOUBLINGS + 1)]
@@ -75,13 +76,13 @@ def _at(stream: BinaryIO, position: int) -> bytes:
     return stream.read(2)
 
 
-def _has_escapes(path: Path, form: CsvFormat) -> bool:
+def _has_escapes(content: Content, form: CsvFormat) -> bool:
     """Whether the file has both quotes and escape characters other than quotes."""
     if form.escape in (None, form.quote):
         return False
     quote, escape = form.quote.encode(), str(form.escape).encode()
     escapes = quotes = False
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         while chunk := stream.read(_SCAN_BYTES):
             escapes, quotes = escapes or escape in chunk, quotes or quote in chunk
             if escapes and quotes:
@@ -89,17 +90,19 @@ def _has_escapes(path: Path, form: CsvFormat) -> bool:
     return False
 
 
-def _may_be_open(path: Path, value: str | None, form: CsvFormat, nulls: frozenset[str]) -> bool:
+def _may_be_open(
+    content: Content, value: str | None, form: CsvFormat, nulls: frozenset[str]
+) -> bool:
     """Whether the file ends as it would if the quote of its last value were never closed."""
     before = (b"", b"\n", b"\r", form.separator.encode(), BOM[-1:])
     quote = form.quote
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         size = stream.seek(0, SEEK_END)
         for text in nulls if value is None else (value,):
-            opened = (quote + text.replace(quote, quote * 2)).encode()
-            stream.seek(max(0, size - len(opened) - 1))
+            tail_if_open = (quote + text.replace(quote, quote * 2)).encode()
+            stream.seek(max(0, size - len(tail_if_open) - 1))
             tail = stream.read()
-            if tail.endswith(opened) and tail.removesuffix(opened) in before:
+            if tail.endswith(tail_if_open) and tail.removesuffix(tail_if_open) in before:
                 return True
     return False
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from odf_node.protocol.metadata.reading import ReadStepCsv
 from odf_node.protocol.source_rules import csv_characters
 
+from ..runtime.content import Content, opened
 from ..slices.frame import Limits
 from .csv_headers import refuse_header
 from .csv_records import BOM, CsvFormat
@@ -38,7 +38,7 @@ class Head:
     before: int = 0
 
 
-def csv_head(step: ReadStepCsv, path: Path, names: Sequence[str]) -> Head | None:
+def csv_head(step: ReadStepCsv, content: Content, names: Sequence[str]) -> Head | None:
     """Return the header of a file, or one made of the columns' names if the file has none. None if
     a name cannot be written without an escape, or if the header is more than one line.
 
@@ -50,12 +50,12 @@ def csv_head(step: ReadStepCsv, path: Path, names: Sequence[str]) -> Head | None
         if any({quote, escape, "\r", "\n"} & set(name) for name in names):
             return None
         if step.schema is not None or step.ddl_schema is not None:
-            refuse_header(path, form, names, Limits())
+            refuse_header(content, form, names, Limits())
         made = separator.join(f"{quote}{name}{quote}" for name in names) + "\n"
-        with path.open("rb") as stream:
+        with opened(content) as stream:
             size = len(BOM) if stream.read(len(BOM)) == BOM else 0
         return Head(made.encode(), lines=1, size=size)
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         raw = _first_record(stream, form)
     if raw is None:
         return None

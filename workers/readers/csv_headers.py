@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from odf_node.protocol.csv_header import HeaderMismatch, Matched, match, names_columns
 from odf_node.protocol.source_options import HeaderRule
 
+from ..runtime.content import Content, opened
 from ..slices.frame import BadRow, InputTooLarge, Limits
 from .csv_records import CsvFormat, CsvRecords, check_decoded
 
 
 def matched(
-    path: Path,
+    content: Content,
     form: CsvFormat,
     names: Sequence[str],
     rule: HeaderRule,
@@ -27,7 +27,7 @@ def matched(
         HeaderMismatch.
         BadRow: the header has more or fewer fields than there are columns.
     """
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         head = next(iter(CsvRecords(stream, form, limits, errors=errors)), None)
     if head is None:
         return None
@@ -41,9 +41,9 @@ def matched(
         raise HeaderMismatch(bad.message, **{**bad.facts, "line": head.line}) from None
 
 
-def refuse_header(path: Path, form: CsvFormat, names: Sequence[str], limits: Limits) -> None:
+def refuse_header(content: Content, form: CsvFormat, names: Sequence[str], limits: Limits) -> None:
     """Raise `HeaderMismatch` if a file has a header although its source declares none."""
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         records = iter(CsvRecords(stream, form, limits, errors="surrogateescape"))
         try:
             first = next(records, None)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from odf_node.protocol.metadata.reading import (
 from odf_node.protocol.scalar_text import is_scalar_text
 from odf_node.protocol.source_rules import check_read_step
 
+from ..runtime.content import Content, opened, size_of
 from ..slices.frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
 from .fields_seen import FieldsSeen
 from .forms import Forms
@@ -45,7 +45,7 @@ from .rejected import Rejected
 class _Reading:
     """How to find values in a file, and to convert them to records."""
 
-    path: Path
+    content: Content
     limits: Limits
     rejected: Rejected | None
     values: Callable[[], Iterator[Value]]
@@ -56,7 +56,7 @@ class _Reading:
 
 def read_ndjson(
     step: ReadStepNdJson,
-    path: Path,
+    content: Content,
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
@@ -65,9 +65,9 @@ def read_ndjson(
     """Read lines of one object each."""
     check_read_step(step)
     how = How(_is_undeclared(step), Forms.of(step.date_format, step.timestamp_format))
-    reading = _of_lines(path, limits, rejected, _object, how)
+    reading = _of_lines(content, limits, rejected, _object, how)
     frame = _frame(reading, schema, known)
-    if frame is None or not len(frame.schema) or path.stat().st_size == 0 or how.forms:
+    if frame is None or not len(frame.schema) or size_of(content) == 0 or how.forms:
         return frame
     seen = FieldsSeen(frame.schema.names)
     warnings: list[str] = []
@@ -77,7 +77,7 @@ def read_ndjson(
 
 def read_json(
     step: ReadStepJson,
-    path: Path,
+    content: Content,
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
@@ -107,10 +107,10 @@ def read_json(
         scanner.end()
 
     reading = _Reading(
-        path=path,
+        content=content,
         limits=limits,
         rejected=rejected,
-        values=partial(_scanned, path, limits, values),
+        values=partial(_scanned, content, limits, values),
         shape=_object,
         how=how,
     )
@@ -119,20 +119,20 @@ def read_json(
 
 def read_ndgeojson(
     step: ReadStepNdGeoJson,
-    path: Path,
+    content: Content,
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
     """Read lines of one `Feature` each."""
-    reading = _of_lines(path, limits, rejected, _feature, How(_is_undeclared(step)))
+    reading = _of_lines(content, limits, rejected, _feature, How(_is_undeclared(step)))
     return _frame(reading, schema, known)
 
 
 def read_geojson(
     step: ReadStepGeoJson,
-    path: Path,
+    content: Content,
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
@@ -141,10 +141,10 @@ def read_geojson(
     """Read a `FeatureCollection`: a row per feature, with its properties, and `geometry` as
     text."""
     reading = _Reading(
-        path=path,
+        content=content,
         limits=limits,
         rejected=rejected,
-        values=partial(_scanned, path, limits, _collection),
+        values=partial(_scanned, content, limits, _collection),
         shape=_feature,
         how=How(_is_undeclared(step)),
     )
@@ -158,20 +158,20 @@ def _is_undeclared(step: ReadStep) -> bool:
 
 
 def _of_lines(
-    path: Path, limits: Limits, rejected: Rejected | None, shape: Shape, how: How
+    content: Content, limits: Limits, rejected: Rejected | None, shape: Shape, how: How
 ) -> _Reading:
     return _Reading(
-        path=path,
+        content=content,
         limits=limits,
         rejected=rejected,
-        values=partial(numbered_lines, path, limits),
+        values=partial(numbered_lines, content, limits),
         shape=lambda number, line: shape(number, value_of(number, line)),
         how=how,
     )
 
 
 def _frame(reading: _Reading, schema: pa.Schema | None, known: Known | None) -> Frame | None:
-    if reading.path.stat().st_size == 0:
+    if size_of(reading.content) == 0:
         return None if schema is None else Frame.empty(schema)
     values = reading.values()
     head = list(islice(values, INFER_ROWS if schema is None else 1))
@@ -245,7 +245,7 @@ def _quick_then_slow(
     read."""
     done = 0
     try:
-        for batch in quick_batches(reading.path, schema, reading.limits, seen):
+        for batch in quick_batches(reading.content, schema, reading.limits, seen):
             yield batch
             done += batch.num_rows
     except NotAgreed:
@@ -256,9 +256,9 @@ def _quick_then_slow(
 
 
 def _scanned(
-    path: Path, limits: Limits, values: Callable[[JsonScanner], Iterator[Value]]
+    content: Content, limits: Limits, values: Callable[[JsonScanner], Iterator[Value]]
 ) -> Iterator[Value]:
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         yield from values(JsonScanner(stream, limits))
 
 

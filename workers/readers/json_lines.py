@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
+from ..runtime.content import Content, opened
 from ..slices.frame import BadRow, Limits
 from .csv_records import BOM
 from .json_rows import Value
@@ -16,18 +16,18 @@ from .json_scan import DECODER, SHOWN_TEXT
 BLANKS = b" \t\r\n"
 
 
-def numbered_lines(path: Path, limits: Limits) -> Iterator[Value]:
+def numbered_lines(content: Content, limits: Limits) -> Iterator[Value]:
     """Yield lines that are not blank, not decoded, with their numbers from 1. Raises
     `InputTooLarge`."""
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         for number in count(1):
             line = stream.readline(limits.row_bytes + 1)
             if len(line) > limits.row_bytes:
                 raise limits.row_too_large(number)
             if not line:
                 return
-            if content := (line if number > 1 else line.removeprefix(BOM)).strip(BLANKS):
-                yield Value(number, content, len(content))
+            if text := (line if number > 1 else line.removeprefix(BOM)).strip(BLANKS):
+                yield Value(number, text, len(text))
 
 
 def value_of(number: int, line: bytes) -> Any:

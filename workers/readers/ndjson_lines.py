@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 
 from odf_node.protocol.typed import json_decoder
 
+from ..runtime.content import Content, opened
 from ..slices.frame import Limits
 from .csv_records import BOM
 from .fields_seen import FieldsSeen
@@ -34,12 +34,12 @@ class NotAgreed(Exception):
 
 
 def quick_batches(
-    path: Path, schema: pa.Schema, limits: Limits, seen: FieldsSeen
+    content: Content, schema: pa.Schema, limits: Limits, seen: FieldsSeen
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches from the start of the file; field names are added to `seen`. Raises
     `NotAgreed`, at once or after some batches."""
     decode = _Decoders(schema)
-    with path.open("rb") as stream:
+    with opened(content) as stream:
         for lines in _chunks(stream, limits):
             batch = _batch(decode, lines, schema, limits)
             if not batch.num_rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.protocol.scalar_text import scalar_text
 
+from ..runtime.content import Content, mapped, size_of
 from ..slices.frame import BadInputSchema, BadRow, Frame, Limits, check_names
 from .forms import not_of
 from .known import Known
@@ -37,7 +37,7 @@ MAX_SAID = 200
 
 def read_parquet(
     _: ReadStepParquet,
-    path: Path,
+    content: Content,
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
@@ -56,11 +56,11 @@ def read_parquet(
         InputTooLarge, DecompressionTooLarge: the content exceeds the limits.
         BadInputSchema: a column of the schema is not in the file, or cannot become its type.
     """
-    if path.stat().st_size == 0 and part is None:
+    if size_of(content) == 0 and part is None:
         return None if schema is None else Frame.empty(schema)
-    stored, file, reading = _opened(path, limits, groups)
+    stored, file, reading = _opened(content, limits, groups)
     check_names(stored.names, limits)
-    unpacked = _unpacked(file, stored, reading.rows, limits, path.stat().st_size, groups, before)
+    unpacked = _unpacked(file, stored, reading.rows, limits, size_of(content), groups, before)
     if part is not None:
         check_names(part.schema.names, limits)
         stored, unpacked = part.schema, in_table(unpacked, part)
@@ -77,30 +77,30 @@ def read_parquet(
     return Frame(wanted, _batches(unpacked, stored, wanted, rejected, before))
 
 
-def values_size(path: Path, limits: Limits) -> int:
+def values_size(content: Content, limits: Limits) -> int:
     """Return an estimate of the bytes of a file's values, but at least the size of the file.
 
     Raises the same errors as `read_parquet` for a file that is unreadable or too large: only here
     are the limits of a file checked as a whole if its row groups are read separately.
     """
-    size = path.stat().st_size
+    size = size_of(content)
     if size == 0:
         return 0
-    _, _, reading = _opened(path, limits)
+    _, _, reading = _opened(content, limits)
     return max(size, reading.size)
 
 
 def _opened(
-    path: Path, limits: Limits, groups: Sequence[int] | None = None
+    content: Content, limits: Limits, groups: Sequence[int] | None = None
 ) -> tuple[pa.Schema, pq.ParquetFile, Reading]:
     """Return the columns of a file, the file, and how to read it or some of its row groups."""
     try:
-        content = pa.memory_map(str(path))
-        file = pq.ParquetFile(content)
+        stream = mapped(content)
+        file = pq.ParquetFile(stream)
         stored = pa.schema([_plain(field) for field in file.schema_arrow])
         limits.check_columns(file.metadata.num_columns)
-        reading = planned(memoryview(content.read_buffer()), file.schema, limits, groups)
-        file = pq.ParquetFile(content, read_dictionary=reading.dictionaries)
+        reading = planned(memoryview(stream.read_buffer()), file.schema, limits, groups)
+        file = pq.ParquetFile(stream, read_dictionary=reading.dictionaries)
     except UNREADABLE as bad:
         raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
     return stored, file, reading

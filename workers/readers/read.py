@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from odf_node.protocol.metadata.reading import (
     ReadStepParquet,
 )
 
+from ..runtime.content import Content
 from ..slices.frame import Frame, Limits, Unsupported
 from .csv import read_csv
 from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
@@ -32,7 +32,7 @@ from .rejected import Rejected
 from .shapefile import read_shapefile
 
 Reader = Callable[
-    [Any, Path, pa.Schema | None, Limits, Rejected | None, Known | None], Frame | None
+    [Any, Content, pa.Schema | None, Limits, Rejected | None, Known | None], Frame | None
 ]
 READERS: dict[type, Reader] = {
     ReadStepCsv: read_csv,
@@ -64,7 +64,7 @@ class UnsupportedMediaType(BadInput):
 
 def open_frame(
     step: ReadStep,
-    path: Path,
+    content: Content,
     limits: Limits,
     rejected: Rejected | None = None,
     known: Known | None = None,
@@ -83,7 +83,7 @@ def open_frame(
     if reader is None:
         kind = msgspec.to_builtins(step)["kind"]
         raise Unsupported(f"reading {kind} is not supported", kind=kind)
-    return reader(step, path, schema_of(step), limits, rejected, known)
+    return reader(step, content, schema_of(step), limits, rejected, known)
 
 
 def schema_of(step: ReadStep) -> pa.Schema | None:

@@ -1,7 +1,7 @@
 """Read one split of a file as a frame, with the reader of its format.
 
 The bytes of a split are first copied to a new file, after the header if there is one: readers
-accept only files, and copying is cheap compared with reading.
+read files from their beginning, and copying is cheap compared with reading.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from msgspec import structs
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.metadata.reading import ReadStep, ReadStepCsv
 
-from ..partitions.files import present
+from ..partitions.files import File, at_hand
 from ..partitions.messages import gathered
+from ..runtime.content import Content, Enclosed, opened
 from ..slices.frame import BadRow, Frame, Limits
 from .known import Known
 from .parquet import read_parquet
@@ -54,19 +55,21 @@ def open_split(read: SplitRead, split: Split, rejected: Rejected | None) -> Iter
         yield open_splits(read, (replace(split, then=()), *split.then), rejected)
         return
     try:
-        with present(split.file) as file, _alone(split, file) as path:
-            yield _frame(read, split, path, rejected)
+        with _alone(split, _here(split.file)) as content:
+            yield _frame(read, split, content, rejected)
     except NodeError as bad:
         if split.part is not None:
             raise naming(bad, split.part.key) from None
         raise _moved(bad, split.lines) from None
 
 
-def _frame(read: SplitRead, split: Split, path: Path, rejected: Rejected | None) -> Frame | None:
+def _frame(
+    read: SplitRead, split: Split, content: Content, rejected: Rejected | None
+) -> Frame | None:
     if split.groups is not None or split.part is not None:
         return read_parquet(
             read.step,  # type: ignore[arg-type]
-            path,
+            content,
             read.schema if split.part is None else schema_of(read.step),
             read.limits,
             rejected,
@@ -76,9 +79,9 @@ def _frame(read: SplitRead, split: Split, path: Path, rejected: Rejected | None)
             part=split.part,
         )
     if split.is_whole:
-        return open_frame(read.step, path, read.limits, rejected, read.known)
+        return open_frame(read.step, content, read.limits, rejected, read.known)
     step = _with_header(read.step) if read.names_columns else read.step
-    return READERS[type(step)](step, path, read.schema, read.limits, rejected, read.known)
+    return READERS[type(step)](step, content, read.schema, read.limits, rejected, read.known)
 
 
 def open_splits(read: SplitRead, splits: Sequence[Split], rejected: Rejected | None) -> Frame:
@@ -99,8 +102,12 @@ def _with_header(step: ReadStep) -> ReadStep:
     return structs.replace(step, header=True) if isinstance(step, ReadStepCsv) else step
 
 
+def _here(file: File | Enclosed) -> Content:
+    return file if isinstance(file, Enclosed) else at_hand(file)
+
+
 @contextmanager
-def _alone(split: Split, file: Path) -> Iterator[Path]:
+def _alone(split: Split, file: Content) -> Iterator[Content]:
     """Yield a file with only the bytes of the split; a whole file or row groups are read in
     place."""
     if split.is_whole or split.groups is not None:
@@ -112,8 +119,8 @@ def _alone(split: Split, file: Path) -> Iterator[Path]:
         yield path
 
 
-def _copy(split: Split, file: Path, path: Path) -> None:
-    with file.open("rb") as source, path.open("wb") as target:
+def _copy(split: Split, file: Content, path: Path) -> None:
+    with opened(file) as source, path.open("wb") as target:
         target.write(split.head)
         source.seek(split.start)
         left = (split.end or 0) - split.start

@@ -25,6 +25,7 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.reading import ReadStepEsriShapefile
 
 from ..prepare.zip import entry_names, unzip
+from ..runtime.content import Content, size_of
 from ..slices.frame import BadRow, Frame, Limits, check_names
 from .json_rows import Value, compact_json, typed_batches
 from .json_scan import NumberText
@@ -58,7 +59,7 @@ class MalformedShapefile(BadInput):
 
 def read_shapefile(
     step: ReadStepEsriShapefile,
-    path: Path,
+    content: Content,
     schema: pa.Schema | None,
     limits: Limits,
     rejected: Rejected | None = None,
@@ -70,11 +71,11 @@ def read_shapefile(
         MalformedShapefile: the archive has no `.shp`, several, or a damaged one.
         MalformedArchive, DecompressionTooLarge: the archive itself is damaged or too large.
     """
-    if path.stat().st_size == 0:
+    if size_of(content) == 0:
         return None if schema is None else Frame.empty(schema)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shapefile-")))
-        base = _unpacked(path, _shape_name(path, step.sub_path, limits), folder, limits)
+        base = _unpacked(content, _shape_name(content, step.sub_path, limits), folder, limits)
         reader = _opened(base, stack)
         if schema is None:
             schema = _inferred(reader)
@@ -85,9 +86,9 @@ def read_shapefile(
         return Frame(schema, _closing(rows, stack.pop_all()))
 
 
-def _shape_name(path: Path, sub_path: str | None, limits: Limits) -> str:
+def _shape_name(content: Content, sub_path: str | None, limits: Limits) -> str:
     """Return the name of the only `.shp` that matches."""
-    names = [n for n in entry_names(path, limits.archives) if n.lower().endswith(".shp")]
+    names = [n for n in entry_names(content, limits.archives) if n.lower().endswith(".shp")]
     if sub_path is not None:
         exact = [name for name in names if name == sub_path]
         names = exact or [name for name in names if fnmatchcase(name, sub_path)]
@@ -102,14 +103,14 @@ def _shape_name(path: Path, sub_path: str | None, limits: Limits) -> str:
     return names[0]
 
 
-def _unpacked(path: Path, shape: str, folder: Path, limits: Limits) -> Path:
+def _unpacked(content: Content, shape: str, folder: Path, limits: Limits) -> Path:
     """Unpack the members of the shapefile as `shapes.*` into the folder, whatever their case."""
     stem = str(PurePosixPath(shape).with_suffix(""))
-    for name in entry_names(path, limits.archives):
+    for name in entry_names(content, limits.archives):
         suffix = PurePosixPath(name).suffix
         if name.removesuffix(suffix) == stem and suffix.lower() in _MEMBERS:
             with (folder / f"shapes{suffix.lower()}").open("wb") as out:
-                for chunk in unzip(path, name, limits.archives):
+                for chunk in unzip(content, name, limits.archives):
                     out.write(chunk)
     return folder / "shapes"
 

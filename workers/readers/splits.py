@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -24,7 +23,8 @@ from odf_node.protocol.metadata.reading import (
 from odf_node.protocol.parquet_footer import RowGroup, footer_span, row_groups_of
 from odf_node.protocol.source_rules import csv_characters
 
-from ..partitions.files import Enclosed, File, Span, Spans
+from ..partitions.files import File, Span, Spans
+from ..runtime.content import Content, Enclosed, mapped, opened, size_of
 from ..slices.frame import Limits
 from .csv_cuts import Head, csv_cuts, csv_head
 from .parquet import values_size
@@ -83,11 +83,11 @@ class Splits:
     """Reason why there is only one split, although the file is large enough for more."""
 
 
-def unpacked_size(step: ReadStep, path: Path, limits: Limits) -> int:
+def unpacked_size(step: ReadStep, content: Content, limits: Limits) -> int:
     """Return the bytes of the rows in a file of a step, about. Raises as `values_size`."""
     if isinstance(step, ReadStepParquet):
-        return values_size(path, limits)
-    return path.stat().st_size
+        return values_size(content, limits)
+    return size_of(content)
 
 
 def split_count(size: int, width: int) -> int:
@@ -101,7 +101,7 @@ def _split_bytes(size: int, width: int) -> int:
 
 
 def plan_splits(
-    step: ReadStep, path: Path, schema: pa.Schema | None, width: int, size: int
+    step: ReadStep, content: Content, schema: pa.Schema | None, width: int, size: int
 ) -> Splits:
     """Plan the splits of a file for a step, if `width` splits are read in parallel. `size` is its
     unpacked size.
@@ -110,16 +110,16 @@ def plan_splits(
     beginning of the file shows none.
     """
     if (count := split_count(size, width)) <= 1:
-        return Splits(splits=(Split(file=path),))
+        return Splits(splits=(Split(file=content),))
     if isinstance(step, ReadStepParquet):
-        return _of_groups(path, count)
+        return _of_groups(content, count)
     if not isinstance(step, LINES):
-        return _whole(path, "it is one document")
+        return _whole(content, "it is one document")
     if schema is None:
-        return _whole(path, "its first records name no columns")
+        return _whole(content, "its first records name no columns")
     if isinstance(step, ReadStepCsv):
-        return _of_csv(step, path, schema, size // count)
-    return _of_records(path, size // count)
+        return _of_csv(step, content, schema, size // count)
+    return _of_records(content, size // count)
 
 
 def splits_of_table(table: TableFiles, sizes: Sequence[int], width: int) -> Splits:
@@ -153,21 +153,21 @@ def _joined(splits: Sequence[Split]) -> Split:
     return replace(first, then=tuple(rest))
 
 
-def _whole(path: Path, why: str) -> Splits:
-    return Splits(splits=(Split(file=path),), whole_because=why)
+def _whole(content: Content, why: str) -> Splits:
+    return Splits(splits=(Split(file=content),), whole_because=why)
 
 
-def _of_groups(path: Path, count: int) -> Splits:
-    with pa.memory_map(str(path)) as mapped:
-        content = memoryview(mapped.read_buffer())
-        groups, footer = row_groups_of(content), footer_span(content)
+def _of_groups(content: Content, count: int) -> Splits:
+    with mapped(content) as stream:
+        read = memoryview(stream.read_buffer())
+        groups, footer = row_groups_of(read), footer_span(read)
     if len(groups) < 2:
-        return _whole(path, "it has one row group")
+        return _whole(content, "it has one row group")
     step = -(-len(groups) // min(count, len(groups)))
     return Splits(
         splits=tuple(
             Split(
-                file=path,
+                file=content,
                 groups=tuple(range(at, min(at + step, len(groups)))),
                 group_spans=_with_footer(groups[at : at + step], Span(*footer)),
                 rows=sum(group.num_rows for group in groups[:at]),
@@ -185,33 +185,33 @@ def _with_footer(groups: Sequence[RowGroup], footer: Span) -> Spans:
     return (Span(start, end), footer) if start < end else (footer,)
 
 
-def _of_csv(step: ReadStepCsv, path: Path, schema: pa.Schema, size: int) -> Splits:
+def _of_csv(step: ReadStepCsv, content: Content, schema: pa.Schema, size: int) -> Splits:
     separator, quote, escape = csv_characters(step)
-    head = csv_head(step, path, schema.names)
+    head = csv_head(step, content, schema.names)
     if head is None:
-        return _whole(path, "a column's name needs an escape")
-    with path.open("rb") as stream:
+        return _whole(content, "a column's name needs an escape")
+    with opened(content) as stream:
         cuts = csv_cuts(stream, size, quote=quote, separator=separator, escape=escape)
     if cuts is None:
-        return _whole(path, "quotes or line ends in it stand where only a reader can tell them")
+        return _whole(content, "quotes or line ends in it stand where only a reader can tell them")
     starts = [(head.size, head.before), *(cut for cut in cuts if cut[0] > head.size)]
-    return Splits(splits=_behind(head, path, starts), names_columns=True)
+    return Splits(splits=_behind(head, content, starts), names_columns=True)
 
 
-def _of_records(path: Path, size: int) -> Splits:
-    with path.open("rb") as stream:
+def _of_records(content: Content, size: int) -> Splits:
+    with opened(content) as stream:
         cuts = list(_record_cuts(stream, size))
-    return Splits(splits=_behind(Head(), path, [(0, 0), *cuts]))
+    return Splits(splits=_behind(Head(), content, [(0, 0), *cuts]))
 
 
-def _behind(head: Head, path: Path, starts: Sequence[tuple[int, int]]) -> tuple[Split, ...]:
+def _behind(head: Head, content: Content, starts: Sequence[tuple[int, int]]) -> tuple[Split, ...]:
     """Return the splits that begin at each start, which has the number of lines before it. A single
     one is the whole file, head included."""
     if len(starts) == 1:
-        return (Split(file=path),)
-    ends = [*(at for at, _ in starts[1:]), path.stat().st_size]
+        return (Split(file=content),)
+    ends = [*(at for at, _ in starts[1:]), size_of(content)]
     return tuple(
-        Split(file=path, start=start, end=end, head=head.content, lines=before - head.lines)
+        Split(file=content, start=start, end=end, head=head.content, lines=before - head.lines)
         for (start, before), end in zip(starts, ends, strict=True)
     )
 

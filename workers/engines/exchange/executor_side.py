@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.integrity.identity import Identity, identity_of_file
@@ -18,7 +17,6 @@ from odf_node.storage.stores.ports.values import StoredFile
 
 from .files import (
     Delivered,
-    Enclosed,
     ExchangeFault,
     File,
     Loan,
@@ -63,30 +61,6 @@ def at_hand(file: File) -> Path:
         _forget(folder)
         _fetch(file, folder, path)
     return path
-
-
-@contextmanager
-def present(file: File | Enclosed) -> Iterator[Path]:
-    """Yield a path as `at_hand` returns it. An `Enclosed` is a file until the end of the block."""
-    if not isinstance(file, Enclosed):
-        yield at_hand(file)
-        return
-    with _new_file() as (stream, path):
-        stream.write(file.content)
-        stream.flush()
-        yield path
-
-
-@contextmanager
-def _new_file() -> Iterator[tuple[IO[bytes], Path]]:
-    """Yield a new file, on Linux in memory. Elsewhere a descriptor that is opened again shares its
-    position with the first one, so a temporary file with a name is used."""
-    if hasattr(os, "memfd_create"):
-        with os.fdopen(os.memfd_create("enclosed"), "wb") as stream:
-            yield stream, Path(f"/dev/fd/{stream.fileno()}")
-    else:
-        with tempfile.NamedTemporaryFile() as named:
-            yield named, Path(named.name)
 
 
 def workplace(outbox: Outbox) -> Path:

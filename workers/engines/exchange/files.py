@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,13 +52,6 @@ class Loan:
 
 File = Path | Loan
 """A file for a task: a path if the task sees the worker's disk, else a loan."""
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosed:
-    """A small file whose bytes are sent with the task, without a file on disk."""
-
-    content: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

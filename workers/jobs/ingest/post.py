@@ -16,8 +16,8 @@ from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_node.storage.stores.ports.values import Job, ObjectKind
 
-from ...partitions.files import Enclosed, present
 from ...plan.ingest import IngestPlan
+from ...runtime.content import Content, Enclosed
 from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
 from ..work.slice_files import local_file
@@ -64,10 +64,10 @@ def prepare(
     post.job_progress.phase("read")
     own = replace(context, job_progress=post.job_progress)
     extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
+    content: Content
     if post.job.spec.body is None:
         upload = Multihash.parse(post.payload.upload)
-        path = local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
-        return prepare_post(dataset, plan, path, own, scratch, extras)
-    body = Enclosed(post.job.spec.body)
-    with present(body) as path:  # a file on a disk would cost more than the rest of the work
-        return prepare_post(dataset, plan, path, own, scratch, extras, enclosed=body)
+        content = local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
+    else:
+        content = Enclosed(post.job.spec.body)
+    return prepare_post(dataset, plan, content, own, scratch, extras)

@@ -35,12 +35,12 @@ from odf_node.storage.stores.ports.errors import RefConflict
 from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ...merge.table import bytes_of_all, reads_history
-from ...partitions.files import Enclosed
 from ...partitions.here import Here
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.splits import Splits
 from ...readers.table_files import TableFiles
+from ...runtime.content import Content
 from ...slices.columns import Operation
 from ...slices.write import Written, operations
 from ...stages.batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
@@ -151,21 +151,20 @@ def push_extras(plan: IngestPlan, payload: IngestPayload, max_rejected_rows: int
 def prepare_post(
     dataset: Dataset,
     plan: IngestPlan,
-    path: Path,
+    content: Content,
     context: WorkerContext,
     scratch: Path,
     extras: Extras,
     table: TableFiles | None = None,
-    enclosed: Enclosed | None = None,
 ) -> PreparedPost:
-    """Prepare a post in the driver: unpack, preprocess, cut into splits. The input is the file at
-    the path, which may be in an archive (`enclosed`), or a table's files below the path.
+    """Prepare a post in the driver: unpack, preprocess, cut into splits. The input is one file,
+    or a table's files in the folder `content`.
 
     Raises:
         NodeError: the post, or its strategy, does not allow it.
     """
     options, most = context.ingest, extras.max_bad_rows
-    source = source_of(plan, path, context, scratch, most, table, enclosed)
+    source = source_of(plan, content, context, scratch, most, table)
     file_size = 0 if source is None else source.size
 
     def size_with(history: int) -> int:

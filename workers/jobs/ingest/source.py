@@ -20,7 +20,7 @@ from odf_node.protocol.metadata.transforms import Transform
 from ...engines.port.job_listener import Heard
 from ...engines.port.port import InvalidQuery, engine_for
 from ...engines.port.positions import place_of
-from ...partitions.files import Enclosed, Spans
+from ...partitions.files import Spans
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
@@ -38,6 +38,7 @@ from ...readers.splits import (
     unpacked_size,
 )
 from ...readers.table_files import TableFiles, naming
+from ...runtime.content import Content, Enclosed
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
 from ...stages.undeclared import arranged, known_of
@@ -57,19 +58,17 @@ class Source:
     """A file and how to read it. The result of a preprocessing query is a new file; warnings and
     rejected rows of the original file are known by then."""
 
-    path: Path
+    content: Content
     step: ReadStep
     sizes: tuple[int, ...]
     """Unpacked sizes of the file, or of each file of the table."""
-    enclosed: Enclosed | None = None
-    """Content of the path, if it is a small body stored in the job."""
     known: Known | None = None
     preprocessed_bytes: int | None = None
     """Bytes of the file that the query read, if this one is the result of a query."""
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
     table: TableFiles | None = None
-    """The files of a table below the path, instead of one file at the path."""
+    """The files of a table in the folder `content`, instead of one file."""
 
     @property
     def is_prepared(self) -> bool:
@@ -82,33 +81,28 @@ class Source:
 
 def source_of(
     plan: IngestPlan,
-    path: Path,
+    content: Content,
     context: WorkerContext,
     scratch: Path,
     most: int | None,
     table: TableFiles | None = None,
-    enclosed: Enclosed | None = None,
 ) -> Source | None:
     """Return the file to read, or the files of a table; `most` is the limit of bad rows that are
-    set aside. None if a query has no input. `enclosed` is the content of the path, if it is not on
-    a disk.
+    set aside. None if a query has no input.
 
     Raises:
         NodeError: the file cannot be unpacked, or the query reports an error in its rows.
     """
     limits = context.ingest.limits
     if table is None:
-        given, path = path, plain_file(path, plan.read, scratch, limits.archives)
-        enclosed = enclosed if path == given else None
+        content = plain_file(content, plan.read, scratch, limits.archives)
     known = known_of(plan)
-    sizes = _sizes(plan.read, path, table, limits)
+    sizes = _sizes(plan.read, content, table, limits)
     if plan.preprocess is None:
-        return Source(
-            path=path, step=plan.read, sizes=sizes, enclosed=enclosed, known=known, table=table
-        )
+        return Source(content=content, step=plan.read, sizes=sizes, known=known, table=table)
     rejected = None if most is None else Rejected(most)
     if table is None:
-        frame = open_frame(plan.read, path, limits, rejected, known)
+        frame = open_frame(plan.read, content, limits, rejected, known)
     else:
         whole = SplitRead(step=plan.read, limits=limits, known=known)
         frame = open_splits(whole, splits_of_table(table, sizes, 1).splits, rejected)
@@ -119,7 +113,7 @@ def source_of(
     made = preprocessed(rows, plan.preprocess, context.engines, context.job_progress, scratch)
     step = ReadStepParquet()
     return Source(
-        path=made,
+        content=made,
         step=step,
         sizes=(unpacked_size(step, made, limits),),
         preprocessed_bytes=sum(sizes),
@@ -128,11 +122,13 @@ def source_of(
     )
 
 
-def _sizes(step: ReadStep, path: Path, table: TableFiles | None, limits: Limits) -> tuple[int, ...]:
+def _sizes(
+    step: ReadStep, content: Content, table: TableFiles | None, limits: Limits
+) -> tuple[int, ...]:
     """Return the unpacked size of the file, or of each file of the table. Raises as
     `unpacked_size`."""
     if table is None:
-        return (unpacked_size(step, path, limits),)
+        return (unpacked_size(step, content, limits),)
     sizes = []
     for each in table.files:
         try:
@@ -157,7 +153,7 @@ def splits_of(
         found = splits_of_table(source.table, source.sizes, way.width)
         return whole, replace(found, splits=_seen_by(way, found.splits))
     if way.in_process:
-        return whole, Splits(splits=(Split(file=source.enclosed or source.path),))
+        return whole, Splits(splits=(Split(file=source.content),))
     schema = schema_of(source.step)
     if (
         schema is None
@@ -165,14 +161,11 @@ def splits_of(
         and split_count(source.size, way.width) > 1
     ):
         aside = None if most is None else Rejected(most)
-        frame = open_frame(source.step, source.path, limits, aside, source.known)
+        frame = open_frame(source.step, source.content, limits, aside, source.known)
         schema = None if frame is None else frame.schema
-    found = plan_splits(source.step, source.path, schema, way.width, source.size)
-    if source.enclosed is not None:
-        splits = tuple(replace(each, file=source.enclosed) for each in found.splits)
-    else:
-        splits = _seen_by(way, found.splits)
-    found = replace(found, splits=splits)
+    found = plan_splits(source.step, source.content, schema, way.width, source.size)
+    if not isinstance(source.content, Enclosed):
+        found = replace(found, splits=_seen_by(way, found.splits))
     if len(found.splits) == 1:
         return whole, found
     return replace(whole, schema=schema, names_columns=found.names_columns), found

@@ -22,6 +22,7 @@ from ...prepare.gzip import gunzip
 from ...prepare.streams import bunzip2, unzstd
 from ...prepare.zip import entry_names, unzip
 from ...readers.arrow_messages import is_compressed
+from ...runtime.content import Content, mapped, opened
 from ...runtime.input_limits import CHUNK_BYTES, MalformedArchive, PrepareLimits
 
 ZIP, ARROW_FILE = b"PK\x03\x04", b"ARROW1"
@@ -37,7 +38,7 @@ class MalformedArrow(BadInput):
     """The bytes are not an Arrow stream, or a damaged one, or one with compressed buffers."""
 
 
-def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits) -> Path:
+def plain_file(content: Content, step: ReadStep, scratch: Path, limits: PrepareLimits) -> Content:
     """Return the file that the step reads: the given one, or a file created from it in the folder
     `scratch`, which is created if missing.
 
@@ -45,37 +46,37 @@ def plain_file(path: Path, step: ReadStep, scratch: Path, limits: PrepareLimits)
         MalformedArchive, DecompressionTooLarge, MalformedArrow.
     """
     is_archive_wanted = isinstance(step, ReadStepEsriShapefile)
-    begin = _begin(path)
+    begin = _begin(content)
     unpack = next((way for mark, way in STREAMS if mark.match(begin)), None)
     if unpack is not None:
-        path = _written(unpack(_chunks(path), limits), scratch / "plain")
+        content = _written(unpack(_chunks(content), limits), scratch / "plain")
     elif begin.startswith(ZIP) and not is_archive_wanted:
-        path = _written(_single_entry(path, limits), scratch / "plain")
-    if isinstance(step, ReadStepParquet) and _is_arrow(begin := _begin(path)):
+        content = _written(_single_entry(content, limits), scratch / "plain")
+    if isinstance(step, ReadStepParquet) and _is_arrow(begin := _begin(content)):
         target = scratch / "plain.parquet"
         scratch.mkdir(parents=True, exist_ok=True)
-        _as_parquet(path, target, is_file=begin.startswith(ARROW_FILE))
+        _as_parquet(content, target, is_file=begin.startswith(ARROW_FILE))
         return target
-    return path
+    return content
 
 
-def _begin(path: Path) -> bytes:
-    with path.open("rb") as stream:
+def _begin(content: Content) -> bytes:
+    with opened(content) as stream:
         return stream.read(8)
 
 
-def _single_entry(path: Path, limits: PrepareLimits) -> Iterator[bytes]:
-    names = entry_names(path, limits)
+def _single_entry(content: Content, limits: PrepareLimits) -> Iterator[bytes]:
+    names = entry_names(content, limits)
     if len(names) != 1:
         raise MalformedArchive(
             f"the archive holds {len(names)} files, and one is expected: name one in a "
             "`Decompress` step of a polling source, or post the file itself"
         )
-    return unzip(path, names[0], limits)
+    return unzip(content, names[0], limits)
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
+def _chunks(content: Content) -> Iterator[bytes]:
+    with opened(content) as stream:
         while chunk := stream.read(CHUNK_BYTES):
             yield chunk
 
@@ -94,15 +95,15 @@ def _is_arrow(begin: bytes) -> bool:
     return begin.startswith((ARROW_FILE, b"\xff\xff\xff\xff"))
 
 
-def _as_parquet(path: Path, target: Path, *, is_file: bool) -> None:
+def _as_parquet(content: Content, target: Path, *, is_file: bool) -> None:
     try:
         if is_file:
             raise MalformedArrow(
                 "an Arrow file is sent as a stream (application/vnd.apache.arrow.stream)"
             )
-        _refuse_compressed(path)
+        _refuse_compressed(content)
         with (
-            pa.memory_map(str(path)) as source,
+            mapped(content) as source,
             pa.ipc.open_stream(source) as reader,
             pq.ParquetWriter(target, reader.schema, compression="lz4") as writer,
         ):
@@ -113,9 +114,9 @@ def _as_parquet(path: Path, target: Path, *, is_file: bool) -> None:
         raise MalformedArrow(f"the Arrow stream cannot be read: {str(bad)[:200]}") from None
 
 
-def _refuse_compressed(path: Path) -> None:
+def _refuse_compressed(content: Content) -> None:
     """Reject compressed buffers: they state their unpacked size, which nothing limits."""
-    with pa.memory_map(str(path)) as source:
+    with mapped(content) as source:
         messages = pa.ipc.MessageReader.open_stream(source)
         while True:
             try:
