@@ -112,7 +112,7 @@ PARTS = (*OWN_PARTS, *PEERS_PARTS)
 PAGE_OF_THE_API = "/docs"
 MAX_PASSWORDS = 4
 """Limit of passwords that are checked at once; each check takes memory and a core."""
-OVERVIEWS_REST_S = 2.0
+OVERVIEWS_REST_S = 10.0
 """Longest rest between two looks at overviews. A list corrects the overviews it shows, so late ones
 only change its order."""
 SWEEP_PAUSE_S = 3600.0

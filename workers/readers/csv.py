@@ -162,10 +162,10 @@ class _CsvRead:
             raise BadRow(f"{len(self.schema)} fields expected, {len(fields)} found", line=line)
         if self.rejected is not None:
             check_decoded(record)
-        for field, text in zip(self.schema, fields, strict=True):
+        for at, text in enumerate(fields):
             if len(text) > self.limits.cell_bytes // 4:
                 size = len(text.encode())
-                self.limits.check_cell(size, line=line, column=field.name)
+                self.limits.check_cell(size, line=line, column=self.schema.names[at])
 
     def _typed(self, texts: Sequence[pa.Array]) -> pa.RecordBatch:
         columns = []

@@ -48,8 +48,8 @@ class Cut:
 def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
     """Return the cost of each row, given its data columns."""
     total = np.full(batch.num_rows, SYSTEM_BYTES, np.int64)
-    for column in batch.columns:
-        total += _costs(column)
+    for at, kind in enumerate(batch.schema.types):
+        total += _costs(batch.column(at)) if (bytes_ := width(kind)) is None else bytes_
     return np.maximum(total, cut.least)
 
 

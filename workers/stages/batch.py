@@ -107,7 +107,10 @@ def run_as_tasks(batches: Sequence[Batch]) -> Output:
 
 def joint_plan(plans: Sequence[IngestPlan]) -> IngestPlan:
     """Return the plan of posts that share slices, with the system time of the newest submission."""
-    return replace(plans[0], system_time=max(each.system_time for each in plans))
+    first, *others = plans
+    if not others:
+        return first
+    return replace(first, system_time=max(each.system_time for each in plans))
 
 
 def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:

@@ -6,7 +6,7 @@ input makes every later order total.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -98,22 +98,23 @@ def normalized(
     schema = pa.schema(
         [field.with_name(name) for field, name in zip(frame.schema, names, strict=True)]
     )
-    changes: list[Change | None] = []
+    changes: dict[int, Change] = {}
     fields = []
-    for field in schema:
+    for at, field in enumerate(schema):
         field = _typed(field, vocab, known)
         is_event_time = field.name == vocab.event_time_column
         wanted, change = _change(field, coerces and is_event_time, known, forms)
         if is_event_time and wanted.type in (MILLIS, pa.date32()):
             change = partial(_event_times, field.name, change)
         fields.append(wanted)
-        changes.append(change)
+        if change is not None:
+            changes[at] = change
     schema = pa.schema(fields)
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
     batches = frame.batches
-    if any(changes):
+    if changes:
         batches = _changed(batches, changes, BadTimes(frame.lines, rejected))
     seen = Seen()
     return Normalized(schema, _numbered(batches, schema, vocab.event_time_column, seen), seen)
@@ -223,7 +224,7 @@ def _from_text(array: pa.Array, name: str, wanted: pa.DataType, forms: Forms) ->
 
 
 def _changed(
-    batches: Iterator[pa.RecordBatch], changes: list[Change | None], bad_times: BadTimes
+    batches: Iterator[pa.RecordBatch], changes: Mapping[int, Change], bad_times: BadTimes
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
@@ -233,29 +234,28 @@ def _changed(
 
 
 def _change_rows(
-    batch: pa.RecordBatch, changes: list[Change | None], start: int, stop: int
+    batch: pa.RecordBatch, changes: Mapping[int, Change], start: int, stop: int
 ) -> pa.RecordBatch:
-    columns = [
-        change(column) if change else column
-        for column, change in zip(batch.slice(start, stop - start).columns, changes, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    rows = batch.slice(start, stop - start)
+    for at, change in changes.items():
+        rows = rows.set_column(at, rows.schema.names[at], change(rows.column(at)))
+    return rows
 
 
 def _numbered(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, event_time: str, seen: Seen
 ) -> Iterator[pa.RecordBatch]:
     """Add event times and positions to rows; record facts about the rows in `seen`."""
-    whole = schema.append(pa.field(POSITION, pa.int64(), nullable=False))
-    at = schema.names.index(event_time)
+    names, types, at = schema.names, schema.types, schema.names.index(event_time)
     for batch in batches:
-        columns = batch.columns
-        if len(columns) < len(schema):
-            columns.append(pa.nulls(batch.num_rows, schema.field(at).type))
-        columns = [
-            column if column.type == field.type else pc.cast(column, field.type)
-            for column, field in zip(columns, schema, strict=True)
-        ]
+        if batch.num_columns < len(names):
+            batch = batch.append_column(event_time, pa.nulls(batch.num_rows, types[at]))
+        if batch.schema.types != types or batch.schema.names != names:
+            columns = [
+                column if column.type == kind else pc.cast(column, kind)
+                for column, kind in zip(batch.columns, types, strict=True)
+            ]
+            batch = pa.RecordBatch.from_arrays(columns, names)
         positions = np.arange(seen.rows, seen.rows + batch.num_rows, dtype=np.int64)
-        seen.add(batch.num_rows, columns[at])
-        yield pa.RecordBatch.from_arrays([*columns, pa.array(positions)], schema=whole)
+        seen.add(batch.num_rows, batch.column(at))
+        yield batch.append_column(POSITION, pa.array(positions))

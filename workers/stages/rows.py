@@ -15,7 +15,8 @@ Starts = Sequence[int]
 
 
 def without_position(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.select([name for name in batch.schema.names if name != POSITION])
+    at = batch.schema.get_field_index(POSITION)
+    return batch if at < 0 else batch.remove_column(at)
 
 
 def numbered(batch: pa.RecordBatch, before: int) -> pa.RecordBatch:

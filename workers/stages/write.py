@@ -26,7 +26,7 @@ from .rows import Starts, numbered, without_position
 def appended(batch: pa.RecordBatch, op: str) -> pa.RecordBatch:
     """Add operation codes of appends to the rows."""
     codes = pa.array(np.full(batch.num_rows, int(Operation.APPEND), np.int32))
-    return pa.RecordBatch.from_arrays([codes, *batch.columns], [op, *batch.schema.names])
+    return batch.add_column(0, op, codes)
 
 
 def by_range(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
 STOP_S = 2.0
-SOON_S = 0.01
+SOON_S = 0.05
 """Seconds after which a new waiter triggers a query. Usually a wake-up triggers one earlier."""
 LONGEST_REST_S = 0.1
 """Limit in seconds of the rest after a query. The rest is as long as the query took, so that

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from odf_node.protocol.scalar_text import scalar_text
@@ -19,11 +18,12 @@ BRANCH = "errorBranch"
 
 
 def outcome_to_json(outcome: JobOutcome) -> dict[str, Any]:
-    outcome = told(outcome)
+    """Return the outcome with values that every JSON reader accepts."""
     if isinstance(outcome, Succeeded):
-        return {"result": outcome.result}
+        return {"result": _plain(outcome.result)}
     facts = {**outcome.facts, BRANCH: outcome.branch} if outcome.branch else outcome.facts
-    return {"error": outcome.error, "message": outcome.message, "facts": facts}
+    error, message = scalar_text(outcome.error), scalar_text(outcome.message)
+    return {"error": error, "message": message, "facts": _plain(facts)}
 
 
 def outcome_of(value: Mapping[str, Any] | None) -> JobOutcome | None:
@@ -37,29 +37,16 @@ def outcome_of(value: Mapping[str, Any] | None) -> JobOutcome | None:
     return Failed(scalar_text(value["error"]), scalar_text(value["message"]), facts, branch)
 
 
-def told(outcome: JobOutcome) -> JobOutcome:
-    """Return the outcome with values that every JSON reader accepts."""
-    if isinstance(outcome, Succeeded):
-        return replace(outcome, result=_plain(outcome.result))
-    return Failed(
-        scalar_text(outcome.error),
-        scalar_text(outcome.message),
-        _plain(outcome.facts),
-        outcome.branch,
-    )
-
-
 def _plain(value: Any) -> Any:
     """Keep Unicode scalar values and finite numbers; convert everything else to text."""
-    match value:
-        case None | bool() | int():
-            return value
-        case str():
-            return scalar_text(value)
-        case float():
-            return value if math.isfinite(value) else str(value)
-        case Mapping():
-            return {scalar_text(str(name)): _plain(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
+    if isinstance(value, str):
+        return scalar_text(value)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {scalar_text(str(name)): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     return scalar_text(str(value))

@@ -324,7 +324,7 @@ def test_executors_read_all_rows_of_a_text_although_each_fetches_only_its_part(
     step, head, row = TEXTS[form]
     text = head + "".join(row.format(n, "x" * 900) for n in range(10_000))
     (tmp_path / "rows").write_text(text)
-    source = Source(path=tmp_path / "rows", step=step, sizes=(len(text),))
+    source = Source(content=tmp_path / "rows", step=step, sizes=(len(text),))
     numbers, _ = read_by_executors(source, asked, bucket)
     assert numbers == list(range(10_000))
     assert asked.received[links.AGENT] == len(text) - len(head)
@@ -338,7 +338,7 @@ def test_executors_fetch_only_their_row_groups_and_the_footer(
     table = pa.table({"n": range(rows), "text": texts})
     pq.write_table(table, path, row_group_size=500, compression="none", use_dictionary=False)
     step = ReadStepParquet()
-    source = Source(path=path, step=step, sizes=(unpacked_size(step, path, Limits()),))
+    source = Source(content=path, step=step, sizes=(unpacked_size(step, path, Limits()),))
     numbers, splits = read_by_executors(source, asked, bucket)
     assert numbers == list(range(rows))
     footers = splits * pq.read_metadata(path).serialized_size

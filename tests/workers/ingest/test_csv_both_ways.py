@@ -115,7 +115,7 @@ def told(file: File, path: Path, way: Way) -> Any:
         source_event_time=NOW,
     )
     try:
-        source = Source(path=path, step=file.step, sizes=(path.stat().st_size,))
+        source = Source(content=path, step=file.step, sizes=(path.stat().st_size,))
         split, parts = splits_of(source, plan, way, Limits(), file.most)
         post = PostRead(plan=plan, split=split, cut=Cut(), max_bad_rows=file.most, passes=True)
         found = read(way, [post], [parts.splits])
