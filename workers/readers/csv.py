@@ -230,7 +230,7 @@ def read_csv(
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
-    stored = schema if match is None else _as_stored(schema, match)
+    stored = schema if match is None or match.in_order else _as_stored(schema, match)
     read = _CsvRead(
         content=content,
         form=form,

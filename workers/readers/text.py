@@ -73,6 +73,8 @@ def cast_text(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
     Types without a text form raise `NotImplementedError`; see `has_text_form`.
     """
+    if array.type == wanted:
+        return array
     for matches, whole_column, one_value in _RULES:
         if matches(wanted):
             cast = whole_column(array, wanted) if len(array) > FEW else None

@@ -47,10 +47,13 @@ class Cut:
 
 def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
     """Return the cost of each row, given its data columns."""
-    total = np.full(batch.num_rows, SYSTEM_BYTES, np.int64)
-    for at, kind in enumerate(batch.schema.types):
-        total += _costs(batch.column(at)) if (bytes_ := width(kind)) is None else bytes_
-    return np.maximum(total, cut.least)
+    widths = [width(kind) for kind in batch.schema.types]
+    fixed = SYSTEM_BYTES + sum(each for each in widths if each is not None)
+    total = np.full(batch.num_rows, fixed, np.int64)
+    for at, each in enumerate(widths):
+        if each is None:
+            total += _costs(batch.column(at))
+    return np.maximum(total, cut.least, out=total)
 
 
 def costs_of(rows: pa.Table, cut: Cut) -> Costs:

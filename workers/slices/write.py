@@ -180,8 +180,8 @@ def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordB
         vocab.system_time_column: pa.repeat(pa.scalar(plan.system_time.millis, MILLIS), count),
     }
     columns = {
-        f.name: conform(added[f.name] if f.name in added else batch.column(f.name), f.type)
-        for f in plan.schema
+        name: conform(added[name] if name in added else batch.column(name), kind)
+        for name, kind in zip(plan.schema.names, plan.schema.types, strict=True)
     }
     event_time = vocab.event_time_column
     columns[event_time] = filled(columns[event_time], plan.source_event_time)

@@ -95,13 +95,10 @@ def normalized(
     if coerces:
         names = renamed(names, vocab, takes_operations=takes_operations)
     _check_distinct(names)
-    schema = pa.schema(
-        [field.with_name(name) for field, name in zip(frame.schema, names, strict=True)]
-    )
     changes: dict[int, Change] = {}
     fields = []
-    for at, field in enumerate(schema):
-        field = _typed(field, vocab, known)
+    for at, (given, name) in enumerate(zip(frame.schema, names, strict=True)):
+        field = _typed(given.with_name(name), vocab, known)
         is_event_time = field.name == vocab.event_time_column
         wanted, change = _change(field, coerces and is_event_time, known, forms)
         if is_event_time and wanted.type in (MILLIS, pa.date32()):

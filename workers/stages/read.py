@@ -159,4 +159,5 @@ def _timed(batches: Batches, plan: IngestPlan) -> Batches:
 
 
 def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:
-    return [name for name in schema.names if name in batch.names]
+    names = set(batch.names)
+    return [name for name in schema.names if name in names]

@@ -11,9 +11,9 @@ from odf_node.storage.stores.wakeups.port import Topic, WakeUp
 
 STOP_S = 5.0
 SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
-RESTS = 19
+RESTS = 49
 """Factor by which the thread rests longer than a call took, however many wake-ups arrive. A call
-blocks writers: of the log on PostgreSQL, all on SQLite. So calls take at most a twentieth of the
+blocks writers: of the log on PostgreSQL, all on SQLite. So calls take at most a fiftieth of the
 time, unless they are slow."""
 _log = logging.getLogger("odf.follow")
 

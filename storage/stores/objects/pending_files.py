@@ -126,7 +126,8 @@ class _Pending:
         file is written there, because a sync through that handle reports every later error."""
         if folder in self._folders:
             return
-        files.make_folder(Path(folder), durable=self._durable)
+        if not os.path.isdir(folder):  # noqa: PTH112 - a Path costs more than the check
+            files.make_folder(Path(folder), durable=self._durable)
         self._folders.add(folder)
         if not self._durable or self._each:
             return
