@@ -31,7 +31,10 @@ class NullCounts:
 
     def count(self, batch: pa.RecordBatch) -> bool:
         """Count nulls in a batch; return whether none has been found so far."""
-        for field, column in zip(self._schema, batch.columns, strict=True):
+        for at, field in enumerate(self._schema):
+            if not may_forbid_nulls(field):
+                continue
+            column = batch.column(at)
             if not field.nullable and column.null_count:
                 self._add(self._columns, field.name, column.null_count)
             if pa.types.is_list(field.type) and not field.type.value_field.nullable:
@@ -66,6 +69,11 @@ class NullCounts:
     def _add(counts: dict[str, int], name: str, count: int) -> None:
         if count:
             counts[name] = counts.get(name, 0) + count
+
+
+def may_forbid_nulls(field: pa.Field) -> bool:
+    """Whether a column, or a part of its values, may be required."""
+    return not field.nullable or pa.types.is_nested(field.type)
 
 
 def _missing_members(path: str, column: pa.Array) -> Iterator[tuple[str, int]]:

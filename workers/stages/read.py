@@ -22,7 +22,7 @@ from ..readers.read_split import open_split
 from ..readers.rejected import Rejected, RejectedRow
 from ..readers.splits import Split
 from ..slices.columns import POSITION
-from ..slices.conform import NullCounts
+from ..slices.conform import NullCounts, may_forbid_nulls
 from ..slices.millis import filled
 from ..slices.schema import slice_schema
 from .facts import ReadFacts, Totals
@@ -41,12 +41,15 @@ class _Required:
     written."""
 
     def __init__(self, schema: pa.Schema, vocab: Vocab, names: Sequence[str]) -> None:
-        self._names = [name for name in names if name not in vocab.columns]
-        self.nulls = NullCounts(pa.schema([schema.field(name) for name in self._names]))
+        fields = [schema.field(name) for name in names if name not in vocab.columns]
+        required = [each for each in fields if may_forbid_nulls(each)]
+        self._names = [each.name for each in required]
+        self.nulls = NullCounts(pa.schema(required))
 
     def passed(self, batches: Batches) -> Batches:
         for batch in batches:
-            self.nulls.count(batch.select(self._names))
+            if self._names:
+                self.nulls.count(batch.select(self._names))
             yield batch
 
 
