@@ -26,6 +26,7 @@ from odf_node.protocol.metadata.engine import (
     TransformResponseInternalError,
 )
 from odf_node.workers import confine
+from odf_node.workers.engines.datafusion.child import Spawner
 from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
 from odf_node.workers.engines.datafusion.wire import Question, Source, encoded
 from odf_node.workers.engines.port.job_listener import Heard
@@ -246,6 +247,23 @@ def test_when_the_process_that_begets_them_is_killed_another_takes_its_place(fol
     kill = Watching(lambda _: spawner.kill())
     assert isinstance(ask(engine, folder, ENDLESS, kill), RawQueryResponseInternalError)
     assert ask(engine, folder, "select n from input") == good
+
+
+def test_a_question_that_a_dying_process_took_is_asked_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = DataFusionEngine(DataFusionLimits(seconds=PATIENCE_S))
+    asked: list[int] = []
+    ask_it = Spawner._ask
+
+    def lose_the_first(spawner: Spawner, *handles: int) -> None:
+        asked.append(len(handles))
+        if len(asked) > 1:
+            ask_it(spawner, *handles)
+
+    monkeypatch.setattr(Spawner, "_ask", lose_the_first)
+    assert ask(engine, folder, "select n from input") == RawQueryResponseSuccess(num_records=2_000)
+    assert len(asked) == 2
 
 
 def test_processes_end_with_the_engine(folder: Path) -> None:

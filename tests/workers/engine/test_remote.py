@@ -119,10 +119,14 @@ def request_of(name: str) -> Any:
 
 
 class Lost(Listener):
-    """Of a job that is not ours any more."""
+    """Of a job that is not ours any more once the engine has begun."""
+
+    def __init__(self, begun: threading.Event) -> None:
+        self._begun = begun
 
     def progress(self) -> None:
-        raise JobLost
+        if self._begun.is_set():
+            raise JobLost
 
 
 def test_an_engine_that_says_nothing_is_left_once_the_job_is_lost(
@@ -130,17 +134,18 @@ def test_an_engine_that_says_nothing_is_left_once_the_job_is_lost(
 ) -> None:
     monkeypatch.setattr(remote, "QUIET_SECONDS", 0.05)
     monkeypatch.setattr(serving, "PROGRESS_SECONDS", 60.0)
-    left = threading.Event()
+    begun, left = threading.Event(), threading.Event()
 
     class Silent(Scripted):
         def execute_transform(self, request: Any, listener: Any) -> Any:
             listener.stops(left.set)
+            begun.set()
             left.wait(60)
             return self.answer
 
     engine = served(Silent(RawQueryResponseSuccess(num_records=0)))
     with pytest.raises(JobLost):
-        engine.execute_raw_query(request_of("raw-query-request"), Lost())
+        engine.execute_raw_query(request_of("raw-query-request"), Lost(begun))
     assert left.wait(60)
 
 

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from ..port.port import Listener
 
 START_S = 120.0
 """Seconds that a process may take to start; the first one waits until the engine is loaded."""
+KILLED_S = 1.0
+"""Seconds that a killed process may take to end."""
 LOOK_S = 0.1
 """Seconds between two checks of the limits of a process."""
 FRAME = struct.Struct("=cQ")
@@ -75,6 +77,7 @@ class Spawner:
         self._module, self._more = module, dict(more)
         self._lock = threading.Lock()
         self._asks: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[..., Spawner] | None = None
 
     def prepare(self) -> None:
@@ -90,6 +93,16 @@ class Spawner:
         Raises:
             ChildGone: no process can be started.
         """
+        with ExitStack() as stack:
+            try:
+                child = stack.enter_context(self._begotten(watch, listener))
+            except ChildGone:  # a spawner process that is being killed may still take a question
+                self._wait_for_end()
+                child = stack.enter_context(self._begotten(watch, listener))
+            yield child
+
+    @contextmanager
+    def _begotten(self, watch: Watch, listener: Listener) -> Iterator[Child]:
         ours, theirs = socket.socketpair()
         told, tells = os.pipe()
         try:
@@ -117,6 +130,12 @@ class Spawner:
                     return
         raise ChildGone(None)
 
+    def _wait_for_end(self) -> None:
+        """Wait until a spawner process that was killed has ended, so that another is started."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(KILLED_S)
+
     def _started(self) -> socket.socket:
         asks, asked = socket.socketpair()
         with asked:
@@ -128,6 +147,7 @@ class Spawner:
                 cwd="/",
                 start_new_session=True,
             )
+        self._process = process
         self._end = weakref.finalize(self, _end, process, asks)
         return asks
 
