@@ -57,10 +57,7 @@ def pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[
 
 def weight(batch: pa.RecordBatch) -> int:
     """Return the bytes of the values of a batch."""
-    return sum(
-        _weight(batch.column(at)) if (bytes_ := width(kind)) is None else bytes_ * batch.num_rows
-        for at, kind in enumerate(batch.schema.types)
-    )
+    return sum(_weight(column) for column in batch.columns)
 
 
 def leaves_of(schema: pa.Schema) -> int:
