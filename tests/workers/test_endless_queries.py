@@ -17,7 +17,7 @@ from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJs
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import Failed, JobId, JobStatus, Succeeded
 from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
-from odf_node.workers.jobs.work.lease import held
+from odf_node.workers.jobs.work.lease import LeaseKeeper
 from odf_node.workers.program.loop import Worker
 from odf_node.workers.runtime.progress import JobLost
 from tests.workers.datasets import bench_without_engine, created, ndjson, submit
@@ -104,7 +104,7 @@ def test_a_worker_notices_that_a_job_was_cancelled_long_before_its_lease_is_due(
     job = posted(stores, 1, ENDLESS)
     (claimed,) = stores.jobs.claim_groups("w", ["ingest"], lease=timedelta(hours=1))[0]
     stopped = threading.Event()
-    with held(stores.jobs, [claimed], "w", lease=timedelta(hours=1)) as meters:
+    with LeaseKeeper(stores.jobs, "w", lease=timedelta(hours=1)).held([claimed]) as meters:
         meters[job].stops(stopped.set)
         stores.jobs.cancel(job)
         assert stopped.wait(PATIENCE_S)

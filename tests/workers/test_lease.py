@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import Job
 from odf_node.workers.jobs.work import lease
 from odf_node.workers.jobs.work.budget import Watching
-from odf_node.workers.jobs.work.lease import held
+from odf_node.workers.jobs.work.lease import LeaseKeeper
 from odf_node.workers.runtime.progress import JobLost
 from tests.workers.datasets import created
 
@@ -72,7 +73,7 @@ def test_a_database_that_fails_when_a_lease_was_lost_does_not_end_the_other_leas
     lost, kept = claimed(stores, 2)
     stores.jobs.put_back(lost.id, WORKER)
     jobs = Restarting(stores.jobs)
-    with held(jobs, [lost, kept], WORKER, lease=LEASE) as progress:
+    with LeaseKeeper(jobs, WORKER, lease=LEASE).held([lost, kept]) as progress:
         wait_until(lambda: is_lost(progress[lost.id]), "the end of the lost job", seconds=20)
         assert jobs.failed == 1
         extended = stores.jobs.get(kept.id).lease_until
@@ -89,8 +90,43 @@ def test_a_worker_whose_jobs_were_all_cancelled_is_still_watched_and_not_taken_f
     )
     monkeypatch.setattr(lease, "CANCELLED_S", 0.05)
     [job] = claimed(stores, 1)
-    with held(stores.jobs, [job], WORKER, lease=LEASE, watching=Watching(stuck_s=0.4)) as progress:
+    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=0.4))
+    with keeper.held([job]) as progress:
         stores.jobs.cancel(job.id)
         wait_until(lambda: is_lost(progress[job.id]), "the end of the job", seconds=20)
         before = len(armed)
         wait_until(lambda: len(armed) > before + 2, "further looks", seconds=20)
+
+
+def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwatched: list[threading.Thread] = []
+    monkeypatch.setattr(lease, "IDLE_S", 0.5)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: None)
+    monkeypatch.setattr(
+        faulthandler,
+        "cancel_dump_traceback_later",
+        lambda: unwatched.append(threading.current_thread()),
+    )
+    earlier = set(lease_threads())
+    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=60.0))
+    *some, last = claimed(stores, 3)
+    for job in some:
+        extended_while_held(keeper, stores, job)
+        [thread] = set(lease_threads()) - earlier
+        assert thread not in unwatched
+    ended = [stores.jobs.get(job.id).lease_until for job in some]
+    wait_until(lambda: not thread.is_alive(), "the end of the thread", seconds=20)
+    assert unwatched.count(thread) == 1
+    assert [stores.jobs.get(job.id).lease_until for job in some] == ended
+    extended_while_held(keeper, stores, last)
+
+
+def extended_while_held(keeper: LeaseKeeper, stores: Stores, job: Job) -> None:
+    with keeper.held([job]):
+        wait_until(lambda: stores.jobs.get(job.id).lease_until != job.lease_until, "an extension")
+
+
+def lease_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "lease"]

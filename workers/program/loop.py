@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -42,7 +42,7 @@ from ..jobs.ingest.claim import PostRun
 from ..jobs.ingest.post import Post
 from ..jobs.work.budget import Budget, Watching
 from ..jobs.work.context import WorkerContext
-from ..jobs.work.lease import held
+from ..jobs.work.lease import LeaseKeeper
 from ..jobs.work.stages_ran import StagesRan
 from ..runtime.log import LOGGER, line
 from ..runtime.progress import JobProgress
@@ -123,6 +123,11 @@ class Worker:
     secrets: Callable[[DatasetEntry, SetPollingSource], Mapping[str, str]] = lambda *_: {}
     """Returns the variables that templates of a source may read, beside those that the
     administrator allows."""
+    _leases: LeaseKeeper = field(init=False)
+
+    def __post_init__(self) -> None:
+        watching = Watching(self.budget, self.stuck_s)
+        self._leases = LeaseKeeper(self.stores.jobs, self.name, lease=self.lease, watching=watching)
 
     def work(self, *, once: bool = False) -> None:
         """Run jobs until asked to stop; with `once`, until no job is left."""
@@ -220,7 +225,7 @@ class Worker:
     def _run_held(self, groups: Sequence[Sequence[Job]], jobs: Sequence[Job]) -> None:
         began = time.monotonic()
         claimed = {job.id: job for job in jobs}
-        with self._held(jobs) as meters:
+        with self._leases.held(jobs) as meters:
             ends: Iterable[JobEnd]
             if jobs[0].spec.kind == ingest_job.KIND:
                 ends = self._ingest(groups, meters)
@@ -228,15 +233,6 @@ class Worker:
                 ends = (self._single(job, meters[job.id]) for job in jobs)
             for end in ends:
                 self._log(claimed[end.job], end.outcome, time.monotonic() - began)
-
-    def _held(self, group: Sequence[Job]) -> AbstractContextManager[dict[str, JobProgress]]:
-        return held(
-            self.stores.jobs,
-            group,
-            self.name,
-            lease=self.lease,
-            watching=Watching(self.budget, self.stuck_s),
-        )
 
     def _give_back(self, job: Job) -> None:
         with suppress(LeaseLost, Unavailable):  # our lease runs out by itself

@@ -140,26 +140,47 @@ def end_process() -> None:
     os._exit(OVER_BUDGET)
 
 
+class StuckLimit:
+    """Ends the process when `renew` is not called for `seconds`; 0 means never. A thread that needs
+    no interpreter does so."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._renewed_at: float | None = None
+
+    def renew(self) -> None:
+        now = time.monotonic()
+        if self._seconds and (
+            self._renewed_at is None or now - self._renewed_at > self._seconds / 4
+        ):
+            self._renewed_at = now
+            faulthandler.dump_traceback_later(self._seconds, exit=True)
+
+    def end(self) -> None:
+        """End the limit until the next `renew`."""
+        if self._renewed_at is not None:
+            self._renewed_at = None
+            faulthandler.cancel_dump_traceback_later()
+
+
 class BudgetWatch:
     """Enforces the budget on the jobs of one claim."""
 
     def __init__(
         self,
-        watching: Watching,
+        budget: Budget,
         jobs: JobClaims,
         group: Sequence[Job],
         worker: str,
         meters: Mapping[str, JobProgress],
     ) -> None:
-        self._budget, self._stuck_s = watching.budget, watching.stuck_s
+        self._budget = budget
         self._jobs, self._group, self._worker = jobs, group, worker
         self._meters = meters
         self._told_at: float | None = None
-        self._armed_at = 0.0
 
     def look(self) -> None:
         """Check the running jobs; end those beyond the budget, or the process."""
-        self._arm()
         running = self._running()
         if not running:
             self._told_at = None
@@ -177,18 +198,6 @@ class BudgetWatch:
                 self._meters[job.id].end(error)
         if now - self._told_at > GRACE_S or memory > (self._budget.memory or memory) * SPILL:
             self._end_all(running, error)
-
-    def _arm(self) -> None:
-        """Let a thread that needs no interpreter end the process, unless this method is called
-        again in time."""
-        if self._stuck_s and time.monotonic() - self._armed_at > self._stuck_s / 4:
-            self._armed_at = time.monotonic()
-            faulthandler.dump_traceback_later(self._stuck_s, exit=True)
-
-    def end(self) -> None:
-        """Stop watching: the jobs are done."""
-        if self._armed_at:
-            faulthandler.cancel_dump_traceback_later()
 
     def _running(self) -> list[Job]:
         """Return the jobs at work. Jobs that wait for a commit count only if no other job is at

@@ -1,4 +1,8 @@
-"""Leases of claimed jobs: a thread extends them, and reports the progress of the jobs."""
+"""Leases of claimed jobs: a thread extends them, and reports the progress of the jobs.
+
+One thread serves all claims of a worker, one after the other: a claim of small posts may take less
+time than a thread needs to start and to end.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,13 @@ from odf_node.storage.stores.ports.values import Job, JobStatus
 
 from ...runtime.log import LOGGER, line
 from ...runtime.progress import JobProgress
-from .budget import BudgetWatch, Watching
+from .budget import BudgetWatch, StuckLimit, Watching
 
 BEATS_PER_LEASE = 3
 LOOK_S = 0.1
 """Seconds between two checks of the budget."""
+IDLE_S = 2.0
+"""Seconds without a claim after which the thread ends."""
 UNBOUNDED = Watching()
 TELL_S = 0.5
 """Seconds between two reports of progress."""
@@ -28,36 +34,61 @@ TELL_SMALL_S = 5.0
 """Seconds after which jobs that carry their input in the queue also report progress."""
 
 
-@contextmanager
-def held(
-    jobs: JobQueue,
-    group: Sequence[Job],
-    worker: str,
-    *,
-    lease: timedelta,
-    watching: Watching = UNBOUNDED,
-) -> Iterator[dict[str, JobProgress]]:
-    """Extend the leases until the block ends. Yields the progress of each job, by the job's id.
+class LeaseKeeper:
+    """Extends the leases of a worker's jobs, one claim at a time.
 
     When a job loses its lease, and so could no longer commit, or exceeds its budget, its progress
     object stops it.
     """
-    meters = {str(job.id): JobProgress() for job in group}
-    done = threading.Event()
-    watch = BudgetWatch(watching, jobs, list(group), worker, meters)
-    watch.look()  # code that does not release the interpreter could run before the thread does
-    keeper = _Keeper(jobs, list(group), worker, lease, meters, watch)
-    thread = threading.Thread(target=keeper.run, args=(done,), name="lease", daemon=True)
-    thread.start()
-    try:
-        yield meters
-    finally:
-        done.set()
-        thread.join()
-        watch.end()
+
+    def __init__(
+        self, jobs: JobQueue, worker: str, *, lease: timedelta, watching: Watching = UNBOUNDED
+    ) -> None:
+        self._jobs, self._worker, self._lease = jobs, worker, lease
+        self._watching = watching
+        self._stuck = StuckLimit(watching.stuck_s)
+        self._lock = threading.Lock()
+        self._claim: _Claim | None = None
+        self._thread: threading.Thread | None = None
+        self._idle_since = 0.0
+
+    @contextmanager
+    def held(self, group: Sequence[Job]) -> Iterator[dict[str, JobProgress]]:
+        """Extend the leases until the block ends. Yields the progress of each job, by the job's
+        id."""
+        meters = {str(job.id): JobProgress() for job in group}
+        watch = BudgetWatch(self._watching.budget, self._jobs, list(group), self._worker, meters)
+        claim = _Claim(self._jobs, list(group), self._worker, self._lease, meters, watch)
+        with self._lock:
+            self._stuck.renew()  # code that does not release the interpreter could run before the
+            watch.look()  # thread does
+            self._claim = claim
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+                self._thread.start()
+        try:
+            yield meters
+        finally:
+            with self._lock:  # no lease is extended afterwards
+                self._claim, self._idle_since = None, time.monotonic()
+
+    def _run(self) -> None:
+        pause = min(LOOK_S, self._lease.total_seconds() / BEATS_PER_LEASE)
+        while True:
+            time.sleep(pause)
+            with self._lock:
+                self._stuck.renew()
+                if self._claim is not None:
+                    self._claim.look()
+                elif time.monotonic() - self._idle_since > IDLE_S:
+                    self._stuck.end()
+                    self._thread = None
+                    return
 
 
-class _Keeper:
+class _Claim:
+    """The jobs of one claim."""
+
     def __init__(
         self,
         jobs: JobQueue,
@@ -74,23 +105,23 @@ class _Keeper:
         self._began = time.monotonic()
         self._due = self._began + self._pause
         self._next_look = self._began + CANCELLED_S
+        self._tells_at = self._began + min(TELL_S, self._pause)
 
-    def run(self, done: threading.Event) -> None:
-        tells_at = self._began + min(TELL_S, self._pause)
-        while not done.wait(min(LOOK_S, self._pause)):
-            self._watch.look()  # also after all leases are gone, since the work goes on for a while
-            if not self._group or time.monotonic() < tells_at:
-                continue
-            tells_at = time.monotonic() + min(TELL_S, self._pause)
-            self._look_for_cancelled()
-            is_due = time.monotonic() >= self._due
-            if is_due:
-                self._due = time.monotonic() + self._pause
-            for job in list(self._group):
-                told = self._meters[job.id].told() if self._tells(job) else None
-                news = told if told != self._told.get(job.id) else None
-                if is_due or news is not None:
-                    self._extend(job, news)
+    def look(self) -> None:
+        """Check the budget; extend the leases and report the progress, if it is time."""
+        self._watch.look()  # also after all leases are gone, since the work goes on for a while
+        if not self._group or time.monotonic() < self._tells_at:
+            return
+        self._tells_at = time.monotonic() + min(TELL_S, self._pause)
+        self._look_for_cancelled()
+        is_due = time.monotonic() >= self._due
+        if is_due:
+            self._due = time.monotonic() + self._pause
+        for job in list(self._group):
+            told = self._meters[job.id].told() if self._tells(job) else None
+            news = told if told != self._told.get(job.id) else None
+            if is_due or news is not None:
+                self._extend(job, news)
 
     def _look_for_cancelled(self) -> None:
         """Look for cancelled jobs more often than leases are extended, so that a user who cancels a
