@@ -96,8 +96,8 @@ class Spawner:
         with ExitStack() as stack:
             try:
                 child = stack.enter_context(self._begotten(watch, listener))
-            except ChildGone:  # a spawner process that is being killed may still take a question
-                self._wait_for_end()
+            except ChildGone:  # the spawner process may have been killed, also while it was asked
+                self._give_up_ended()
                 child = stack.enter_context(self._begotten(watch, listener))
             yield child
 
@@ -119,22 +119,23 @@ class Spawner:
 
     def _ask(self, *handles: int) -> None:
         with self._lock:
-            for _ in range(2):  # the spawner process may have been killed since its last use
-                if self._asks is None:
-                    self._asks = self._started()
-                try:
-                    socket.send_fds(self._asks, [b"1"], handles)
-                except OSError:
-                    self.close()
-                else:
-                    return
-        raise ChildGone(None)
+            if self._asks is None:
+                self._asks = self._started()
+            try:
+                socket.send_fds(self._asks, [b"1"], handles)
+            except OSError:
+                raise ChildGone(None) from None
 
-    def _wait_for_end(self) -> None:
-        """Wait until a spawner process that was killed has ended, so that another is started."""
-        if self._process is not None:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(KILLED_S)
+    def _give_up_ended(self) -> None:
+        """If the spawner process has ended, or ends now, have the next question start another.
+        One that only failed to fork goes on: its processes answer other questions."""
+        if (process := self._process) is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(KILLED_S)
+            with self._lock:
+                if process is self._process:
+                    self.close()
 
     def _started(self) -> socket.socket:
         asks, asked = socket.socketpair()
