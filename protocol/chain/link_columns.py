@@ -20,11 +20,12 @@ def all_link_columns(blocks: Iterable[HashedBlock]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for block in blocks:
         if isinstance(block.event, SetDataSchema):
-            found.update(dict.fromkeys(_declared(block.event)))
+            found.update(dict.fromkeys(declared_links(block.event)))
     return tuple(found)
 
 
-def _declared(event: SetDataSchema) -> tuple[str, ...]:
+def declared_links(event: SetDataSchema) -> tuple[str, ...]:
+    """Return the columns that the schema declares as links."""
     try:
         return link_columns(odf_schema(event))
     except BadInput:  # this form of schema has no links

@@ -177,6 +177,17 @@ def test_old_rows_keep_their_links_when_a_later_schema_has_none(tmp_path, schema
         assert outcome.linked == 1
 
 
+@pytest.mark.parametrize("schema", WITHOUT_LINKS.values(), ids=WITHOUT_LINKS)
+def test_links_of_old_rows_are_verified_when_a_later_schema_has_none(tmp_path, schema):
+    with serving(tmp_path / "node", tenancy="single") as service:
+        chain = linking_chain().add(schema)
+        service.keep(chain)
+        source = DatasetSource(stores_of(service).dataset(DatasetRef(id=chain.id)))
+        assert [each.reason for each in verify_chain(source).problems] == ["LinkedObjectMissing"]
+        put_scan(service, chain)
+        assert verify_chain(source).ok
+
+
 def test_nothing_is_collected_while_links_cannot_be_read(served):
     service, chain = served
     put_scan(service, chain)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from odf_node.protocol.chain.errors import ChainRuleBroken
+from odf_node.protocol.chain.link_columns import declared_links
 from odf_node.protocol.chain.rules import Origin
 from odf_node.protocol.chain.rules import report as broken_rules
 from odf_node.protocol.codec.blocks import decode_block, peek_block
 from odf_node.protocol.errors import BadInput, NotFound
-from odf_node.protocol.linked import link_columns
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import (
     AddData,
@@ -82,8 +82,9 @@ class _Findings:
     warnings: list[Problem] = field(default_factory=list)
     data: list[DataBlock] = field(default_factory=list)
     checked: list[CheckedBlock] = field(default_factory=list)
-    links: tuple[str, ...] = ()
-    """Columns whose rows link to objects."""
+    links: dict[str, None] = field(default_factory=dict)
+    """Columns that any schema declares as links, in their order: rows keep their links when a later
+    schema declares none."""
     seed: Seed | None = None
     blocks: int = 0
     objects: int = 0
@@ -253,20 +254,13 @@ def _forward(
         elif isinstance(event, SetVocab):
             offset_column = event.offset_column or DEFAULT_OFFSET_COLUMN
         elif isinstance(event, SetDataSchema):
-            findings.links = _link_columns(event)
+            findings.links |= dict.fromkeys(declared_links(event))
         elif isinstance(event, AddData | ExecuteTransform) and block_hash in wanted:
             known = offset_column if sound else None
             entry = DataBlock(block_hash, block.sequence_number, event, known)
             findings.data.append(entry)
         findings.step("rules", done, len(newest_first))
         yield block
-
-
-def _link_columns(event: SetDataSchema) -> tuple[str, ...]:
-    try:
-        return link_columns(event.schema)
-    except BadInput:  # a schema in a form that has no links
-        return ()
 
 
 def _broken_rule(broken: ChainRuleBroken) -> Problem:
@@ -305,7 +299,7 @@ def _check_data(findings: _Findings, where: Where, *, logical: bool) -> None:
             findings.notes += of_block.notes
             findings.checked.append(of_block.checked)
             findings.step("objects", findings.objects, len(named))
-    for size, problem in check_linked(runner, findings.links, newest_first):
+    for size, problem in check_linked(runner, tuple(findings.links), newest_first):
         findings.objects += 1
         findings.size += size
         if problem is not None:
