@@ -100,7 +100,7 @@ def test_a_client_that_cancels_before_the_first_row_ends_the_process(client, ser
     wait_for_no_child(service, 5)
     with pytest.raises(fl.FlightTimedOutError):
         client.do_get(asked, hasty).read_all()
-    wait_for_no_child(service, 5)
+    wait_for_no_child(service, 2)
 
 
 def test_a_client_that_cancels_between_rows_ends_the_process(client, service):
@@ -108,14 +108,14 @@ def test_a_client_that_cancels_between_rows_ends_the_process(client, service):
     reader.read_chunk()
     assert children(service)
     reader.cancel()
-    wait_for_no_child(service, 5)
+    wait_for_no_child(service, 2)
 
 
 def test_the_process_of_a_client_that_takes_no_rows_is_ended(client, service):
     reader = client.do_get(ticket(client, LONG), ANONYMOUS)
     reader.read_chunk()
     assert children(service)
-    wait_for_no_child(service, 15)
+    wait_for_no_child(service, 6)
     with pytest.raises(pa.ArrowInvalid, match="ODF_NODE_FLIGHT_IDLE_S"):
         reader.read_all()
 
