@@ -123,6 +123,29 @@ def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
     extended_while_held(keeper, stores, last)
 
 
+def test_an_error_in_the_thread_ends_neither_the_process_nor_later_claims(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwatched: list[threading.Thread] = []
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: None)
+    monkeypatch.setattr(
+        faulthandler,
+        "cancel_dump_traceback_later",
+        lambda: unwatched.append(threading.current_thread()),
+    )
+    earlier = set(lease_threads())
+    keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=60.0))
+    first, second = claimed(stores, 2)
+    with keeper.held([first]) as progress:
+        [thread] = set(lease_threads()) - earlier
+        progress.clear()  # the thread finds no progress of its job
+        wait_until(lambda: not thread.is_alive(), "the end of the thread", seconds=20)
+        assert threading.current_thread() not in unwatched
+    assert threading.current_thread() in unwatched
+    extended_while_held(keeper, stores, second)
+
+
 def extended_while_held(keeper: LeaseKeeper, stores: Stores, job: Job) -> None:
     with keeper.held([job]):
         wait_until(lambda: stores.jobs.get(job.id).lease_until != job.lease_until, "an extension")

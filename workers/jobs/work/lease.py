@@ -60,10 +60,11 @@ class LeaseKeeper:
         watch = BudgetWatch(self._watching.budget, self._jobs, list(group), self._worker, meters)
         claim = _Claim(self._jobs, list(group), self._worker, self._lease, meters, watch)
         with self._lock:
-            self._stuck.renew()  # code that does not release the interpreter could run before the
-            watch.look()  # thread does
+            # code that does not release the interpreter could run before the thread does
+            self._stuck.renew()
+            watch.look()
             self._claim = claim
-            if self._thread is None or not self._thread.is_alive():
+            if not self._is_running():
                 self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
                 self._thread.start()
         try:
@@ -71,6 +72,12 @@ class LeaseKeeper:
         finally:
             with self._lock:  # no lease is extended afterwards
                 self._claim, self._idle_since = None, time.monotonic()
+                if not self._is_running():  # an error ended the thread, which renews the limit
+                    self._stuck.end()
+
+    def _is_running(self) -> bool:
+        """Whether the thread serves claims. One that has decided to end may still be alive."""
+        return self._thread is not None and self._thread.is_alive()
 
     def _run(self) -> None:
         pause = min(LOOK_S, self._lease.total_seconds() / BEATS_PER_LEASE)
