@@ -239,6 +239,7 @@ def main() -> None:
     given.add_argument("--workers", type=int, default=1, help="how many of the node's own")
     asked = given.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    print(f"Python {sys.version.split()[0]} of {sys.base_prefix}")  # how it was built counts
     for way in asked.way:
         setting = {
             "ODF_WORKER_MICRO_BATCH_BYTES": str(MICRO_BATCH_BYTES[way]),

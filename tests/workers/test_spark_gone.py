@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from odf_node.storage.datasets.job_payloads import transform_job
 from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.stores.ports.values import Failed, JobStatus, Succeeded
+from odf_node.workers.engines.exchange import worker_side
 from odf_node.workers.engines.spark import jvm
 from odf_node.workers.program.handlers import JobContext
 from odf_node.workers.program.loop import EngineGone, Worker
@@ -139,6 +141,17 @@ def test_a_job_rests_when_there_is_another_spark_so_that_its_start_does_not_coun
     (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
     hungry.worker.run([[job]])
     assert did == ["another Spark", "rest"]
+
+
+def test_files_of_executors_that_outlive_their_job_are_expected_before_others_are_removed(
+    hungry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    did: list[str] = []
+    for name in ("break_off", "clear"):
+        monkeypatch.setattr(worker_side, name, partial(did.append, name))
+    (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
+    hungry.worker.run([[job]])
+    assert did == ["break_off", "clear"]
 
 
 def test_where_there_can_be_no_other_spark_the_worker_ends_and_the_job_rests(hungry: Any) -> None:

@@ -186,8 +186,10 @@ class Worker:
         try:
             self._run_held(groups, jobs)
         except (Interrupted, Unavailable) as trouble:
+            exchange.break_off()
             self._put_off(jobs, trouble)
         except EngineGone as gone:
+            exchange.break_off()
             self._go_on_without(jobs, gone)
 
     def _go_on_without(self, group: Sequence[Job], gone: EngineGone) -> None:

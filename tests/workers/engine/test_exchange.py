@@ -197,6 +197,38 @@ def test_a_file_is_delivered_whole_to_a_bucket_that_throttles_or_breaks_off(
         worker_side.clear()
 
 
+@pytest.mark.parametrize(("late_s", "left"), [(60.0, 0), (0.0, 1)])
+def test_what_executors_deliver_after_their_job_was_broken_off_is_removed_for_a_while(
+    bucket, tmp_path, monkeypatch, late_s, left
+):
+    monkeypatch.setattr(worker_side, "LATE_S", late_s)
+    (tmp_path / "rows").write_bytes(b"rows")
+    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
+    worker_side.break_off()
+    worker_side.clear()
+    executor_side.begin(0, 0)
+    executor_side.deliver(tmp_path / "rows", box)
+    worker_side.clear()
+    assert len(list(bucket.walk(f"{EXCHANGE}/"))) == left
+    worker_side.close()
+
+
+def test_what_a_failing_bucket_keeps_is_removed_after_another_job(bucket, s3, tmp_path):
+    (tmp_path / "rows").write_bytes(b"rows")
+    place = bucket.location
+    with fault_proxy(s3.endpoint) as proxy:
+        url = f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/")
+        box = worker_side.outbox(url, tmp_path, 1)
+        executor_side.begin(0, 0)
+        executor_side.deliver(tmp_path / "rows", box)
+        proxy.always = "busy"
+        with pytest.raises(Unavailable):
+            worker_side.clear()
+        proxy.always = None
+        worker_side.clear()
+    assert list(bucket.walk(f"{EXCHANGE}/")) == []
+
+
 def test_what_was_delivered_and_is_gone_is_no_result(bucket, tmp_path):
     lost = StoredFile(f"{EXCHANGE}/none/0-0", Multihash.of(b"rows"), '"etag"')
     with pytest.raises(ExchangeFailed, match="lost what an executor wrote"):

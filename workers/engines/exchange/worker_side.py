@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +53,8 @@ KEPT_FOR = timedelta(hours=12)
 removes abandoned files."""
 LOST = "the bucket has lost what an executor wrote"
 CHANGED = "the bucket has other bytes than an executor wrote"
+LATE_S = 300.0
+"""How long executors may go on after their job was broken off: until they miss a lost driver."""
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
 
@@ -73,6 +76,9 @@ class Kept:
 _url: str | None = None
 _sent: list[tuple[str, str]] = []
 """URL of the bucket and folder of each set of files that `clear` has to remove."""
+_late: list[tuple[float, str, str]] = []
+"""Folders that executors may fill although `clear` has removed them, with the time (monotonic) from
+which none does."""
 _copies: OrderedDict[str, Place] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
 _kept: OrderedDict[str, Kept] = OrderedDict()
@@ -197,12 +203,23 @@ def empty(url: str, box: Outbox) -> None:
     _bucket(url).delete_below(f"{box.bucket_folder}/")
 
 
+def break_off() -> None:
+    """Record that the jobs did not end, but were broken off: executors that do not know it yet may
+    deliver files for `LATE_S` seconds, which the next calls of `clear` remove as well."""
+    _late.extend((time.monotonic() + LATE_S, *sent) for sent in _sent)
+
+
 def clear() -> None:
     """Remove the files that this worker put in the bucket for jobs, except those that further jobs
-    need, up to `KEPT_BYTES`. The jobs must have ended."""
+    need, up to `KEPT_BYTES`. The jobs must have ended or been broken off."""
     while _sent:
-        url, folder = _sent.pop()
+        url, folder = _sent[-1]
         _bucket(url).delete_below(f"{folder}/")
+        _sent.pop()  # not before it is removed: the bucket may have failed
+    now = time.monotonic()
+    for _, url, folder in _late:
+        _bucket(url).delete_below(f"{folder}/")
+    _late[:] = [each for each in _late if each[0] > now]
     excess = sum(each.size for each in _kept.values()) - KEPT_BYTES
     while excess > 0:
         _, oldest = _kept.popitem(last=False)
@@ -214,6 +231,7 @@ def clear() -> None:
 def close() -> None:
     """Remove all files that this worker put in the bucket, before it ends."""
     clear()
+    _late.clear()
     _kept.clear()
     while _kept_in:
         url, folder = _kept_in.popitem()
