@@ -210,7 +210,26 @@ def test_what_executors_deliver_after_their_job_was_broken_off_is_removed_for_a_
     executor_side.deliver(tmp_path / "rows", box)
     worker_side.clear()
     assert len(list(bucket.walk(f"{EXCHANGE}/"))) == left
+    monkeypatch.setattr(worker_side, "LAST_S", 0.0)
     worker_side.close()
+
+
+def test_a_worker_that_ends_waits_for_executors_of_a_job_that_was_broken_off(
+    bucket, tmp_path, monkeypatch
+):
+    """It may end because it lost its Spark: nobody after it knows what these may deliver."""
+    monkeypatch.setattr(worker_side, "LAST_S", 2.0)
+    (tmp_path / "rows").write_bytes(b"rows")
+    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
+    worker_side.break_off()
+    worker_side.clear()
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(worker_side.close)
+        executor_side.begin(0, 0)
+        executor_side.deliver(tmp_path / "rows", box)
+        assert not ending.done()
+        ending.result()
+    assert list(bucket.walk(f"{EXCHANGE}/")) == []
 
 
 def test_what_a_failing_bucket_keeps_is_removed_after_another_job(bucket, s3, tmp_path):

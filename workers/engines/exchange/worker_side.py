@@ -54,7 +54,10 @@ removes abandoned files."""
 LOST = "the bucket has lost what an executor wrote"
 CHANGED = "the bucket has other bytes than an executor wrote"
 LATE_S = 300.0
-"""How long executors may go on after their job was broken off: until they miss a lost driver."""
+"""How long executors may go on after their job was broken off."""
+LAST_S = 5.0
+"""How long a worker that ends waits for executors that go on. Most end at once, as soon as they
+miss their driver."""
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
 
@@ -77,8 +80,8 @@ _url: str | None = None
 _sent: list[tuple[str, str]] = []
 """URL of the bucket and folder of each set of files that `clear` has to remove."""
 _late: list[tuple[float, str, str]] = []
-"""Folders that executors may fill although `clear` has removed them, with the time (monotonic) from
-which none does."""
+"""Folders that executors may fill although `clear` has removed them, with the time (monotonic) at
+which their job was broken off."""
 _copies: OrderedDict[str, Place] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
 _kept: OrderedDict[str, Kept] = OrderedDict()
@@ -206,7 +209,7 @@ def empty(url: str, box: Outbox) -> None:
 def break_off() -> None:
     """Record that the jobs did not end, but were broken off: executors that do not know it yet may
     deliver files for `LATE_S` seconds, which the next calls of `clear` remove as well."""
-    _late.extend((time.monotonic() + LATE_S, *sent) for sent in _sent)
+    _late.extend((time.monotonic(), *sent) for sent in _sent)
 
 
 def clear() -> None:
@@ -216,10 +219,10 @@ def clear() -> None:
         url, folder = _sent[-1]
         _bucket(url).delete_below(f"{folder}/")
         _sent.pop()  # not before it is removed: the bucket may have failed
-    now = time.monotonic()
+    since = time.monotonic() - LATE_S
     for _, url, folder in _late:
         _bucket(url).delete_below(f"{folder}/")
-    _late[:] = [each for each in _late if each[0] > now]
+    _late[:] = [each for each in _late if each[0] > since]
     excess = sum(each.size for each in _kept.values()) - KEPT_BYTES
     while excess > 0:
         _, oldest = _kept.popitem(last=False)
@@ -229,7 +232,10 @@ def clear() -> None:
 
 
 def close() -> None:
-    """Remove all files that this worker put in the bucket, before it ends."""
+    """Remove all files that this worker put in the bucket, before it ends. If a job was broken off
+    just before, this waits for its executors, up to `LAST_S` seconds."""
+    if _late:
+        time.sleep(max(0.0, _late[-1][0] + LAST_S - time.monotonic()))
     clear()
     _late.clear()
     _kept.clear()
