@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from buckets import make_bucket
-from nodes import COMMAND, answers
+from nodes import answers
 from servers import Program, S3Server, free_port, postgres_program, s3_program, wait_until
 
 HERE = Path(__file__).parent
+AGING = (sys.executable, HERE / "aging.py")
 PATH = os.pathsep.join(map(str, (HERE.parents[1], HERE.parents[0] / "support", HERE)))
 START_SECONDS = 120.0
 
@@ -134,7 +135,7 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
             env |= {"AWS_ACCESS_KEY_ID": "test-access", "AWS_SECRET_ACCESS_KEY": "test-secret"}
         for key, value in here.stores.items():
             env[f"ODF_STORE_{key.upper()}"] = value
-        serve = [COMMAND, "serve", "--port", str(port), "--workers", "0"]
+        serve = [*AGING, "odf-node", "serve", "--port", str(port), "--workers", "0"]
         _add(here, "node", _program(serve, env, folder, "node", lambda: answers(here.url)))
         told = json.dumps(here.stores)
         beside = {"worker": _worker(shape, told)}
@@ -151,10 +152,10 @@ def world(folder: Path, shape: Shape) -> Iterator[World]:
 
 def _worker(shape: Shape, told: str) -> list[Any]:
     if shape.cuts:
-        return [sys.executable, HERE / "cutting.py", "--no-warm-up"]
+        return [*AGING, HERE / "cutting.py", "--no-warm-up"]
     if shape.spark:
-        return [COMMAND.with_name("odf-worker"), "--no-warm-up"]
-    return [sys.executable, HERE / shape.stand_in, told]
+        return [*AGING, "odf-worker", "--no-warm-up"]
+    return [*AGING, HERE / shape.stand_in, told]
 
 
 def _program(
