@@ -151,8 +151,8 @@ def s3_program(root: Path) -> tuple[str, Program]:
     ports = {f"-{part}.port{kind}": free_port() for part in parts for kind in ("", ".grpc")}
     flags = [f"{flag}={port}" for flag, port in ports.items()]
     fixed = ["-s3.port.iceberg=0", "-s3.port.lance=0", "-admin.ui=false", "-webdav=false"]
-    # Left to itself it allows a volume per 128 MB of free disk, and a bucket takes several.
-    fixed.append("-volume.max=500")
+    # left to itself it allows a volume per 128 MB of free disk, and a bucket takes several
+    room = "-volume.max=500"
     env = {
         **os.environ,
         "AWS_ACCESS_KEY_ID": "test-access",
@@ -168,7 +168,7 @@ def s3_program(root: Path) -> tuple[str, Program]:
         except httpx.HTTPError:
             return False
 
-    command = [weed, f"-logdir={root}", "mini", *local, *flags, *fixed]
+    command = [weed, f"-logdir={root}", "mini", *local, *flags, *fixed, room]
     return endpoint, Program(command, {"cwd": root, "env": env}, root / "server.log", answers)
 
 

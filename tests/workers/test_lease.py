@@ -48,6 +48,19 @@ def stores() -> Stores:
     return throwaway_stores()
 
 
+@pytest.fixture
+def unwatched(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads that took the limit of a stuck process away; there is none in truth."""
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: None)
+    monkeypatch.setattr(
+        faulthandler,
+        "cancel_dump_traceback_later",
+        lambda: threads.append(threading.current_thread()),
+    )
+    return threads
+
+
 def claimed(stores: Stores, count: int) -> list[Job]:
     for number in range(count):
         spec = transform_job.job_of(created(stores, number=number).id, TransformPayload())
@@ -99,16 +112,9 @@ def test_a_worker_whose_jobs_were_all_cancelled_is_still_watched_and_not_taken_f
 
 
 def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, unwatched: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unwatched: list[threading.Thread] = []
     monkeypatch.setattr(lease, "IDLE_S", 0.5)
-    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: None)
-    monkeypatch.setattr(
-        faulthandler,
-        "cancel_dump_traceback_later",
-        lambda: unwatched.append(threading.current_thread()),
-    )
     earlier = set(lease_threads())
     keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=60.0))
     *some, last = claimed(stores, 3)
@@ -124,16 +130,9 @@ def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
 
 
 def test_an_error_in_the_thread_ends_neither_the_process_nor_later_claims(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, unwatched: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unwatched: list[threading.Thread] = []
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: None)
-    monkeypatch.setattr(
-        faulthandler,
-        "cancel_dump_traceback_later",
-        lambda: unwatched.append(threading.current_thread()),
-    )
     earlier = set(lease_threads())
     keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=60.0))
     first, second = claimed(stores, 2)

@@ -99,9 +99,10 @@ def bucket(s3, s3_bucket_url, monkeypatch):
     return Bucket(fresh_location(s3_bucket_url))
 
 
-def url_of(bucket):
+def url_of(bucket, endpoint=None):
+    """How the worker names the bucket; `endpoint` is another way to its server."""
     place = bucket.location
-    return f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
+    return f"s3+{endpoint or place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
 
 
 def files_written(bucket, folder, then):
@@ -183,9 +184,8 @@ def test_a_file_is_delivered_whole_to_a_bucket_that_throttles_or_breaks_off(
     bucket, s3, tmp_path, fault
 ):
     (tmp_path / "rows").write_bytes(file_of(*range(10_000)))
-    place = bucket.location
     with fault_proxy(s3.endpoint) as proxy:
-        url = f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/")
+        url = url_of(bucket, proxy.url)
         box = worker_side.outbox(url, tmp_path, 1)
         proxy.clear()
         proxy.then(*[fault] * 3)
@@ -234,9 +234,8 @@ def test_a_worker_that_ends_waits_for_executors_of_a_job_that_was_broken_off(
 
 def test_what_a_failing_bucket_keeps_is_removed_after_another_job(bucket, s3, tmp_path):
     (tmp_path / "rows").write_bytes(b"rows")
-    place = bucket.location
     with fault_proxy(s3.endpoint) as proxy:
-        url = f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/")
+        url = url_of(bucket, proxy.url)
         box = worker_side.outbox(url, tmp_path, 1)
         executor_side.begin(0, 0)
         executor_side.deliver(tmp_path / "rows", box)
@@ -273,9 +272,8 @@ def delivered_to(bucket, folder, content):
 
 def test_the_bucket_itself_copies_what_was_delivered_to_its_key(bucket, s3, tmp_path):
     stored, key = delivered_to(bucket, tmp_path, content := b"rows" * 10_000)
-    place = bucket.location
     with fault_proxy(s3.endpoint) as proxy:
-        url = f"s3+{proxy.url}/{place.bucket}/{place.prefix}".rstrip("/")
+        url = url_of(bucket, proxy.url)
         worker_side.keep(url, stored, key)
         assert (proxy.sent.total(), len(proxy.seen)) == (0, 1)
         assert proxy.received.total() < 1000
