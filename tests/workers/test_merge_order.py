@@ -60,6 +60,13 @@ def test_ranges_that_are_sorted_one_by_one_are_the_whole_sorted(count: int, part
     assert sorted_here == table.take(sort_indices(table, ORDER)).column(POSITION).to_pylist()
 
 
+@pytest.mark.parametrize("count", [1, 5, 400])
+def test_rows_in_the_order_of_the_input_are_sorted_without_comparing_positions(count: int) -> None:
+    table = table_of(count).sort_by(POSITION)
+    assert POSITION not in ORDER.of_input.columns
+    assert sort_indices(table, ORDER.of_input).equals(sort_indices(table, ORDER))
+
+
 def test_samples_cut_rows_into_ranges_of_about_one_size() -> None:
     table = table_of(4000)
     begins = bounds([sample(table, ORDER, 400)], 4)

@@ -88,6 +88,16 @@ def test_one_range_is_enough_for_one_slice_only(cost: int, is_fine: bool) -> Non
     assert (layout.is_fine, layout.rows.tolist()) == (is_fine, [7])
 
 
+def test_a_batch_that_one_slice_needs_is_passed_on_as_it_is() -> None:
+    layout = Layout(cut=Cut(rows=10, size=1000), parts=((2, 3),), costs=(1000, 300))
+    whole, cut = made(["a", "b"]).to_batches()[0], made(["c", "d", "e"]).to_batches()[0]
+    _, first = next(layout.dealt(0, iter([whole, cut])))
+    assert first is whole
+    across = made(["a", "b", "c", "d", "e"]).to_batches()[0]
+    dealt = [(slice_, rows.num_rows) for slice_, rows in layout.dealt(0, iter([across]))]
+    assert dealt == [(0, 2), (1, 3)]
+
+
 def test_no_rows_are_no_slice() -> None:
     layout = Layout.of_one(Cut(), [0, 0], 0)
     assert (layout.count, layout.largest(0)) == (0, 0)

@@ -6,7 +6,7 @@ Both ways compare the same columns, so that the sorted ranges together are the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from odf_node.protocol.instant import Instant
 from odf_node.storage.datasets.merge_state.comparable import comparable_table
 
+from ..slices.columns import POSITION
 from ..slices.millis import filled
 
 Indices = npt.NDArray[np.int64]
@@ -29,6 +30,12 @@ class Order:
     event_time: str
     fallback: Instant
     """Event time that rows without one receive when they are written."""
+
+    @property
+    def of_input(self) -> Order:
+        """The same order for rows that are in the order of the input: since sorting keeps the order
+        of equal rows, their positions need not be compared."""
+        return replace(self, columns=tuple(name for name in self.columns if name != POSITION))
 
     def keys(self, table: pa.Table) -> pa.Table:
         """Return the columns of the order in the form in which they are compared."""

@@ -245,6 +245,16 @@ def _batches(output: Output, facts: list[Any]) -> Iterator[pa.RecordBatch]:
 def _routed(
     route: Route, number: int, kept: Iterable[bytes]
 ) -> Iterator[tuple[int, tuple[int, int, bytes]]]:
-    for at, (group, batch) in enumerate(route(number, map(batch_of, kept))):
-        if batch.num_rows:
-            yield group, (number, at, message(batch))
+    """Return messages with the partition of each in the next stage. One that is routed as it is
+    needs not be written again."""
+    batch, content = None, b""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal batch, content
+        for content in kept:
+            batch = batch_of(content)
+            yield batch
+
+    for at, (group, rows) in enumerate(route(number, batches())):
+        if rows.num_rows:
+            yield group, (number, at, content if rows is batch else message(rows))

@@ -89,8 +89,7 @@ class Totals:
     samples: list[pa.Table] = field(default_factory=list)
 
     def passed(self, batches: Batches) -> Batches:
-        """Pass on the rows, whose columns must be those that are written, except operation codes of
-        appends."""
+        """Pass on the rows, whose columns must be those that are written, and their position."""
         for batch in batches:
             self.rows += batch.num_rows
             self.size += batch.nbytes

@@ -72,15 +72,18 @@ class Layout:
     def dealt(
         self, number: int, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the rows of a partition with the slices that need them."""
+        """Yield the rows of each range of a partition with the slices that need them, whose
+        writers sort them."""
         ends, before = np.cumsum(self.parts[number]), 0
         for batch in batches:
             at, end = before, before + batch.num_rows
             while at < end:
                 span, last = self._run(int(np.searchsorted(ends, at, "right")))
                 until = min(int(ends[last]), end)
+                whole = until - at == batch.num_rows
+                rows = batch if whole else batch.slice(at - before, until - at)
                 for slice_ in range(span[0], span[1] + 1):
-                    yield slice_, batch.slice(at - before, until - at)
+                    yield slice_, rows
                 at = until
             before = end
 

@@ -33,7 +33,7 @@ from .merge import by_key, merge_rows
 from .order import by_order, order_rows
 from .post_read import PostRead
 from .read_posts import PostRows, ReadRows
-from .write import by_range, by_slice, write_rows, write_sorted
+from .write import by_slice, write_rows, write_sorted
 
 RANGES_PER_SLICE = 16
 """Ranges of keys for each expected slice: writers receive a range twice if two slices share it."""
@@ -42,12 +42,10 @@ MOST_RANGES = 256
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """Writers of slices still have to sort the rows; `starts` has the number of rows before each
-    partition, if positions are counted within partitions."""
+    """Writers of slices still have to sort the rows."""
 
     order: Order
     layout: Layout
-    starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,11 +140,11 @@ def write(way: Way, ordered: OrderedRows, plan: SlicePlan, folder: Path, cut: Cu
         return []
     count = cut.count(costs[-1])
     outbox = way.outbox(folder, count)
-    op, in_memory, sort = plan.vocab.operation_type_column, way.in_process, ordered.sort
-    route: Route = partial(by_slice, op, cut, rows, costs)
+    in_memory, sort = way.in_process, ordered.sort
+    route: Route = partial(by_slice, cut, rows, costs)
     work: Work = partial(write_rows, plan, outbox, in_memory)
     if sort is not None:
-        route = partial(by_range, op, sort.starts, sort.layout)
+        route = sort.layout.dealt
         work = partial(write_sorted, plan, outbox, in_memory, sort.order, sort.layout)
     slices = ordered.partitions.then(count, route, work)
     found: list[SliceFacts] = [each for facts in slices.facts() for each in facts]
@@ -173,10 +171,11 @@ def _sorted(
     layout: Layout,
 ) -> OrderedRows:
     """Put all rows in order: the writers of slices sort them if they have memory for all rows of
-    the ranges that a slice needs; otherwise ranges are sorted separately before."""
+    the ranges that a slice needs; otherwise ranges are sorted separately before. `starts` has the
+    number of rows before each partition, if the rows are in the order of the input."""
     size, order = sum(each.size for each in facts), post.order
     if layout.is_fine and layout.largest(size) <= way.partition_bytes:
-        sort = Sort(order, layout, tuple(starts))
+        sort = Sort(order.of_input if starts else order, layout)
         return OrderedRows(partitions=partitions, facts=tuple(facts), sort=sort)
     begins = bounds(samples, partition_count(way, size)) if samples else None
     if begins is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
@@ -21,7 +22,7 @@ from ..readers.forms import forms_of
 from ..readers.read_split import open_split
 from ..readers.rejected import Rejected, RejectedRow
 from ..readers.splits import Split
-from ..slices.columns import POSITION
+from ..slices.columns import POSITION, Operation
 from ..slices.conform import NullCounts, may_forbid_nulls
 from ..slices.millis import filled
 from ..slices.schema import slice_schema
@@ -96,11 +97,11 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
         found = _Required(schema, plan.vocab, rows.schema.names)
         typed = _typed(rows.batches, schema, plan)
         if read.passes:
-            typed = _timed(found.passed(_unknown(typed, read)), plan)
+            typed = _coded(_timed(found.passed(_unknown(typed, read)), plan), plan)
         if read.sorts:
             every = list(typed)
             found.nulls.check()
-            typed = all_sorted(every, read.order)
+            typed = all_sorted(every, read.order.of_input)
         yield from totals.passed(typed)
         yield ReadFacts(
             rows=totals.rows,
@@ -159,6 +160,17 @@ def _timed(batches: Batches, plan: IngestPlan) -> Batches:
         at = batch.schema.get_field_index(name)
         times = filled(batch.column(at), plan.source_event_time)
         yield batch.set_column(at, batch.schema.field(at), times)
+
+
+def _coded(batches: Batches, plan: IngestPlan) -> Batches:
+    """Add the operation codes of appends, unless a comparison with the history has added them."""
+    op = plan.vocab.operation_type_column
+    for batch in batches:
+        if op in batch.schema.names:
+            yield batch
+        else:
+            codes = pa.array(np.full(batch.num_rows, int(Operation.APPEND), np.int32))
+            yield batch.add_column(0, op, codes)
 
 
 def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:

@@ -13,42 +13,26 @@ import pyarrow as pa
 from ..merge.order import Order
 from ..partitions.files import Outbox, deliver, workplace
 from ..partitions.port import Batches, Output
-from ..slices.columns import POSITION, Operation
+from ..slices.columns import POSITION
 from ..slices.conform import NullCounts
 from ..slices.costs import Cut, in_slices, row_costs
 from ..slices.write import SlicePlan, write_slice
 from .facts import SliceFacts
 from .layout import Layout
 from .order import all_sorted
-from .rows import Starts, numbered, without_position
-
-
-def appended(batch: pa.RecordBatch, op: str) -> pa.RecordBatch:
-    """Add operation codes of appends to the rows."""
-    codes = pa.array(np.full(batch.num_rows, int(Operation.APPEND), np.int32))
-    return batch.add_column(0, op, codes)
-
-
-def by_range(
-    op: str, starts: Starts, layout: Layout, number: int, batches: Batches
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Assign the rows of each range to the slices that need them, whose writers sort them."""
-    rows = (numbered(batch, starts[number]) for batch in batches) if starts else batches
-    whole = (each if op in each.schema.names else appended(each, op) for each in rows)
-    yield from layout.dealt(number, whole)
+from .rows import Starts, without_position
 
 
 def by_slice(
-    op: str, cut: Cut, rows: Starts, costs: Starts, number: int, batches: Batches
+    cut: Cut, rows: Starts, costs: Starts, number: int, batches: Batches
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Assign rows to slices; the position of each row becomes its number among all rows."""
     before, cost = rows[number], costs[number]
     is_one = cut.count(costs[-1]) == 1
     for batch in batches:
         data = without_position(batch)
-        whole = data if op in data.schema.names else appended(data, op)
         at = pa.array(np.arange(before, before + batch.num_rows, dtype=np.int64))
-        placed = whole.append_column(POSITION, at)
+        placed = data.append_column(POSITION, at)
         before += batch.num_rows
         if is_one:
             yield 0, placed
@@ -67,7 +51,7 @@ def write_sorted(
     number: int,
     batches: Batches,
 ) -> Output:
-    """Write a slice from all rows of its ranges, in any order. Raises the same errors as
+    """Write a slice from all rows of its ranges, which it sorts. Raises the same errors as
     `write_rows`."""
     rows = list(all_sorted(list(batches), order))
     if not rows:

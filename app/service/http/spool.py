@@ -6,15 +6,15 @@ byte has arrived.
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from odf_node.protocol.multihash import SHA3_256, Multihash
+from odf_node.protocol.multihash import Multihash
+from odf_node.storage.stores.objects.hash_beside import HashBeside
 from odf_node.storage.stores.objects.storage_failures import storing
 
 MEMORY_BYTES = 4 * 1024 * 1024
@@ -42,11 +42,14 @@ def spooled(data: Path, chunks: Iterable[bytes]) -> Iterator[Spooled]:
     folder = data / "uploads"
     with storing("the data folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    digest, size = hashlib.sha3_256(), 0
-    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES, dir=str(folder)) as file:
+    size = 0
+    with (
+        closing(HashBeside()) as hashed,
+        tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES, dir=str(folder)) as file,
+    ):
         for chunk in chunks:
-            digest.update(chunk)
+            hashed.update(chunk)
             with storing("the data folder"):
                 file.write(chunk)
             size += len(chunk)
-        yield Spooled(Multihash(SHA3_256, digest.digest()), size, file)
+        yield Spooled(hashed.result(), size, file)

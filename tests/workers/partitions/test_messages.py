@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 
-from odf_node.workers.partitions import messages
+from odf_node.workers.partitions import messages, on_spark
 from odf_node.workers.partitions.failure import Failure
 from odf_node.workers.partitions.messages import batch_of, gathered, message
+from odf_node.workers.partitions.port import Batches
 from odf_node.workers.readers.rejected import TooManyBadRows
 from odf_node.workers.slices.frame import BadRow, Limits
 
@@ -42,6 +45,31 @@ def test_small_batches_become_one_message_and_large_ones_several(
 def test_batches_of_different_columns_do_not_become_one_message() -> None:
     other = pa.record_batch({"m": [1]})
     assert [each.schema.names for each in gathered([rows(1), rows(1), other])] == [["n"], ["m"]]
+
+
+def halves(_: int, batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Route long batches in two, and others as they are."""
+    for batch in batches:
+        if batch.num_rows > 2:
+            yield 0, batch.slice(0, 2)
+            yield 1, batch.slice(2)
+        else:
+            yield 1, batch
+
+
+def test_only_a_message_whose_rows_change_on_their_way_is_written_again() -> None:
+    kept = [message(rows(2)), message(rows(5, 2)), message(rows(1, 7))]
+    sent = list(on_spark._routed(halves, 3, kept))
+    assert [(group, number, at) for group, (number, at, _) in sent] == [
+        (1, 3, 0),
+        (0, 3, 1),
+        (1, 3, 2),
+        (1, 3, 3),
+    ]
+    first, *parts, last = (content for _, (_, _, content) in sent)
+    assert first is kept[0]
+    assert last is kept[2]
+    assert list(map(batch_of, parts)) == [rows(2, 2), rows(3, 4)]
 
 
 @pytest.mark.parametrize(
