@@ -203,6 +203,7 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
+    request_queue_size = 128
     proxy: FaultProxy
     upstream: str
 
