@@ -1,4 +1,4 @@
-"""Batches on a cluster that loses executors, its driver, and the bucket for a while.
+"""Batches on a cluster that loses executors, its driver, its master, and the bucket for a while.
 
 `ODF_TORTURE=1` posts ten million rows instead of some hundred thousand.
 """
@@ -64,6 +64,16 @@ class Scene:
     def lose_driver(self, is_over: Callable[[], bool]) -> int:
         """Kill the worker's Java."""
         return 0 if is_over() else self._kill_java()
+
+    def lose_master(self, is_over: Callable[[], bool]) -> int:
+        """Kill the master and start it again, then kill executors, which it has to replace."""
+        if is_over():
+            return 0
+        self.cluster.restart_master()
+        working = [pid for pid in self.cluster.executors() if self.cluster.is_working(pid)]
+        for pid in working:
+            self.cluster.kill_executor(pid)
+        return len(working)
 
     def lose_bucket(self, is_over: Callable[[], bool]) -> int:
         """Have the bucket refuse everything until it was asked, and three seconds more. Executors
@@ -132,7 +142,7 @@ def scene(
             yield Scene(node, cluster, proxy, place, random.Random(17))
 
 
-@pytest.mark.parametrize("lost", ["executors", "driver", "bucket"])
+@pytest.mark.parametrize("lost", ["executors", "master", "driver", "bucket"])
 def test_a_batch_is_committed_once_whatever_is_lost_meanwhile(
     lost: str, scene: Scene, tmp_path: Path
 ) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ class Cluster:
     url: str
     workers: list[int]
     """Their processes."""
+    restart_master: Callable[[], None]
+    """Kill the master, and start it again."""
 
     def executors(self) -> list[int]:
         """Processes of all executors there are now."""
@@ -98,10 +101,15 @@ def spark_cluster(
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
     }
-    master = ["master", *HERE, "--port", str(port)]
-    with ExitStack() as stack:
-        _, log = stack.enter_context(_running(master, folder, "master", given))
-        wait_until(lambda: "New state: ALIVE" in log.read_text(), "the Spark master", 150)
+    master = ["master", *HERE, "--port", str(port), "--folder", str(folder / "master")]
+    with ExitStack() as stack, ExitStack() as of_master:
+
+        def start_master(ready: str) -> None:
+            of_master.close()
+            _, log = of_master.enter_context(_running(master, folder, "master", given))
+            wait_until(lambda: ready in log.read_text(), "the Spark master", 150)
+
+        start_master("New state: ALIVE")
         logs, pids = [], []
         for number in range(workers):
             place = folder / f"worker-{number}"
@@ -113,7 +121,7 @@ def spark_cluster(
             pids.append(pid)
         for each in logs:
             wait_until(lambda log=each: _is_registered(log), "a Spark worker", 150)
-        yield Cluster(url, pids)
+        yield Cluster(url, pids, partial(start_master, "Recovery complete"))
 
 
 def _is_registered(log: Path) -> bool:

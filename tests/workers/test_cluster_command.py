@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,24 @@ def test_executors_and_master_are_given_no_secret_of_the_node(
     for _, _, environment in begun:
         assert not set(SECRETS.values()) & set(environment.values())
         assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_a_master_keeps_what_it_knows_in_its_folder(
+    begun: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_MASTER_OPTS", "-Dspark.deploy.defaultCores=2")
+    run("master", "--host", "127.0.0.1", "--folder", str(tmp_path / "of master"))
+    ((_, words, environment),) = begun
+    assert words[1:] == [
+        *("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "7077"),
+        *("--webui-port", "0"),
+    ]
+    assert (tmp_path / "of master").is_dir()
+    assert shlex.split(environment["SPARK_MASTER_OPTS"]) == [
+        "-Dspark.deploy.recoveryMode=FILESYSTEM",
+        f"-Dspark.deploy.recoveryDirectory={tmp_path / 'of master'}",
+        "-Dspark.deploy.defaultCores=2",
+    ]
 
 
 def test_a_machine_keeps_its_files_in_its_folder_and_clears_them(

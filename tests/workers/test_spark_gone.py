@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -28,9 +28,13 @@ from odf_node.storage.datasets.node.open_stores import StoreSettings, open_store
 from odf_node.storage.stores.ports.values import Failed, JobStatus, Succeeded
 from odf_node.workers.engines.exchange import worker_side
 from odf_node.workers.engines.spark import jvm
+from odf_node.workers.partitions.failure import StageFailed
 from odf_node.workers.program.handlers import JobContext
 from odf_node.workers.program.loop import EngineGone, Worker
 from tests.workers.datasets import bench_without_engine, created, ndjson, submit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LEASE = timedelta(seconds=30)
 
@@ -61,8 +65,16 @@ def test_how_spark_ended_is_told(
     code: int | None, told: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gateway = SimpleNamespace(proc=Child(code))
-    monkeypatch.setattr(jvm, "SparkContext", SimpleNamespace(_gateway=gateway))
+    context = SimpleNamespace(_gateway=gateway, _active_spark_context=None)
+    monkeypatch.setattr(jvm, "SparkContext", context)
     assert jvm.how_it_ended(0) == told
+
+
+@pytest.mark.spark
+def test_a_spark_that_was_ended_in_a_java_that_lives_is_told(spark: SparkSession) -> None:
+    assert jvm.how_it_ended(0) is None
+    spark.sparkContext._jsc.sc().stop()  # type: ignore[attr-defined]
+    assert jvm.how_it_ended(0) == "its cluster ended it"
 
 
 def test_no_spark_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,11 +91,12 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     stores = throwaway_stores()
     large, small = (created(stores, number=number) for number in (1, 2))
     ran: list[str] = []
+    trouble: list[Exception] = [Py4JError("py4j.reflection does not exist in the JVM")]
 
     def transform(_: JobContext, job: Any) -> dict[str, Any]:
         ran.append("large" if job.spec.dataset == large.id else "small")
         if job.spec.dataset == large.id:
-            raise Py4JError("py4j.reflection does not exist in the JVM")
+            raise trouble[0]
         return {}
 
     monkeypatch.setattr(odf_node.workers.program.loop, "HANDLERS", {transform_job.KIND: transform})
@@ -100,7 +113,9 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         attempts=2,
         renew_spark=mock.Mock(),
     )
-    return SimpleNamespace(worker=worker, stores=stores, ran=ran, large=jobs[0], small=jobs[1])
+    return SimpleNamespace(
+        worker=worker, stores=stores, ran=ran, large=jobs[0], small=jobs[1], trouble=trouble
+    )
 
 
 def test_a_job_that_ends_spark_lets_others_go_first_and_is_given_up_with_a_reason(
@@ -152,6 +167,24 @@ def test_files_of_executors_that_outlive_their_job_are_expected_before_others_ar
     (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
     hungry.worker.run([[job]])
     assert did == ["break_off", "clear"]
+
+
+def test_a_stage_that_failed_with_its_spark_is_run_on_another(hungry: Any) -> None:
+    hungry.trouble[0] = StageFailed("Job 3 was cancelled because SparkContext was shut down")
+    (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
+    hungry.worker.run([[job]])
+    assert hungry.worker.renew_spark.call_count == 1
+
+
+def test_a_stage_that_failed_on_a_spark_that_is_there_is_run_on_it_again(
+    hungry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jvm, "how_it_ended", lambda: None)
+    hungry.trouble[0] = StageFailed("a disk is full")
+    (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
+    hungry.worker.run([[job]])
+    assert hungry.worker.renew_spark.call_count == 0
+    assert hungry.stores.jobs.get(hungry.large).outcome is None
 
 
 def test_where_there_can_be_no_other_spark_the_worker_ends_and_the_job_rests(hungry: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,10 @@ DEPLOY = "org.apache.spark.deploy"
 PORT = 7077
 _MACHINE_OPTIONS = "-Dspark.worker.cleanup.enabled=true"
 """Without this option, folders of ended applications are never removed."""
+
+
+_MASTER_OPTIONS = "-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={folder}"
+"""With these options, a master that starts again knows its machines and their applications."""
 
 
 @click.group(
@@ -32,13 +37,25 @@ def spark_cluster() -> None:
 
 @spark_cluster.command(
     "master",
-    epilog="\b\nExamples:\n  odf-worker spark-cluster master --host 10.0.0.5",
+    epilog="\b\nExamples:\n"
+    "  odf-worker spark-cluster master --host 10.0.0.5 --folder /var/lib/odf-spark-master",
 )
 @click.option("--host", required=True, help="Address that executors and workers reach it at.")
 @click.option("--port", default=PORT, show_default=True, help="Port of the master.")
-def master(*, host: str, port: int) -> None:
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where it keeps what it knows, so that workers go on when it starts again. Without a "
+    "folder they have to be started again as well.",
+)
+def master(*, host: str, port: int, folder: Path | None) -> None:
     """Run the master, which knows the machines and gives them to workers."""
-    _become(f"{DEPLOY}.master.Master", ["--host", host, "--port", str(port), *_PAGE], {})
+    options = ""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        options = _MASTER_OPTIONS.format(folder=shlex.quote(str(folder.resolve())))
+    words = ["--host", host, "--port", str(port), *_PAGE]
+    _become(f"{DEPLOY}.master.Master", words, {"SPARK_MASTER_OPTS": options}, {})
 
 
 @spark_cluster.command(
@@ -62,15 +79,18 @@ def machine(*, url: str, host: str, cores: int, memory: str, folder: Path) -> No
     folder.mkdir(parents=True, exist_ok=True)
     words = ["--host", host, "--cores", str(cores), "--memory", memory, "--work-dir", str(folder)]
     own = {"SPARK_LOCAL_DIRS": str(folder), "TMPDIR": str(folder)}
-    _become(f"{DEPLOY}.worker.Worker", [*words, *_PAGE, url], own)
+    options = {"SPARK_WORKER_OPTS": _MACHINE_OPTIONS}
+    _become(f"{DEPLOY}.worker.Worker", [*words, *_PAGE, url], options, own)
 
 
 _PAGE = ("--webui-port", "0")
 
 
-def _become(program: str, words: Sequence[str], more: dict[str, str]) -> None:
-    """Replace this process by Spark's, so that Spark receives its signals, and both end
-    together."""
+def _become(
+    program: str, words: Sequence[str], options: dict[str, str], more: dict[str, str]
+) -> None:
+    """Replace this process by Spark's, so that Spark receives its signals, and both end together.
+    Options of Java that the environment has come after `options`, and take precedence."""
     from ..engines.spark.machine import environment_of_cluster, spark_home
     from ..engines.spark.session import java
 
@@ -79,5 +99,6 @@ def _become(program: str, words: Sequence[str], more: dict[str, str]) -> None:
     except NodeError as error:
         raise click.ClickException(str(error)) from None
     run = str(spark_home() / "bin" / "spark-class")
-    given = {"SPARK_WORKER_OPTS": _MACHINE_OPTIONS} | environment | more
+    joined = {name: f"{ours} {environment.get(name, '')}" for name, ours in options.items()}
+    given = environment | joined | more
     os.execve(run, [run, program, *words], given)  # noqa: S606 - no shell

@@ -44,6 +44,7 @@ from ..jobs.work.budget import Budget, Watching
 from ..jobs.work.context import WorkerContext
 from ..jobs.work.lease import LeaseKeeper
 from ..jobs.work.stages_ran import StagesRan
+from ..partitions.failure import StageFailed
 from ..runtime.log import LOGGER, line
 from ..runtime.progress import JobProgress
 from .handlers import HANDLERS, JobContext, payload_of
@@ -336,12 +337,13 @@ class Worker:
     def _failure(self, job: Job, error: Exception) -> Failed:
         """Return the outcome of a job for an error. Raises `EngineGone`, `Interrupted`."""
         error = exchange.failed(error) or error
+        may_be_gone = isinstance(error, StageFailed) or not isinstance(error, NodeError)
+        if may_be_gone and (reason := jvm.how_it_ended()) is not None:
+            raise EngineGone(reason) from error
         if isinstance(error, Unavailable) and job.attempt < self.attempts:
             raise Interrupted(error.message) from error
         if isinstance(error, NodeError):
             return Failed.of(error)
-        if (reason := jvm.how_it_ended()) is not None:  # this causes errors of many kinds
-            raise EngineGone(reason) from error
         if isinstance(error, Py4JNetworkError | ConnectionError):
             raise EngineGone(f"it does not answer: {error}") from error
         LOGGER.error(

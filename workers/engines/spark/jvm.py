@@ -1,4 +1,4 @@
-"""The JVM of this process's Spark: report how it ended, and leave it so that another can start.
+"""The JVM of this process's Spark: report how Spark ended, and leave it so that another can start.
 
 It is a child process. PySpark starts it, and does not expect it to end.
 """
@@ -10,6 +10,7 @@ import subprocess
 from contextlib import suppress
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -19,19 +20,21 @@ EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 """Without this flag only the thread without memory ends, and others may wait for it for ever."""
 _WITHOUT_MEMORY = frozenset({3, 52})
 """Exit codes of a JVM without memory: the one of that flag, and the one of Spark."""
+STOPPED = "its cluster ended it"
 _ended: set[int] = set()
 """Ids of the processes that `end` has killed."""
 
 
 def how_it_ended(patience_s: float = END_S) -> str | None:
-    """Return a text about the end of the JVM; None if it is running or was not started."""
+    """Return a text about the end of the JVM, or of Spark in it; None if Spark is running or was
+    not started."""
     process = _process()
     if process is None:
         return None
     try:
         code = process.wait(patience_s)
     except subprocess.TimeoutExpired:
-        return None
+        return STOPPED if _is_stopped() else None
     if code in _WITHOUT_MEMORY:
         return "it ran out of memory"
     if code == -signal.SIGKILL:
@@ -73,6 +76,16 @@ def leave() -> None:
             gateway.close()
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
+
+
+def _is_stopped() -> bool:
+    """Return whether Spark has ended in a JVM that is running: a cluster ends the driver's part of
+    an application that it gives up, or that an administrator ends on its page."""
+    context: Any = SparkContext._active_spark_context
+    try:
+        return context is not None and bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):  # the JVM does not respond
+        return False
 
 
 def _process() -> subprocess.Popen[bytes] | None:
