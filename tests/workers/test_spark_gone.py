@@ -8,7 +8,6 @@ import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -158,15 +157,19 @@ def test_a_job_rests_when_there_is_another_spark_so_that_its_start_does_not_coun
     assert did == ["another Spark", "rest"]
 
 
-def test_files_of_executors_that_outlive_their_job_are_expected_before_others_are_removed(
+def test_a_job_that_is_repeated_leaves_no_file_of_earlier_executors(
     hungry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    did: list[str] = []
-    for name in ("break_off", "clear"):
-        monkeypatch.setattr(worker_side, name, partial(did.append, name))
-    (job,) = hungry.stores.jobs.claim_groups("here", [transform_job.KIND], lease=LEASE)[0]
-    hungry.worker.run([[job]])
-    assert did == ["break_off", "clear"]
+    begun: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(
+        worker_side, "begin", lambda job, repeated: begun.append((job, list(repeated)))
+    )
+    deadline = time.monotonic() + 30
+    while hungry.stores.jobs.get(hungry.large).outcome is None:
+        assert time.monotonic() < deadline
+        hungry.worker.work(once=True)
+    large, small = hungry.large, hungry.small
+    assert begun == [(large, []), (small, []), (large, [large])]
 
 
 def test_a_stage_that_failed_with_its_spark_is_run_on_another(hungry: Any) -> None:

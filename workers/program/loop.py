@@ -158,9 +158,11 @@ class Worker:
         """Run claimed jobs, a group for each dataset, and report their outcomes. Raises only
         `EngineGone`."""
         self.stores.hashed.clear()  # file times do not show bit rot, so each job hashes again
-        with part_of(groups[0][0].spec.trace):
+        jobs = [job for group in groups for job in group]
+        exchange.begin(jobs[0].id, [job.id for job in jobs if job.attempt > 1])
+        with part_of(jobs[0].spec.trace):
             try:
-                self._run(groups)
+                self._run(groups, jobs)
             finally:
                 self._clear()
                 if jvm.was_ended():  # its query never ended; the next may be another user's
@@ -182,15 +184,12 @@ class Worker:
         except NodeError:
             LOGGER.exception("files for executors stay behind")
 
-    def _run(self, groups: Sequence[Sequence[Job]]) -> None:
-        jobs = [job for group in groups for job in group]
+    def _run(self, groups: Sequence[Sequence[Job]], jobs: Sequence[Job]) -> None:
         try:
             self._run_held(groups, jobs)
         except (Interrupted, Unavailable) as trouble:
-            exchange.break_off()
             self._put_off(jobs, trouble)
         except EngineGone as gone:
-            exchange.break_off()
             self._go_on_without(jobs, gone)
 
     def _go_on_without(self, group: Sequence[Job], gone: EngineGone) -> None:

@@ -47,6 +47,14 @@ def executor(tmp_path, monkeypatch):
     links._pool.cache_clear()
 
 
+@pytest.fixture
+def exchanging(bucket, monkeypatch):
+    """The URL of the bucket, which the worker uses for the exchange."""
+    monkeypatch.setattr(worker_side, "_url", url_of(bucket))
+    monkeypatch.setattr(worker_side, "_job", None)
+    return url_of(bucket)
+
+
 SCHEMA = T.StructType([T.StructField("n", T.LongType())])
 
 
@@ -197,39 +205,27 @@ def test_a_file_is_delivered_whole_to_a_bucket_that_throttles_or_breaks_off(
         worker_side.clear()
 
 
-@pytest.mark.parametrize(("late_s", "left"), [(60.0, 0), (0.0, 1)])
-def test_what_executors_deliver_after_their_job_was_broken_off_is_removed_for_a_while(
-    bucket, tmp_path, monkeypatch, late_s, left
+def test_what_executors_deliver_after_their_worker_ended_is_removed_by_the_one_that_repeats_the_job(
+    bucket, tmp_path, exchanging
 ):
-    monkeypatch.setattr(worker_side, "LATE_S", late_s)
     (tmp_path / "rows").write_bytes(b"rows")
-    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
-    worker_side.break_off()
-    worker_side.clear()
+    worker_side.begin("job-1", repeated=[])
+    box = worker_side.outbox(exchanging, tmp_path, 1)
+    worker_side.close()
     executor_side.begin(0, 0)
     executor_side.deliver(tmp_path / "rows", box)
+    worker_side.begin("job-2", repeated=[])
     worker_side.clear()
-    assert len(list(bucket.walk(f"{EXCHANGE}/"))) == left
-    monkeypatch.setattr(worker_side, "LAST_S", 0.0)
-    worker_side.close()
-
-
-def test_a_worker_that_ends_waits_for_executors_of_a_job_that_was_broken_off(
-    bucket, tmp_path, monkeypatch
-):
-    """It may end because it lost its Spark: nobody after it knows what these may deliver."""
-    monkeypatch.setattr(worker_side, "LAST_S", 2.0)
-    (tmp_path / "rows").write_bytes(b"rows")
-    box = worker_side.outbox(url_of(bucket), tmp_path, 1)
-    worker_side.break_off()
+    assert [found.name for found in bucket.walk(f"{EXCHANGE}/job-1/")] != []
+    worker_side.begin("job-3", repeated=["job-1"])
     worker_side.clear()
-    with ThreadPoolExecutor(1) as pool:
-        ending = pool.submit(worker_side.close)
-        executor_side.begin(0, 0)
-        executor_side.deliver(tmp_path / "rows", box)
-        assert not ending.done()
-        ending.result()
     assert list(bucket.walk(f"{EXCHANGE}/")) == []
+
+
+def test_without_a_bucket_nothing_is_left_of_a_job(monkeypatch):
+    monkeypatch.setattr(worker_side, "_job", None)
+    worker_side.begin("job-1", repeated=["job-1"])
+    assert worker_side._sent == []
 
 
 def test_what_a_failing_bucket_keeps_is_removed_after_another_job(bucket, s3, tmp_path):

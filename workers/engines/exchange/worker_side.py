@@ -1,7 +1,9 @@
 """The worker's side: lend files to executors, and collect the files that they deliver.
 
 All files are in one bucket, that of the node. `clear` removes those of a job when it has ended, and
-`close` those that were kept for further jobs.
+`close` those that were kept for further jobs. If a worker or its Spark ends in the midst of a job,
+executors may go on for a moment and deliver files that nobody expects: they are in a folder of the
+job, which the worker that repeats the job removes with its own.
 """
 
 from __future__ import annotations
@@ -10,9 +12,8 @@ import os
 import re
 import secrets
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -53,11 +54,6 @@ KEPT_FOR = timedelta(hours=12)
 removes abandoned files."""
 LOST = "the bucket has lost what an executor wrote"
 CHANGED = "the bucket has other bytes than an executor wrote"
-LATE_S = 300.0
-"""How long executors may go on after their job was broken off."""
-LAST_S = 5.0
-"""How long a worker that ends waits for executors that go on. Most end at once, as soon as they
-miss their driver."""
 _FAULT = re.compile(rf"\b{ExchangeFault.__name__}: (.{{1,200}})")
 
 
@@ -79,9 +75,8 @@ class Kept:
 _url: str | None = None
 _sent: list[tuple[str, str]] = []
 """URL of the bucket and folder of each set of files that `clear` has to remove."""
-_late: list[tuple[float, str, str]] = []
-"""Folders that executors may fill although `clear` has removed them, with the time (monotonic) at
-which their job was broken off."""
+_job: str | None = None
+"""Id of the job whose files are sent."""
 _copies: OrderedDict[str, Place] = OrderedDict()
 """Files of this disk that are copies of objects, by their path."""
 _kept: OrderedDict[str, Kept] = OrderedDict()
@@ -100,6 +95,15 @@ def use(url: str | None) -> None:
 def exchange_of() -> str | None:
     """Return the URL of the bucket for the exchange of files; None if no bucket is needed."""
     return _url
+
+
+def begin(job: str, repeated: Iterable[str]) -> None:
+    """Name the job whose files are sent from now on, and the jobs that have been begun before:
+    `clear` also removes what is left of these."""
+    global _job
+    _job = job
+    if _url is not None:
+        _sent.extend((_url, f"{EXCHANGE}/{each}") for each in repeated)
 
 
 def remember(path: Path, name: str, content: Multihash) -> None:
@@ -206,12 +210,6 @@ def empty(url: str, box: Outbox) -> None:
     _bucket(url).delete_below(f"{box.bucket_folder}/")
 
 
-def break_off() -> None:
-    """Record that the jobs did not end, but were broken off: executors that do not know it yet may
-    deliver files for `LATE_S` seconds, which the next calls of `clear` remove as well."""
-    _late.extend((time.monotonic(), *sent) for sent in _sent)
-
-
 def clear() -> None:
     """Remove the files that this worker put in the bucket for jobs, except those that further jobs
     need, up to `KEPT_BYTES`. The jobs must have ended or been broken off."""
@@ -219,10 +217,6 @@ def clear() -> None:
         url, folder = _sent[-1]
         _bucket(url).delete_below(f"{folder}/")
         _sent.pop()  # not before it is removed: the bucket may have failed
-    since = time.monotonic() - LATE_S
-    for _, url, folder in _late:
-        _bucket(url).delete_below(f"{folder}/")
-    _late[:] = [each for each in _late if each[0] > since]
     excess = sum(each.size for each in _kept.values()) - KEPT_BYTES
     while excess > 0:
         _, oldest = _kept.popitem(last=False)
@@ -232,12 +226,8 @@ def clear() -> None:
 
 
 def close() -> None:
-    """Remove all files that this worker put in the bucket, before it ends. If a job was broken off
-    just before, this waits for its executors, up to `LAST_S` seconds."""
-    if _late:
-        time.sleep(max(0.0, _late[-1][0] + LAST_S - time.monotonic()))
+    """Remove all files that this worker put in the bucket, before it ends."""
     clear()
-    _late.clear()
     _kept.clear()
     while _kept_in:
         url, folder = _kept_in.popitem()
@@ -276,7 +266,7 @@ def _send(url: str, path: Path, name: str) -> Place:
 
 def _new_folder(url: str) -> str:
     """Return a new folder of the bucket, which `clear` removes."""
-    folder = _random_folder()
+    folder = _random_folder() if _job is None else f"{EXCHANGE}/{_job}/{secrets.token_hex(16)}"
     _sent.append((url, folder))
     return folder
 
