@@ -1,4 +1,4 @@
-"""Batches on a cluster that loses executors, its driver, its master, and the bucket for a while.
+"""Batches on a cluster that loses executors, master, driver, worker, or the bucket for a while.
 
 `ODF_TORTURE=1` posts ten million rows instead of some hundred thousand.
 """
@@ -9,7 +9,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -56,24 +56,25 @@ class Scene:
         while not is_over() and kills < (12 if LONG else 3):
             working = [pid for pid in self.cluster.executors() if self.cluster.is_working(pid)]
             if working:
-                self.cluster.kill_executor(self.chance.choice(working))
+                self.cluster.kill(self.chance.choice(working))
                 kills += 1
             time.sleep(self.chance.uniform(4, 12) if LONG else self.chance.uniform(0.5, 2))
         return kills
 
     def lose_driver(self, is_over: Callable[[], bool]) -> int:
         """Kill the worker's Java."""
-        return 0 if is_over() else self._kill_java()
+        return 0 if is_over() else self._kill([java for _, java in self._workers()])
+
+    def lose_worker(self, is_over: Callable[[], bool]) -> int:
+        """Kill the worker, which can remove nothing."""
+        return 0 if is_over() else self._kill([worker for worker, _ in self._workers()])
 
     def lose_master(self, is_over: Callable[[], bool]) -> int:
         """Kill the master and start it again, then kill executors, which it has to replace."""
         if is_over():
             return 0
         self.cluster.restart_master()
-        working = [pid for pid in self.cluster.executors() if self.cluster.is_working(pid)]
-        for pid in working:
-            self.cluster.kill_executor(pid)
-        return len(working)
+        return self._kill(list(filter(self.cluster.is_working, self.cluster.executors())))
 
     def lose_bucket(self, is_over: Callable[[], bool]) -> int:
         """Have the bucket refuse everything until it was asked, and three seconds more. Executors
@@ -109,18 +110,21 @@ class Scene:
         with self.node.http(self.node.token()) as api:
             return str(api.get(f"/{name}").json()["id"])
 
-    def _kill_java(self) -> int:
+    def _workers(self) -> list[tuple[int, int]]:
+        """Processes of the node's workers, each with its Java."""
         from spark_cluster import children
 
-        found = [
-            java
+        return [
+            (worker, java)
             for worker in children(self.node.process.pid)
             for java in children(worker)
             if b"SparkSubmit" in Path(f"/proc/{java}/cmdline").read_bytes()
         ]
-        for pid in found:
-            self.cluster.kill_executor(pid)
-        return len(found)
+
+    def _kill(self, processes: Sequence[int]) -> int:
+        for pid in processes:
+            self.cluster.kill(pid)
+        return len(processes)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +146,7 @@ def scene(
             yield Scene(node, cluster, proxy, place, random.Random(17))
 
 
-@pytest.mark.parametrize("lost", ["executors", "master", "driver", "bucket"])
+@pytest.mark.parametrize("lost", ["executors", "master", "driver", "worker", "bucket"])
 def test_a_batch_is_committed_once_whatever_is_lost_meanwhile(
     lost: str, scene: Scene, tmp_path: Path
 ) -> None:

@@ -57,7 +57,7 @@ def test_rows_that_lost_executors_kept_are_computed_again(cluster: Cluster, tmp_
         for step in ("kept", "met"):
             assert driver.stdout.readline().startswith(step)
             for pid in cluster.executors():
-                cluster.kill_executor(pid)
+                cluster.kill(pid)
             driver.stdin.write("\n")
             driver.stdin.flush()
         driver.stdin.close()

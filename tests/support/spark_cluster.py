@@ -53,7 +53,7 @@ class Cluster:
         """How many of the workers have an executor that is working."""
         return sum(any(map(self.is_working, children(worker))) for worker in self.workers)
 
-    def kill_executor(self, pid: int) -> None:
+    def kill(self, pid: int) -> None:
         """At once, as a machine that is gone."""
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
