@@ -50,12 +50,13 @@ def spark_cluster() -> None:
 )
 def master(*, host: str, port: int, folder: Path | None) -> None:
     """Run the master, which knows the machines and gives them to workers."""
-    options = ""
+    options = {}
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        options = _MASTER_OPTIONS.format(folder=shlex.quote(str(folder.resolve())))
+        kept = _MASTER_OPTIONS.format(folder=shlex.quote(str(folder.resolve())))
+        options = {"SPARK_MASTER_OPTS": kept}
     words = ["--host", host, "--port", str(port), *_PAGE]
-    _become(f"{DEPLOY}.master.Master", words, {"SPARK_MASTER_OPTS": options}, {})
+    _become(f"{DEPLOY}.master.Master", words, options, {})
 
 
 @spark_cluster.command(

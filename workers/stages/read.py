@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.chain.state import Vocab
 
-from ..merge.changes import in_slice_types
+from ..merge.changes import coded, in_slice_types
 from ..merge.keys import ALL_HASHES
 from ..merge.order import Order
 from ..merge.table import MERGE, check_batch, merging_of, takes_operations
@@ -97,7 +96,7 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
         found = _Required(schema, plan.vocab, rows.schema.names)
         typed = _typed(rows.batches, schema, plan)
         if read.passes:
-            typed = _coded(_timed(found.passed(_unknown(typed, read)), plan), plan)
+            typed = _timed(found.passed(_appended(typed, read)), plan)
         if read.sorts:
             every = list(typed)
             found.nulls.check()
@@ -141,12 +140,14 @@ def _typed(batches: Batches, schema: pa.Schema, plan: IngestPlan) -> Batches:
         yield in_slice_types(rows, schema, merging)
 
 
-def _unknown(batches: Batches, read: PostRead) -> Batches:
-    """Leave out rows that the history has, if the history alone decides about them."""
-    if read.history is None:
-        yield from batches
-        return
+def _appended(batches: Batches, read: PostRead) -> Batches:
+    """Add the operation codes of appends, and leave out rows that the history has, if the history
+    alone decides about them."""
     merging = merging_of(read.plan.merge, read.plan.vocab)
+    if read.history is None:
+        for batch in batches:
+            yield from coded(merging, pa.table(batch), Operation.APPEND).to_batches()
+        return
     merge, history = MERGE[type(read.plan.merge)].merge, read.history.opened(0, ALL_HASHES)
     for batch in gathered(batches, LOOKUP_BYTES):
         yield from merge(merging, pa.table(batch), history).rows.to_batches()
@@ -160,17 +161,6 @@ def _timed(batches: Batches, plan: IngestPlan) -> Batches:
         at = batch.schema.get_field_index(name)
         times = filled(batch.column(at), plan.source_event_time)
         yield batch.set_column(at, batch.schema.field(at), times)
-
-
-def _coded(batches: Batches, plan: IngestPlan) -> Batches:
-    """Add the operation codes of appends, unless a comparison with the history has added them."""
-    op = plan.vocab.operation_type_column
-    for batch in batches:
-        if op in batch.schema.names:
-            yield batch
-        else:
-            codes = pa.array(np.full(batch.num_rows, int(Operation.APPEND), np.int32))
-            yield batch.add_column(0, op, codes)
 
 
 def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:

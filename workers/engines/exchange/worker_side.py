@@ -103,7 +103,7 @@ def begin(job: str, repeated: Iterable[str]) -> None:
     global _job
     _job = job
     if _url is not None:
-        _sent.extend((_url, f"{EXCHANGE}/{each}") for each in repeated)
+        _sent.extend((_url, _folder_of(each)) for each in repeated)
 
 
 def remember(path: Path, name: str, content: Multihash) -> None:
@@ -266,13 +266,17 @@ def _send(url: str, path: Path, name: str) -> Place:
 
 def _new_folder(url: str) -> str:
     """Return a new folder of the bucket, which `clear` removes."""
-    folder = _random_folder() if _job is None else f"{EXCHANGE}/{_job}/{secrets.token_hex(16)}"
+    folder = _random_folder(EXCHANGE if _job is None else _folder_of(_job))
     _sent.append((url, folder))
     return folder
 
 
-def _random_folder() -> str:
-    return f"{EXCHANGE}/{secrets.token_hex(16)}"
+def _folder_of(job: str) -> str:
+    return f"{EXCHANGE}/{job}"
+
+
+def _random_folder(within: str = EXCHANGE) -> str:
+    return f"{within}/{secrets.token_hex(16)}"
 
 
 @lru_cache(maxsize=4)
