@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import pwd
 import re
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJs
 from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.stores.ports.values import Failed, Succeeded
-from odf_node.workers.confine import missing
+from odf_node.workers.confine import environment, launcher, missing
 from odf_node.workers.engines.spark.machine import Machine, environment_of, rules_of
 from odf_node.workers.engines.spark.session import SparkOptions, java
 from tests.workers.datasets import created, ndjson, submit
@@ -81,6 +82,17 @@ def test_options_of_spark_reach_the_rules_of_its_jvm(tmp_path: Path) -> None:
     assert str(tmp_path / "f") in rules.writes
     assert str(tmp_path / "r") in rules.reads
     assert rules.mode == "off"
+
+
+@kernel
+def test_a_local_jvm_may_ask_for_the_name_of_any_user(tmp_path: Path) -> None:
+    # Hadoop's classes do not start without the name of theirs. Systemd tells root's, without the
+    # file: a user of another number shows whether the file may be read.
+    user = next(each for each in pwd.getpwall() if each.pw_name not in ("root", "nobody"))
+    ask = [sys.executable, "-c", f"import pwd; print(pwd.getpwuid({user.pw_uid}).pw_name)"]
+    words = [*launcher(rules_of(machine(tmp_path))), *ask]
+    told = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == user.pw_name
 
 
 @pytest.fixture

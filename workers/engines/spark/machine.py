@@ -42,12 +42,13 @@ _CLUSTER_READS = (
     "/etc/resolv.conf",
     "/etc/host.conf",
     "/etc/gai.conf",
-    "/etc/passwd",
     "/etc/ssl",
     "/etc/pki",
     "/var/run/secrets/kubernetes.io",
 )
 """Paths that a driver reads to find its cluster, to trust it, and to authenticate itself."""
+_USERS = ("/etc/passwd",)
+"""Hadoop's classes ask for the name of this process's user, and do not start without it."""
 _OF_PROCESSES = ("/proc",)
 """Spark checks there whether its Python workers are alive. Secrets of a process, such as its
 environment, stay hidden: Landlock denies them to processes that may not trace it."""
@@ -121,6 +122,7 @@ def rules_of(machine: Machine) -> Rules:
     return Rules(
         reads=(
             *program_reads(),
+            *_USERS,
             *_OF_PROCESSES,
             *map(str, own),
             *named,
