@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from buckets import fresh_location
 from fault_proxy import FaultProxy, fault_proxy
@@ -138,6 +140,53 @@ def test_a_posted_batch_meets_its_history_on_executors_that_ask_the_bucket_thems
     assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
 
 
+def test_queries_of_publishers_and_readers_run_on_executors(
+    cluster: Cluster, s3: S3Server, s3_bucket_url: str, tmp_path: Path
+) -> None:
+    place = fresh_location(s3_bucket_url)
+    settings = {
+        "ODF_STORE_OBJECTS_URL": f"s3+{s3.endpoint}/{place.bucket}/{place.prefix}".rstrip("/"),
+        "ODF_WORKER_SPARK_MASTER": cluster.url,
+        "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
+        "ODF_WORKER_WARM_UP": "false",
+        "ODF_WORKER_MICRO_BATCH_BYTES": "0",
+    }
+    source = snapshot()
+    push, _ = source["content"]["metadata"]
+    push["preprocess"] = sql("select id + 1000 as id, at from input")
+    with served(tmp_path / "node", **settings) as node, node.http(node.token()) as api:
+        assert api.post("/datasets", json=source).status_code == 201
+        assert _post(api, range(8))["rowsAdded"] == 8
+        window = "window(at, '1 hour')"
+        made = {
+            "doubles": "select op, at, id, id * 2 as twice from readings",
+            "hours": f"select {window}.start as at, count(*) as n from readings group by {window}",
+        }
+        for name, query in made.items():
+            answer = api.post("/datasets", json=derivative(name, query))
+            assert answer.status_code == 201, answer.text
+        until(api, "doubles", 8)
+        assert _post(api, range(8, 12))["rowsAdded"] == 4
+        until(api, "doubles", 12)
+        closes_the_hour = post(api, "id,at\n12,2024-01-01T02:00:00Z\n", timeout=PATIENCE_S)
+        assert closes_the_hour.status_code == 200, closes_the_hour.text
+        until(api, "doubles", 13)
+        until(api, "hours", 1)
+        [hour] = api.get("/hours/tail").json()["data"]
+        assert hour["n"] == 12
+        asked = {
+            "query": "select sum(twice) as s from doubles",
+            "queryDialect": "SqlSpark",
+            "dataFormat": "ndjson",
+        }
+        answer = api.post("/query", json=asked, timeout=PATIENCE_S)
+        assert answer.status_code == 200, answer.text
+        rows = api.get(f"/jobs/{answer.json()['job']}/rows")
+        assert rows.json() == {"s": 2 * sum(range(1000, 1013))}
+        assert cluster.machines_at_work() >= 1
+    assert [found.name for found in Bucket(place).walk(f"{EXCHANGE}/")] == []
+
+
 def test_two_workers_that_divide_cores_and_memory_have_executors_at_the_same_time(
     tmp_path: Path,
 ) -> None:
@@ -172,6 +221,30 @@ def _post(api, numbers):
     answer = post(api, f"id,at\n{rows}", timeout=PATIENCE_S)
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+def sql(query: str) -> dict[str, str]:
+    return {"kind": "Sql", "engine": "spark", "query": query}
+
+
+def derivative(name: str, query: str) -> dict[str, Any]:
+    reads = {"datasetRef": "readings", "alias": "readings"}
+    event = {"kind": "SetTransform", "inputs": [reads], "transform": sql(query)}
+    vocab = {"kind": "SetVocab", "eventTimeColumn": "at"}
+    content = {"name": name, "kind": "Derivative", "metadata": [event, vocab]}
+    return {"kind": "DatasetSnapshot", "version": 1, "content": content}
+
+
+def until(api: httpx.Client, name: str, records: int) -> None:
+    """Wait until a derivative is up to date with so many rows."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = api.get(f"/{name}").json()
+        if (found["records"], found["derivation"]["status"]) == (records, "up-to-date"):
+            return
+        assert found["derivation"]["status"] != "paused", found["derivation"]
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
 
 
 def _asked_by_executors(proxy: FaultProxy) -> set[tuple[str, str]]:

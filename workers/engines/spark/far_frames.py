@@ -35,7 +35,16 @@ def read_lent(
     """Read files that executors fetch through the bucket. The rows of a file keep their order."""
     loans = [lend(url, path) for path in paths]
     listed = session.createDataFrame([(each.link, each.hash) for each in loans], _LENT)
-    return listed.repartition(max(1, len(loans))).mapInArrow(reading(schema), schema)
+    read = listed.repartition(max(1, len(loans))).mapInArrow(reading(schema), schema)
+    return _as_relation(session, read)
+
+
+def _as_relation(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """Return the frame as one node of a plan, without the nodes that compute it: those of a query
+    are checked, and these are not its own."""
+    execution, spark = frame._jdf.queryExecution(), session._jsparkSession
+    made = spark.internalCreateDataFrame(execution.toRdd(), frame._jdf.schema(), False)
+    return DataFrame(made, session)
 
 
 def write_delivered(frame: DataFrame, url: str, folder: Path) -> list[Path]:
