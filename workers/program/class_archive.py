@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,17 +58,19 @@ def keep(folder: Path) -> int:
         JavaNotFound: no Java is installed.
         OSError: the disk is full, or Spark does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="making-", dir=folder) as making:
-        try:
-            _keep_java(Path(making))
-            _keep_spark(Path(making))
-        except subprocess.TimeoutExpired:
+    making = Path(tempfile.mkdtemp(prefix="of-", dir=folder))
+    try:
+        _keep_java(making)
+        _keep_spark(making)
+        return class_archive.publish(making)
+    except BaseException as error:
+        shutil.rmtree(making, ignore_errors=True)
+        if isinstance(error, subprocess.TimeoutExpired):
             raise ClassesNotKept(f"Java did not end within {MOST_SECONDS} s") from None
-        try:
-            return class_archive.publish(Path(making), folder)
-        except FileNotFoundError as missing:
-            name = Path(missing.filename).name
+        if isinstance(error, FileNotFoundError):
+            name = Path(error.filename).name
             raise ClassesNotKept(f"Java ended without having written {name}") from None
+        raise
 
 
 def _keep_java(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -11,71 +12,101 @@ from click.testing import CliRunner
 
 from odf_node.workers.engines.spark import class_archive
 from odf_node.workers.engines.spark.class_archive import (
+    INDEX,
     JAVA,
-    SIZES,
     SPARK,
     dumping,
     publish,
     recording,
     using,
 )
+from odf_node.workers.engines.spark.java import java_home
 from odf_node.workers.engines.spark.machine import command_of
 from odf_node.workers.main import main
 
-
-def jvm(*flags: str) -> subprocess.CompletedProcess[str]:
-    """A JVM that starts, says its version, and ends."""
-    from odf_node.workers.engines.spark.session import java
-
-    words = [str(java() / "bin" / "java"), *flags]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+FILES = (INDEX, f"made/{JAVA}", f"made/{SPARK}")
 
 
-def starts(folder: Path) -> bool:
-    """It does, silently, and its classes come out of files."""
-    done = jvm(*using(folder), "-version")
-    assert done.stdout == ""
-    return "sharing" in done.stderr
+@pytest.fixture(scope="module", params=["of this machine", "of the package"])
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Java; they differ in what they ask of archives."""
+    found = {} if request.param == "of the package" else os.environ
+    return java_home(found, tmp_path_factory.mktemp("java"))
+
+
+class Jvm:
+    """Starts a JVM, which does what its flags say, and ends."""
+
+    def __init__(self, home: Path) -> None:
+        self._program = home / "bin" / "java"
+
+    def __call__(self, *flags: str) -> subprocess.CompletedProcess[str]:
+        words = [str(self._program), *flags]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def jvm(home: Path) -> Jvm:
+    return Jvm(home)
+
+
+@pytest.fixture(scope="module")
+def kept(jvm: Jvm, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a JVM keeps that does nothing, in a folder whose name has a blank."""
     folder = tmp_path_factory.mktemp("kept") / "of Java"
-    made = folder / "made"
-    made.mkdir(parents=True)
-    jvm(*dumping(made))
-    jvm(*recording(made), "-version")
-    publish(made, folder)
+    for name in ("earlier", "made"):
+        made = folder / name
+        made.mkdir(parents=True)
+        jvm(*dumping(made))
+        jvm(*recording(made), "-version")
+        publish(made)
     return folder
 
 
 @pytest.fixture
 def copy(kept: Path, tmp_path: Path) -> Path:
-    for name in (JAVA, SPARK, SIZES):
-        (tmp_path / name).hardlink_to(kept / name)
+    (tmp_path / "made").mkdir()
+    for path in FILES:
+        (tmp_path / path).hardlink_to(kept / path)
     return tmp_path
 
 
-def test_a_jvm_starts_with_what_another_one_kept(kept: Path) -> None:
-    assert starts(kept)
-    jvm(*using(kept), "-Xshare:on", "-version")  # or else it does not start
+def test_a_jvm_starts_silently_with_what_another_one_kept(jvm: Jvm, kept: Path) -> None:
+    # `-Xshare:on`: or else it does not start. Spark's own options open packages of Java.
+    done = jvm(*using(kept), "-Xshare:on", "-version")
+    opened = jvm(*using(kept), "--add-opens=java.base/java.lang=ALL-UNNAMED", "-version")
+    for each in (done, opened):
+        assert each.stdout == ""
+        assert "sharing" in each.stderr
+        assert "error" not in each.stderr
 
 
-@pytest.mark.parametrize("name", [JAVA, SPARK, SIZES])
-def test_what_is_missing_or_cut_short_is_done_without(copy: Path, name: str) -> None:
-    whole = (copy / name).read_bytes()
-    (copy / name).unlink()
+def test_only_the_last_archives_are_kept(kept: Path) -> None:
+    assert sorted(path.name for path in kept.iterdir()) == [INDEX, "made"]
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_what_is_missing_or_cut_short_is_done_without(copy: Path, path: str) -> None:
+    whole = (copy / path).read_bytes()
+    (copy / path).unlink()
     assert using(copy) == ()
-    (copy / name).write_bytes(whole[: len(whole) // 2])
+    (copy / path).write_bytes(whole[: len(whole) // 2])
     assert using(copy) == ()
 
 
-def test_what_does_not_belong_together_is_done_without(copy: Path) -> None:
-    content = bytearray((copy / JAVA).read_bytes())
+@pytest.mark.parametrize("index", [b"[]", b"{}", b'{"folder": 1, "sizes": {}}', b"\xff"])
+def test_an_index_of_another_form_is_done_without(copy: Path, index: bytes) -> None:
+    (copy / INDEX).unlink()
+    (copy / INDEX).write_bytes(index)
+    assert using(copy) == ()
+
+
+def test_what_does_not_belong_together_is_done_without(jvm: Jvm, copy: Path) -> None:
+    archive = copy / "made" / JAVA
+    content = bytearray(archive.read_bytes())
     content[4] ^= 1  # what it says to be the sum of its header
-    (copy / JAVA).unlink()
-    (copy / JAVA).write_bytes(content)
+    archive.unlink()
+    archive.write_bytes(content)
     assert using(copy) != ()
     jvm(*using(copy), "-version")
 

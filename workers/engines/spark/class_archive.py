@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,10 +18,11 @@ FOLDER = Path(sys.prefix) / "share" / "odf-node"
 JAVA, SPARK = "java.jsa", "spark.jsa"
 """File names of two archives: the classes of Java, for which not every Java includes an archive;
 and all other classes, which builds on the first."""
-SIZES = "classes.json"
-"""Name of the file with the sizes of both archives; it is written last."""
-QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
-"""Flags that keep standard output free for results; Java would report old archives there."""
+INDEX = "classes.json"
+"""Name of the file with the subfolder and the sizes of both archives; it is written last."""
+QUIET = ("-Xlog:disable", "-Xlog:all=error,cds*=off:stderr")
+"""Flags that keep standard output free for results, and say nothing of archives: Java does without
+those that do not fit."""
 
 
 def dumping(folder: Path) -> tuple[str, ...]:
@@ -38,28 +40,35 @@ def recording(folder: Path) -> tuple[str, ...]:
 def using(folder: Path = FOLDER) -> tuple[str, ...]:
     """Return flags of a JVM that uses the archives of the folder; none unless both are complete."""
     try:
-        sizes = json.loads((folder / SIZES).read_text())
-        if any((folder / name).stat().st_size != sizes[name] for name in (JAVA, SPARK)):
+        index = json.loads((folder / INDEX).read_text())
+        archives = [folder / index["folder"] / name for name in (JAVA, SPARK)]
+        if any(path.stat().st_size != index["sizes"][path.name] for path in archives):
             return ()
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, TypeError):
         return ()
-    both = os.pathsep.join(str(folder / name) for name in (JAVA, SPARK))
+    both = os.pathsep.join(map(str, archives))
     return (f"-XX:SharedArchiveFile={both}", "-Xshare:auto", *QUIET)
 
 
-def publish(made: Path, folder: Path) -> int:
-    """Replace the archives of the folder by those in `made`; return their size in bytes. Raise
-    `FileNotFoundError`.
+def publish(made: Path) -> int:
+    """Use the archives in `made`, a subfolder of the folder of archives, from now on, and remove
+    earlier ones; return their size in bytes. Raise `FileNotFoundError`.
 
-    A JVM that starts meanwhile sees wrong sizes or mismatched files, and uses no archive.
+    They stay where they were made: the second archive names the path of the first. A JVM that
+    starts meanwhile may miss files of earlier archives, and uses none.
     """
-    sizes = {}
+    folder, sizes = made.parent, {}
     for name in (JAVA, SPARK):
         with (made / name).open("rb") as file:
             os.fsync(file.fileno())
         sizes[name] = (made / name).stat().st_size
-    (made / SIZES).write_text(json.dumps(sizes))
-    for name in (JAVA, SPARK, SIZES):
         (made / name).chmod(0o644)
-        (made / name).replace(folder / name)
+    made.chmod(0o755)
+    index = made / INDEX
+    index.write_text(json.dumps({"folder": made.name, "sizes": sizes}))
+    index.chmod(0o644)
+    index.replace(folder / INDEX)
+    for other in folder.iterdir():
+        if other.is_dir() and other != made:
+            shutil.rmtree(other, ignore_errors=True)
     return sum(sizes.values())
