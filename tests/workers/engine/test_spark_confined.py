@@ -61,6 +61,17 @@ def test_the_jvm_is_given_no_variable_that_is_a_secret(
     assert set(given) & set(SECRETS) == set()
 
 
+def test_a_driver_is_found_by_its_address_unless_it_is_given_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_HOSTNAME", raising=False)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.4")
+    driver = machine(tmp_path, local=False)
+    assert environment_of(driver)["SPARK_LOCAL_HOSTNAME"] == "10.0.0.4"
+    monkeypatch.setenv("SPARK_LOCAL_HOSTNAME", "driver.example.org")
+    assert environment_of(driver)["SPARK_LOCAL_HOSTNAME"] == "driver.example.org"
+
+
 def test_a_local_jvm_may_read_its_scratch_folder_and_connect_to_its_python_only(
     tmp_path: Path,
 ) -> None:

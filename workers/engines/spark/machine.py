@@ -52,6 +52,8 @@ _USERS = ("/etc/passwd",)
 _OF_PROCESSES = ("/proc",)
 """Spark checks there whether its Python workers are alive. Secrets of a process, such as its
 environment, stay hidden: Landlock denies them to processes that may not trace it."""
+_OWN_ADDRESS, _OWN_NAME = "SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"
+"""The variables that name the address a driver listens at, and the name by which it is found."""
 _SETTINGS = "SPARK_CONF_DIR"
 """The variable that names the folder of the administrator's settings of Spark."""
 _FILES = (_SETTINGS, "HADOOP_CONF_DIR", "YARN_CONF_DIR", "KUBECONFIG")
@@ -142,7 +144,7 @@ def environment_of(machine: Machine) -> dict[str, str]:
     of_clusters = {} if machine.local else _of_clusters()
     local = {}
     if machine.local:
-        local = {"SPARK_LOCAL_IP": "127.0.0.1", PORT: str(machine.python_port)}
+        local = {_OWN_ADDRESS: "127.0.0.1", PORT: str(machine.python_port)}
     if _SETTINGS in os.environ:
         local |= {_SETTINGS: os.environ[_SETTINGS]}
     return environment(
@@ -185,7 +187,14 @@ def _linked(home: Path) -> set[Path]:
 
 
 def _of_clusters() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key.startswith(_OF_CLUSTERS)}
+    """Return the variables by which a driver finds its cluster, and its executors find the driver.
+
+    Spark would tell them the name that belongs to its address; a pod's name is known to itself
+    alone. So it gets the address as its name, unless it has another.
+    """
+    found = {key: value for key, value in os.environ.items() if key.startswith(_OF_CLUSTERS)}
+    own = {_OWN_NAME: found[_OWN_ADDRESS]} if _OWN_ADDRESS in found else {}
+    return {**own, **found}
 
 
 def _connection(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]:
