@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 from service import seeded, serving
 
+from odf_node.app.service.ingest.uploads import upload_of
 from odf_node.protocol.codec.manifests import load_event
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.multihash import Multihash
@@ -22,7 +23,6 @@ from odf_node.storage.stores.jobs.sql_rows import is_job
 from odf_node.storage.stores.ports.values import (
     Failed,
     JobId,
-    ObjectKey,
     ObjectKind,
     Scope,
     Succeeded,
@@ -140,7 +140,8 @@ def test_a_larger_body_is_an_object_until_its_job_has_ended(node, post):
 
     def finish(job):
         assert job.spec.body is None
-        key = ObjectKey(job.spec.dataset, ObjectKind.UPLOAD, Multihash.of(content))
+        key = upload_of(job)
+        assert key.hash == Multihash.of(content)
         with node.node.stores.objects.open(key) as upload:
             read.append(upload.read())
         return Succeeded({})
@@ -350,12 +351,13 @@ def test_a_large_body_arrives_whole(tmp_path):
         with service.http(service.token()) as client:
             answer = client.post("/foo/ingest", content=content, headers=CSV)
         assert answer.status_code == 202
-        key = ObjectKey(entry.id, ObjectKind.UPLOAD, Multihash.of(content))
-        assert service.node.stores.objects.stat(key).size == len(content)
+        objects = service.node.stores.objects.list(entry.id)
+        [kept] = [each for each in objects if each.key.kind is ObjectKind.UPLOAD]
+        assert (kept.key.hash, kept.size) == (Multihash.of(content), len(content))
         assert [p.name for p in (tmp_path / "uploads").iterdir()] == [entry.id.multibase]
 
 
-def test_an_upload_shared_by_two_posts_stays_until_both_are_done(node):
+def test_posts_of_the_same_bytes_have_uploads_of_their_own(node):
     alias = DatasetRef.parse("alice/one")
     dataset = node.node.stores.registry.get(alias).id
     with node.http(node.token("alice")) as client:
@@ -373,7 +375,28 @@ def test_an_upload_shared_by_two_posts_stays_until_both_are_done(node):
     with worker(node, outcome):
         _until(lambda: len(seen) == 2)
     _until(lambda: uploads(node, dataset) == [])
-    assert seen == [[Multihash.of(SAME)]] * 2
+    assert seen == [[Multihash.of(SAME)] * 2, [Multihash.of(SAME)]]
+
+
+def test_an_upload_stays_when_another_service_is_done_with_the_same_bytes(tmp_path):
+    read = []
+
+    def outcome(job):
+        if read:  # wait until the first service has deleted its own
+            _until(lambda: len(uploads(other, dataset)) == 1)
+        with other.node.stores.objects.open(upload_of(job)) as upload:
+            read.append(upload.read())
+        return Succeeded({})
+
+    with serving(tmp_path) as one, serving(tmp_path) as other:
+        dataset = one.keep(with_sources("default")).id
+        for service in (one, other):
+            with service.http(service.token()) as client:
+                headers = {**CSV, "prefer": "respond-async"}
+                assert client.post("/foo/ingest", content=SAME, headers=headers).status_code == 202
+        with worker(other, outcome):
+            _until(lambda: uploads(other, dataset) == [])
+    assert read == [SAME, SAME]
 
 
 def test_uploads_of_an_earlier_run_are_swept_once_their_jobs_have_ended(tmp_path):

@@ -205,6 +205,18 @@ class ObjectStoreContract:
         store.put(ObjectKey(OTHER, ObjectKind.DATA, HASH), [CONTENT])
         assert set(store.list(DATASET)) == {ObjectInfo(key, 5) for key in keys}
 
+    def test_copies_of_an_upload_are_objects_of_their_own(self, store: ObjectStore) -> None:
+        copies = [ObjectKey(DATASET, ObjectKind.UPLOAD, HASH, f"{n:016x}") for n in (1, 2)]
+        for key in copies:
+            store.put(key, [CONTENT])
+        assert set(store.list(DATASET)) == {ObjectInfo(key, len(CONTENT)) for key in copies}
+        store.delete(copies[0])
+        assert store.stat(copies[0]) is None
+        with store.open(copies[1]) as stream:
+            assert stream.read() == CONTENT
+        with pytest.raises(HashMismatch):
+            store.put(copies[0], [b"other bytes"])
+
     def test_a_store_publishes_references_by_name(self, store: ObjectStore) -> None:
         assert store.read_ref(DATASET, "head") is None
         store.write_ref(DATASET, "head", HASH)

@@ -7,6 +7,7 @@ alone.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -109,7 +110,8 @@ class Posts:
                 source = self._source(entry, asked, trouble)
             small = b"".join(body.chunks()) if body.size <= INLINE_BYTES else None
             upload = None if small is not None else self._kept(entry, body)
-        return _Draft(_spec(post, entry, _payload(asked, source, body.hash), small), key, upload)
+        payload = _payload(asked, source, body.hash, "" if upload is None else upload.copy)
+        return _Draft(_spec(post, entry, payload, small), key, upload)
 
     def _source(
         self, entry: DatasetEntry, asked: IngestRequest, trouble: NodeError | None
@@ -135,13 +137,8 @@ class Posts:
         return request_key(entry, post.account, asked.key, told, until=until)
 
     def _kept(self, entry: DatasetEntry, body: Spooled) -> ObjectKey:
-        upload = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash)
-        self.uploads.need(upload)
-        try:
-            self.stores.objects.put(upload, body.chunks())
-        except BaseException:
-            self.uploads.done_with(upload)
-            raise
+        upload = ObjectKey(entry.id, ObjectKind.UPLOAD, body.hash, secrets.token_hex(8))
+        self.stores.objects.put(upload, body.chunks())
         return upload
 
     def _submit(self, drafts: Sequence[_Draft]) -> list[Posted | Exception]:
@@ -177,9 +174,10 @@ def _spec(post: Post, entry: DatasetEntry, payload: IngestPayload, small: bytes 
     )
 
 
-def _payload(asked: IngestRequest, source: str | None, body: Multihash) -> IngestPayload:
+def _payload(asked: IngestRequest, source: str | None, body: Multihash, copy: str) -> IngestPayload:
     return IngestPayload(
         upload=str(body),
+        upload_copy=copy,
         source_name=source,
         media_type=asked.media_type,
         source_event_time=asked.event_time,

@@ -1,20 +1,17 @@
 """Stored bodies of posts, which are deleted after their jobs have ended.
 
-The key of an upload is the hash of its content, so two posts of the same bytes share it, and it is
-deleted when both are done. If a service is killed, its uploads are deleted at the next start.
+Each post has its own copy, because services and workers do not know of each other's posts of the
+same bytes. If a service is killed, its uploads are deleted at the next start.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Iterator
 
 from odf_node.protocol.errors import BadInput
-from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.job_payloads import ingest_job
 from odf_node.storage.stores.ports import JobRecords, Objects
-from odf_node.storage.stores.ports.values import Job, ObjectKey, ObjectKind
+from odf_node.storage.stores.ports.values import Job, ObjectKey
 
 from ..jobs.job_watch import FINISHED
 
@@ -22,25 +19,14 @@ SWEEP_PAGE = 500
 
 
 class Uploads:
-    """Reference counts of the uploads that this process needs."""
+    """Deletes uploads that no job needs any more."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._lock = threading.Lock()
-        self._users: Counter[ObjectKey] = Counter()
-
-    def need(self, key: ObjectKey) -> None:
-        """Keep the upload until `done_with`. Call it before the upload is stored."""
-        with self._lock:
-            self._users[key] += 1
 
     def done_with(self, key: ObjectKey) -> None:
-        """Release the upload. Delete it if no other post needs it."""
-        with self._lock:
-            self._users[key] -= 1
-            if self._users[key] <= 0:
-                del self._users[key]
-                self._objects.delete(key)
+        """Delete the upload of a post."""
+        self._objects.delete(key)
 
     def sweep(self, jobs: JobRecords) -> int:
         """Delete the uploads of jobs that have ended, unless other jobs need them. Return the
@@ -52,9 +38,7 @@ class Uploads:
             if key is not None:
                 (ended if job.status in FINISHED else waited_for).add(key)
         for key in ended - waited_for:
-            with self._lock:
-                if key not in self._users:
-                    self._objects.delete(key)
+            self._objects.delete(key)
         return len(ended)
 
 
@@ -63,10 +47,9 @@ def upload_of(job: Job) -> ObjectKey | None:
     if job.spec.kind != ingest_job.KIND or job.spec.dataset is None:
         return None
     try:
-        upload = Multihash.parse(str(job.spec.payload.get("upload")))
+        return ingest_job.upload_of(job.spec.dataset, ingest_job.payload_of(job.spec.payload))
     except BadInput:
         return None
-    return ObjectKey(job.spec.dataset, ObjectKind.UPLOAD, upload)
 
 
 def _all_jobs(jobs: JobRecords) -> Iterator[Job]:

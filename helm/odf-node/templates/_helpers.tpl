@@ -59,6 +59,9 @@ capabilities:
       optional: true
 - name: ODF_STORE_OBJECTS_URL
   value: {{ .Values.objectsUrl | quote }}
+# The volumes of a pod belong to root, and no other pod sees them.
+- name: ODF_STORE_PRIVATE_FILES
+  value: "false"
 - name: ODF_STORE_LOG_FORMAT
   value: {{ .Values.logFormat }}
 - name: AWS_REGION

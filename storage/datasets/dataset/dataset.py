@@ -182,9 +182,13 @@ class Dataset:
     def whole_file(self, kind: ObjectKind, object_hash: Multihash, copy: Path) -> Path:
         """Return an object as a file whose bytes were hashed: the file of a local store, else
         `copy`, which may exist already. Raises the same errors as `open_whole`."""
-        if copy.exists() and is_whole_file(self._stores, copy, object_hash):
+        return self.whole_object(ObjectKey(self.id, kind, object_hash), copy)
+
+    def whole_object(self, key: ObjectKey, copy: Path) -> Path:
+        """Do the same as `whole_file` for an object of this dataset by its key."""
+        if copy.exists() and is_whole_file(self._stores, copy, key.hash):
             return copy
-        return copy_hashed(self._stores, ObjectKey(self.id, kind, object_hash), copy)
+        return copy_hashed(self._stores, key, copy)
 
     def link_source(self, kind: ObjectKind, object_hash: Multihash) -> LinkSource:
         """Return where the bytes of an object are stored, after they were hashed, for a store that

@@ -13,8 +13,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.data import DataSlice
+from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import convert
+
+from ...stores.ports.values import ObjectKey, ObjectKind
 
 KIND = "ingest"
 OnBadRows = Literal["fail", "quarantine"]
@@ -26,6 +30,8 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
     upload: str
     """Hash of the spooled body, an `upload` object of the dataset."""
+    upload_copy: str = ""
+    """Its copy: each post has its own, which is deleted after its job whatever other posts have."""
     source_name: str | None = None
     media_type: str | None = None
     source_event_time: str | None = None
@@ -185,6 +191,12 @@ def to_json(value: IngestPayload | IngestReceipt) -> dict[str, Any]:
 
 def payload_of(value: dict[str, Any]) -> IngestPayload:
     return convert(value, IngestPayload)
+
+
+def upload_of(dataset: DatasetId, payload: IngestPayload) -> ObjectKey:
+    """Return the key of the spooled body of a batch for this dataset. Raises `MalformedHash`."""
+    content = Multihash.parse(payload.upload)
+    return ObjectKey(dataset, ObjectKind.UPLOAD, content, payload.upload_copy)
 
 
 def receipt_of(value: dict[str, Any]) -> IngestReceipt:

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from odf_node.protocol.errors import Conflict
 from odf_node.protocol.instant import NANOS, Instant
@@ -37,6 +37,7 @@ SYNC_BYTES = 16 * 1024 * 1024
 """Bytes after which a long file is synced while it is written, so that the last sync is short."""
 _NO_LINKS = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP})
 _log = logging.getLogger("odf.integrity")
+T = TypeVar("T")
 
 
 class FolderRemoved(Conflict):
@@ -228,17 +229,23 @@ def read_text(path: Path) -> str | None:
 
 
 def list_hashed(folder: Path) -> Iterator[tuple[Multihash, FileInfo]]:
-    """Yield the objects in a folder, in no order, without reading all names; skip other files."""
+    """Yield the files that are named by a hash, as `list_named` does."""
+    return list_named(folder, parse_name)
+
+
+def list_named(folder: Path, parse: Callable[[str], T | None]) -> Iterator[tuple[T, FileInfo]]:
+    """Yield the files whose names `parse` understands, and what it makes of them, in no order and
+    without reading all names; skip other files."""
     try:
         entries = os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return
     with entries:
         for entry in entries:
-            object_hash = parse_name(entry.name)
-            found = None if object_hash is None else _info_of_entry(entry)
-            if object_hash is not None and found is not None:
-                yield object_hash, found
+            parsed = parse(entry.name)
+            found = None if parsed is None else _info_of_entry(entry)
+            if parsed is not None and found is not None:
+                yield parsed, found
 
 
 def _info_of_entry(entry: os.DirEntry[str]) -> FileInfo | None:

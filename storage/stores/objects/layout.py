@@ -13,7 +13,8 @@
     ├─ projections/
     │  └─ fed01…/                 indices and published forms; can be rebuilt from the dataset
     ├─ uploads/
-    │  ├─ fed01…/f1620…           spooled request bodies; not part of the dataset
+    │  ├─ fed01…/f1620….9f3a…     spooled request bodies, and which of several copies this is; not
+    │  │                          part of the dataset
     │  └─ .begun/                 unfinished uploads of each account
     └─ quarantine/
        └─ fed01…/data/f1620…      objects found damaged, for inspection by a person
@@ -62,6 +63,7 @@ KIND_FOLDERS: dict[ObjectKind, str] = {
     ObjectKind.CHECKPOINT: "checkpoints",
 }
 _REF = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_COPY = re.compile("[0-9a-f]{16}")
 
 
 class MalformedRef(BadInput):
@@ -120,14 +122,19 @@ def uploads_path(dataset: DatasetId) -> PurePosixPath:
 def quarantine_path(key: ObjectKey) -> PurePosixPath:
     """Return the path below the store to which a damaged object is moved."""
     folder = KIND_FOLDERS.get(key.kind, UPLOADS)
-    return PurePosixPath(QUARANTINE, dataset_folder(key.dataset), folder, str(key.hash))
+    return PurePosixPath(QUARANTINE, dataset_folder(key.dataset), folder, object_name(key))
+
+
+def object_name(key: ObjectKey) -> str:
+    """Return the name of an object in its folder: its hash, and `.` with the copy of an upload."""
+    return f"{key.hash}.{key.copy}" if key.copy else str(key.hash)
 
 
 def store_name(key: ObjectKey) -> str:
     """Return the path of any object below the store, as text."""
     folder = dataset_folder(key.dataset)
     if key.kind is ObjectKind.UPLOAD:
-        return f"{UPLOADS}/{folder}/{key.hash}"
+        return f"{UPLOADS}/{folder}/{object_name(key)}"
     return f"{DATASETS}/{folder}/{KIND_FOLDERS[key.kind]}/{key.hash}"
 
 
@@ -146,7 +153,7 @@ def bucket_folder(dataset: DatasetId, kind: ObjectKind) -> str:
 
 def bucket_name(key: ObjectKey) -> str:
     """Return the name of any object in a bucket, below its prefix."""
-    return f"{bucket_folder(key.dataset, key.kind)}/{key.hash}"
+    return f"{bucket_folder(key.dataset, key.kind)}/{object_name(key)}"
 
 
 def parse_name(name: str) -> Multihash | None:
@@ -158,3 +165,17 @@ def parse_name(name: str) -> Multihash | None:
     except BadInput:
         return None
     return parsed if str(parsed) == name else None
+
+
+def parse_object_name(dataset: DatasetId, kind: ObjectKind, name: str) -> ObjectKey | None:
+    """Return the key of the object that has this name in the folder of its kind; None for any
+    other name."""
+    text, dot, copy = name.partition(".")
+    object_hash = parse_name(text)
+    if object_hash is None:
+        return None
+    if not dot:
+        return ObjectKey(dataset, kind, object_hash)
+    if kind is not ObjectKind.UPLOAD or _COPY.fullmatch(copy) is None:
+        return None
+    return ObjectKey(dataset, kind, object_hash, copy)

@@ -9,6 +9,7 @@ import builtins
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +27,7 @@ from .layout import (
     UPLOADS,
     dataset_path,
     parse_folder,
+    parse_object_name,
     quarantine_path,
     ref_path,
     store_name,
@@ -87,8 +89,8 @@ class LocalObjectStore:
         for item in self.folder(dataset).list():
             key = ObjectKey(dataset, item.kind, item.hash)
             yield ObjectInfo(key, item.size, item.modified)
-        for object_hash, found in files.list_hashed(self.root / uploads_path(dataset)):
-            key = ObjectKey(dataset, ObjectKind.UPLOAD, object_hash)
+        parse = partial(parse_object_name, dataset, ObjectKind.UPLOAD)
+        for key, found in files.list_named(self.root / uploads_path(dataset), parse):
             yield ObjectInfo(key, found.size, found.modified)
 
     def datasets(self) -> Iterator[DatasetId]:

@@ -54,8 +54,9 @@ from .layout import (
     bucket_name,
     dataset_folder,
     info_path,
+    object_name,
     parse_folder,
-    parse_name,
+    parse_object_name,
     ref_path,
 )
 from .s3_age import CONDEMNED, RENEWED, Ages
@@ -168,10 +169,9 @@ class S3ObjectStore:
         for kind in ObjectKind:
             folder = bucket_folder(dataset, kind)
             for found in self.bucket.walk_folder(folder):
-                object_hash = parse_name(found.name.removeprefix(f"{folder}/"))
-                if object_hash is not None:
-                    modified = Instant.from_datetime(found.modified)
-                    yield ObjectInfo(ObjectKey(dataset, kind, object_hash), found.size, modified)
+                key = parse_object_name(dataset, kind, found.name.removeprefix(f"{folder}/"))
+                if key is not None:
+                    yield ObjectInfo(key, found.size, Instant.from_datetime(found.modified))
 
     def datasets(self) -> Iterator[DatasetId]:
         seen: set[DatasetId] = set()
@@ -494,4 +494,4 @@ def _unverified_prefix(key: ObjectKey) -> str:
 
 def _below(key: ObjectKey) -> str:
     """Return the object's path below `.staging` and the other special folders."""
-    return f"{dataset_folder(key.dataset)}/{key.kind}/{key.hash}"
+    return f"{dataset_folder(key.dataset)}/{key.kind}/{object_name(key)}"

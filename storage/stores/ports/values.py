@@ -37,6 +37,8 @@ class ObjectKey:
     dataset: DatasetId
     kind: ObjectKind
     hash: Multihash
+    copy: str = ""
+    """Tells uploads of the same bytes apart: 16 hexadecimal digits. Empty for all other objects."""
 
 
 @dataclass(frozen=True, slots=True)

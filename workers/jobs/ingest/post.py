@@ -11,16 +11,15 @@ from pathlib import Path
 
 from odf_node.protocol.linked import link_columns
 from odf_node.protocol.metadata.reading import MergeStrategyAppend
-from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
-from odf_node.storage.stores.ports.values import Job, ObjectKind
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, upload_of
+from odf_node.storage.stores.ports.values import Job
 
 from ...plan.ingest import IngestPlan
 from ...runtime.content import Content, Enclosed
 from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
-from ..work.slice_files import local_file
+from ..work.slice_files import local_upload
 from .run import PreparedPost, prepare_post, push_extras
 
 SHARED_BYTES = 1 << 20
@@ -66,8 +65,7 @@ def prepare(
     extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
     content: Content
     if post.job.spec.body is None:
-        upload = Multihash.parse(post.payload.upload)
-        content = local_file(dataset, ObjectKind.UPLOAD, upload, scratch / "upload")
+        content = local_upload(dataset, upload_of(dataset.id, post.payload), scratch / "upload")
     else:
         content = Enclosed(post.job.spec.body)
     return prepare_post(dataset, plan, content, own, scratch, extras)

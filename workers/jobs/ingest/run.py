@@ -23,12 +23,12 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.linked import link_columns, summary_of
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import MetadataEvent, SetDataSchema
-from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.contents.linked import check_links, links_in
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import (
     IngestPayload,
     IngestReceipt,
+    upload_of,
 )
 from odf_node.storage.stores.ports import ObjectStore
 from odf_node.storage.stores.ports.errors import RefConflict
@@ -47,7 +47,7 @@ from ...stages.batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
 from ...stages.pipeline import is_passing
 from ...stages.post_read import PostRead
 from ..work.context import WorkerContext
-from ..work.slice_files import local_file, put_slice, readable
+from ..work.slice_files import local_upload, put_slice, readable
 from ..work.stages_ran import BatchSize, reported
 from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
@@ -116,9 +116,7 @@ def run_ingest(
     """
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=context.scratch) as folder:
         scratch = Path(folder)
-        path = local_file(
-            dataset, ObjectKind.UPLOAD, Multihash.parse(payload.upload), scratch / "upload"
-        )
+        path = local_upload(dataset, upload_of(dataset.id, payload), scratch / "upload")
         for attempt in range(1, context.commit_attempts + 1):
             state = dataset.state()
             plan = plan_ingest(state, payload, now=now)

@@ -30,6 +30,15 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
     return path
 
 
+def local_upload(dataset: Dataset, upload: ObjectKey, folder: Path) -> Path:
+    """Return the path of a local file with the body of a post, and record a copy, as `local_file`
+    does. Raises: `ObjectNotFound`."""
+    path = dataset.whole_object(upload, folder / str(upload.hash))
+    if path.parent == folder:
+        remember(path, bucket_name(upload), upload.hash)
+    return path
+
+
 def remember_copy(dataset: Dataset, kind: ObjectKind, content: Multihash, path: Path) -> None:
     """Record that the file is a copy of the object."""
     remember(path, bucket_name(ObjectKey(dataset.id, kind, content)), content)
