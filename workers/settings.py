@@ -63,6 +63,12 @@ class WorkerSettings(SharedSettings):
         description="Most cores of a standalone cluster that this worker takes; default: as Spark "
         "is configured, else all, and the next worker waits for them.",
     )
+    spark_executor_wait_s: float = Field(
+        600.0,
+        ge=0,
+        description="Seconds that a job waits on a cluster without any executor, until the worker "
+        "starts another Spark, which registers with the cluster anew; 0: for ever.",
+    )
     spark_page_port: int = Field(
         0,
         ge=0,

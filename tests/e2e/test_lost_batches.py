@@ -74,7 +74,15 @@ class Scene:
         if is_over():
             return 0
         self.cluster.restart_master()
-        return self._kill(list(filter(self.cluster.is_working, self.cluster.executors())))
+        return self._kill_executors()
+
+    def lose_state_of_master(self, is_over: Callable[[], bool]) -> int:
+        """Replace the master by one that gives the worker's Spark no executors, and does not tell
+        it; then kill those that it has."""
+        if is_over():
+            return 0
+        self.cluster.replace_master()
+        return self._kill_executors()
 
     def lose_bucket(self, is_over: Callable[[], bool]) -> int:
         """Have the bucket refuse everything until it was asked, and three seconds more. Executors
@@ -121,6 +129,9 @@ class Scene:
             if b"SparkSubmit" in Path(f"/proc/{java}/cmdline").read_bytes()
         ]
 
+    def _kill_executors(self) -> int:
+        return self._kill(list(filter(self.cluster.is_working, self.cluster.executors())))
+
     def _kill(self, processes: Sequence[int]) -> int:
         for pid in processes:
             self.cluster.kill(pid)
@@ -141,16 +152,19 @@ def scene(
             "ODF_NODE_INGEST_WAIT_S": str(PATIENCE_S),
             "ODF_WORKER_WARM_UP": "false",
             "ODF_WORKER_MICRO_BATCH_BYTES": "0",
+            "ODF_WORKER_SPARK_EXECUTOR_WAIT_S": "20",
         }
         with served(folder / "node", **settings) as node:
             yield Scene(node, cluster, proxy, place, random.Random(17))
 
 
-@pytest.mark.parametrize("lost", ["executors", "master", "driver", "worker", "bucket"])
+@pytest.mark.parametrize(
+    "lost", ["executors", "master", "state_of_master", "driver", "worker", "bucket"]
+)
 def test_a_batch_is_committed_once_whatever_is_lost_meanwhile(
     lost: str, scene: Scene, tmp_path: Path
 ) -> None:
-    name = f"without-{lost}"
+    name = f"without-{lost.replace('_', '-')}"
     lose: Callable[[Callable[[], bool]], int] = getattr(scene, f"lose_{lost}")
     over = threading.Event()
     with scene.node.http(scene.node.token()) as api, ThreadPoolExecutor(1) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -40,6 +41,8 @@ class Cluster:
     """Their processes."""
     restart_master: Callable[[], None]
     """Kill the master, and start it again."""
+    replace_master: Callable[[], None]
+    """Kill the master, and start another, which knows nothing of it."""
 
     def executors(self) -> list[int]:
         """Processes of all executors there are now."""
@@ -104,8 +107,10 @@ def spark_cluster(
     master = ["master", *HERE, "--port", str(port), "--folder", str(folder / "master")]
     with ExitStack() as stack, ExitStack() as of_master:
 
-        def start_master(ready: str) -> None:
+        def start_master(ready: str, *, forget: bool = False) -> None:
             of_master.close()
+            if forget:
+                shutil.rmtree(folder / "master")
             _, log = of_master.enter_context(_running(master, folder, "master", given))
             wait_until(lambda: ready in log.read_text(), "the Spark master", 150)
 
@@ -121,7 +126,12 @@ def spark_cluster(
             pids.append(pid)
         for each in logs:
             wait_until(lambda log=each: _is_registered(log), "a Spark worker", 150)
-        yield Cluster(url, pids, partial(start_master, "Recovery complete"))
+        yield Cluster(
+            url,
+            pids,
+            partial(start_master, "Recovery complete"),
+            partial(start_master, "New state: ALIVE", forget=True),
+        )
 
 
 def _is_registered(log: Path) -> bool:

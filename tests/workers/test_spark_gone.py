@@ -42,7 +42,7 @@ class Child:
     """A process of Spark that ended with a code, or not at all."""
 
     def __init__(self, code: int | None) -> None:
-        self.code = code
+        self.code, self.pid = code, 0
 
     def wait(self, patience_s: float) -> int:
         if self.code is None:

@@ -165,8 +165,8 @@ class Worker:
                 self._run(groups, jobs)
             finally:
                 self._clear()
-                if jvm.was_ended():  # its query never ended; the next may be another user's
-                    self._renew_spark(EngineGone("it was ended with a query that did not end"))
+                if jvm.was_ended():  # by this worker; the next job may be another user's
+                    self._renew_spark(EngineGone(str(jvm.how_it_ended())))
 
     def end(self) -> None:
         """Remove all files that are kept for Spark, before the worker ends."""

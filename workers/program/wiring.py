@@ -127,6 +127,7 @@ def _spark_options(settings: WorkerSettings, stores: Stores, scratch: Path) -> A
         page_port=settings.spark_page_port,
         executor_memory=settings.spark_executor_memory,
         cores=settings.spark_cores,
+        executor_wait_s=settings.spark_executor_wait_s,
     )
 
 

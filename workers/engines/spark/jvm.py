@@ -21,8 +21,8 @@ EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
 _WITHOUT_MEMORY = frozenset({3, 52})
 """Exit codes of a JVM without memory: the one of that flag, and the one of Spark."""
 STOPPED = "its cluster ended it"
-_ended: set[int] = set()
-"""Ids of the processes that `end` has killed."""
+_ended: dict[int, str] = {}
+"""Why `end` has killed a process, by its id."""
 
 
 def how_it_ended(patience_s: float = END_S) -> str | None:
@@ -31,6 +31,8 @@ def how_it_ended(patience_s: float = END_S) -> str | None:
     process = _process()
     if process is None:
         return None
+    if process.pid in _ended:
+        return _ended[process.pid]
     try:
         code = process.wait(patience_s)
     except subprocess.TimeoutExpired:
@@ -42,11 +44,11 @@ def how_it_ended(patience_s: float = END_S) -> str | None:
     return f"it ended with code {code}"
 
 
-def end() -> None:
-    """Kill the JVM. `was_ended` is true from now until `leave`."""
+def end(reason: str) -> None:
+    """Kill the JVM. `was_ended` is true, and `how_it_ended` returns the reason, until `leave`."""
     process = _process()
     if process is not None:
-        _ended.add(process.pid)
+        _ended[process.pid] = reason
         process.kill()
 
 
@@ -66,7 +68,7 @@ def leave() -> None:
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()
-        _ended.discard(process.pid)
+        _ended.pop(process.pid, None)
     if context is not None:
         context._jsc = None  # `stop` must not call the JVM, which has ended
         with suppress(OSError):

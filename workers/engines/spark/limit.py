@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from ...runtime.log import LOGGER, line
 from ..port.port import QUIET, Listener, QueryTooSlow
 from . import jvm
+from .executors import awaited
 from .session import Spark
 
 GRACE_S = 20.0
@@ -53,7 +54,8 @@ def limited(session: Spark, seconds: float, listener: Listener = QUIET) -> Itera
     timer.start()
     try:
         listener.stops(expire)
-        yield group
+        with awaited(spark):
+            yield group
     except Exception as failed:
         if expired.is_set():
             raise QueryTooSlow(seconds) from failed
@@ -87,4 +89,4 @@ def _runs_for_nobody(spark: Any) -> bool:
 
 def _end() -> None:
     LOGGER.error(line("Spark is ended with a query that does not end"))
-    jvm.end()
+    jvm.end("it was ended with a query that did not end")

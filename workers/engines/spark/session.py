@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from ...confine import Mode
 from ..exchange import worker_side as exchange
-from . import class_archive, jvm, machine
+from . import class_archive, executors, jvm, machine
 from . import visible_files as shown
 from .gateway import remember_classes
 from .java import java_home
@@ -143,6 +143,8 @@ class SparkOptions:
     """Heap of an executor on another machine; None leaves it to Spark's configuration."""
     cores: int | None = None
     """Limit of cores in a standalone cluster; None leaves it to Spark's configuration, else all."""
+    executor_wait_s: float = 0.0
+    """Seconds of a job without an executor of a cluster, after which Spark is ended; 0: never."""
     record_classes_in: Path | None = None
     """Folder in which the JVM archives the classes that it used, when it ends. Then it uses no
     archive itself."""
@@ -228,6 +230,7 @@ def start_spark(options: SparkOptions) -> SparkSession:
     # This logger prints a JVM stack for every wrong query; the caller gets the reason anyway.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     exchange.use(options.exchange)
+    executors.use(0.0 if options.is_local else options.executor_wait_s)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
         "spark.master": options.master,

@@ -1,0 +1,76 @@
+"""A cluster that gives no executors: Spark is ended, and the worker can start another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from odf_node.workers.engines.spark import executors, jvm
+
+PATIENCE_S = 0.2
+
+
+class Cluster:
+    """A Spark whose number of executors a test sets; None: it does not answer."""
+
+    def __init__(self, count: int | None) -> None:
+        self.count = count
+        self._jsc = SimpleNamespace(sc=lambda: self)
+
+    def getExecutorMemoryStatus(self) -> Any:
+        if self.count is None:
+            raise Py4JNetworkError("it does not answer")
+        return SimpleNamespace(size=lambda: 1 + (self.count or 0))  # the driver is one of them
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Why Spark was ended."""
+    found: list[str] = []
+    monkeypatch.setattr(jvm, "end", found.append)
+    executors.use(PATIENCE_S)
+    yield found
+    executors.use(0)
+
+
+def test_a_spark_that_has_no_executor_for_long_is_ended_once(ended: list[str]) -> None:
+    with executors.awaited(Cluster(0)):
+        time.sleep(PATIENCE_S * 4)
+    assert ended == ["its cluster gave it no executor for 0.2 s"]
+
+
+@pytest.mark.parametrize("count", [1, 2, None])
+def test_one_with_executors_or_that_has_ended_by_itself_is_not(
+    count: int | None, ended: list[str]
+) -> None:
+    with executors.awaited(Cluster(count)):
+        time.sleep(PATIENCE_S * 3)
+    assert ended == []
+
+
+def test_the_time_without_executors_begins_again_with_each(ended: list[str]) -> None:
+    cluster = Cluster(0)
+    with executors.awaited(cluster):
+        for count in (0, 1, 0, 1, 0, 1):
+            cluster.count = count
+            time.sleep(PATIENCE_S / 2)
+    assert ended == []
+
+
+def test_a_job_that_is_over_is_not_watched(ended: list[str]) -> None:
+    with executors.awaited(Cluster(0)):
+        pass
+    time.sleep(PATIENCE_S * 3)
+    assert ended == []
+
+
+def test_without_a_limit_jobs_wait_for_ever(ended: list[str]) -> None:
+    executors.use(0)
+    with executors.awaited(Cluster(0)):
+        time.sleep(PATIENCE_S * 3)
+    assert ended == []
