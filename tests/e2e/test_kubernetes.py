@@ -43,6 +43,7 @@ SIZES = {
     "worker.replicas": 2,
     "worker.executors.count": MACHINES,
     "worker.extraEnv.ODF_WORKER_MICRO_BATCH_BYTES": 0,
+    "worker.extraEnv.ODF_WORKER_SPARK_EXECUTOR_WAIT_S": 30,
 }
 ROOT = {
     "kind": "AddPushSource",
@@ -199,6 +200,19 @@ def test_a_batch_is_added_once_although_a_pod_is_lost(api: httpx.Client, compone
     assert receipt["rowsAdded"] == ROWS
     assert api.get(f"/kamu/{name}").json()["records"] == ROWS
     assert post(api, name)["rowsAdded"] == 0  # a cluster that has lost a pod works on
-    rolled = [f"deploy/{RELEASE}-odf-{each}" for each in ("executors", "worker", "spark-master")]
-    for each in rolled:
-        kubectl("rollout", "status", each, f"--timeout={PATIENCE_S}s")
+    until_complete("executors", "worker", "spark-master")
+
+
+def test_workers_get_executors_of_a_master_that_replaced_theirs(api: httpx.Client) -> None:
+    create(api, "replaced", "Root", ROOT)
+    assert post(api, "replaced")["rowsAdded"] == ROWS
+    for component in ("spark-master", "executors"):
+        kubectl("delete", "pod", *pods(component), "--wait")
+        until_complete(component)
+    assert post(api, "replaced", ROWS)["rowsAdded"] == ROWS
+
+
+def until_complete(*components: str) -> None:
+    for component in components:
+        deployment = f"deploy/{RELEASE}-odf-{component}"
+        kubectl("rollout", "status", deployment, f"--timeout={PATIENCE_S}s")

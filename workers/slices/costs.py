@@ -20,8 +20,8 @@ from odf_node.protocol.arrow_values import text_buffers
 from .pieces import MAP_BYTES, width
 
 Costs = npt.NDArray[np.int64]
-SYSTEM_BYTES = 20
-"""Bytes of a row's offset, operation code and system time."""
+SYSTEM_BYTES = 16
+"""Bytes of a row's offset and system time, which it gets when it is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Cut:
 
 
 def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
-    """Return the cost of each row, given its data columns."""
+    """Return the cost of each row, given its operation code and data columns."""
     widths = [width(kind) for kind in batch.schema.types]
     fixed = SYSTEM_BYTES + sum(each for each in widths if each is not None)
     total = np.full(batch.num_rows, fixed, np.int64)
