@@ -36,7 +36,7 @@ from service import Service, serving, ten_rows
 from odf_node.app.client import sync
 from odf_node.app.client.urls import Location
 from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.metadata.reading import MergeStrategyAppend, MergeStrategyLedger
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
@@ -288,13 +288,12 @@ class Rotting:
         """A body that waits for the worker; sent again, it is taken."""
         name = self.dice.choice((POSTS, LEDGER))
         numbers, body = self.body(name, rows=LONG_ROWS)
-        content = Multihash.of(body)
-        key = ObjectKey(self.dataset(name).id, ObjectKind.UPLOAD, content)
+        dataset, content = self.dataset(name).id, Multihash.of(body)
         with ThreadPoolExecutor(1) as beside:
             with self.gate:
                 sending = beside.submit(self.send, name, numbers, body)
                 deadline = time.monotonic() + SETTLE_S
-                while self.stores.objects.stat(key) is None or not self.waiting():
+                while (key := self.upload(dataset, content)) is None or not self.waiting():
                     assert time.monotonic() < deadline, "a body does not arrive"
                     time.sleep(0.01)
                 flip = self.harm("upload", self.path(key), key)
@@ -302,6 +301,13 @@ class Rotting:
         assert not set(numbers) - {*self.taken[name]} or self.is_named(flip), "taken without a word"
         self.send(name, numbers, body)
         return flip
+
+    def upload(self, dataset: DatasetId, content: Multihash) -> ObjectKey | None:
+        """The key of a post's body; each post of these bytes has a copy of its own."""
+        for found in self.stores.objects.list(dataset):
+            if (found.key.kind, found.key.hash) == (ObjectKind.UPLOAD, content):
+                return found.key
+        return None
 
     def waiting(self) -> bool:
         return bool(self.stores.jobs.page(statuses=(JobStatus.WAITING,), kinds=("ingest",)))
