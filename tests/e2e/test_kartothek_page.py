@@ -14,6 +14,9 @@ from nodes import served
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
+END = "import os, sys; sys.stdout.flush(); os._exit(0)\n"
+"""The end of a Python program: Arrow's own threads may abort an interpreter that cleans up after
+reading through a file object in Python, when everything of the page has been said."""
 PAGE = Path(__file__).parents[2] / "docs" / "kartothek.md"
 
 
@@ -21,7 +24,9 @@ def script(url: str) -> str:
     """The blocks of the page one after the other, as they are typed."""
     blocks = re.findall(r"```(sh|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert [kind for kind, _ in blocks] == ["sh", "sh", "python", "sh", "sh"]
-    typed = [text if kind == "sh" else f"python - <<'END'\n{text}END\n" for kind, text in blocks]
+    typed = [
+        text if kind == "sh" else f"python - <<'END'\n{text}{END}END\n" for kind, text in blocks
+    ]
     return "".join(typed).replace("http://127.0.0.1:8080", url)
 
 
