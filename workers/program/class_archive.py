@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -58,19 +59,21 @@ def keep(folder: Path) -> int:
         JavaNotFound: no Java is installed.
         OSError: the disk is full, or Spark does not start.
     """
-    making = Path(tempfile.mkdtemp(prefix="of-", dir=folder))
-    try:
-        _keep_java(making)
-        _keep_spark(making)
-        return class_archive.publish(making)
-    except BaseException as error:
-        shutil.rmtree(making, ignore_errors=True)
-        if isinstance(error, subprocess.TimeoutExpired):
+    with ExitStack() as failing:
+        making = Path(tempfile.mkdtemp(prefix="of-", dir=folder))
+        failing.callback(shutil.rmtree, making, ignore_errors=True)
+        try:
+            _keep_java(making)
+            _keep_spark(making)
+        except subprocess.TimeoutExpired:
             raise ClassesNotKept(f"Java did not end within {MOST_SECONDS} s") from None
-        if isinstance(error, FileNotFoundError):
-            name = Path(error.filename).name
+        try:
+            size = class_archive.publish(making)
+        except FileNotFoundError as missing:
+            name = Path(missing.filename).name
             raise ClassesNotKept(f"Java ended without having written {name}") from None
-        raise
+        failing.pop_all()
+        return size
 
 
 def _keep_java(folder: Path) -> None:

@@ -19,7 +19,7 @@ from ...plan.ingest import IngestPlan
 from ...runtime.content import Content, Enclosed
 from ...runtime.progress import JobProgress
 from ..work.context import WorkerContext
-from ..work.slice_files import local_upload
+from ..work.slice_files import local_object
 from .run import PreparedPost, prepare_post, push_extras
 
 SHARED_BYTES = 1 << 20
@@ -65,7 +65,7 @@ def prepare(
     extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
     content: Content
     if post.job.spec.body is None:
-        content = local_upload(dataset, upload_of(dataset.id, post.payload), scratch / "upload")
+        content = local_object(dataset, upload_of(dataset.id, post.payload), scratch / "upload")
     else:
         content = Enclosed(post.job.spec.body)
     return prepare_post(dataset, plan, content, own, scratch, extras)

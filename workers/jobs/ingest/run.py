@@ -47,7 +47,7 @@ from ...stages.batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
 from ...stages.pipeline import is_passing
 from ...stages.post_read import PostRead
 from ..work.context import WorkerContext
-from ..work.slice_files import local_upload, put_slice, readable
+from ..work.slice_files import local_object, put_slice, readable
 from ..work.stages_ran import BatchSize, reported
 from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, data_events, receipts
@@ -116,7 +116,7 @@ def run_ingest(
     """
     with tempfile.TemporaryDirectory(prefix="ingest-", dir=context.scratch) as folder:
         scratch = Path(folder)
-        path = local_upload(dataset, upload_of(dataset.id, payload), scratch / "upload")
+        path = local_object(dataset, upload_of(dataset.id, payload), scratch / "upload")
         for attempt in range(1, context.commit_attempts + 1):
             state = dataset.state()
             plan = plan_ingest(state, payload, now=now)

@@ -24,18 +24,14 @@ def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: P
 
     Raises: the same errors.
     """
-    path = local_files.local_file(dataset, kind, content, folder)
-    if path.parent == folder:
-        remember_copy(dataset, kind, content, path)
-    return path
+    return local_object(dataset, ObjectKey(dataset.id, kind, content), folder)
 
 
-def local_upload(dataset: Dataset, upload: ObjectKey, folder: Path) -> Path:
-    """Return the path of a local file with the body of a post, and record a copy, as `local_file`
-    does. Raises: `ObjectNotFound`."""
-    path = dataset.whole_object(upload, folder / str(upload.hash))
+def local_object(dataset: Dataset, key: ObjectKey, folder: Path) -> Path:
+    """Do the same as `local_file` for an object of the dataset by its key."""
+    path = dataset.whole_object(key, folder / str(key.hash))
     if path.parent == folder:
-        remember(path, bucket_name(upload), upload.hash)
+        remember(path, bucket_name(key), key.hash)
     return path
 
 
