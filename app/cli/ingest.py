@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
@@ -10,11 +9,13 @@ from typing import Any
 
 import click
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.instant import Instant
 
-from ..client.files import FILE_TYPES, sized_chunks
-from ..client.http import TransferFailed, Unreachable, open_http
-from ..client.node_api import NodeApi, Seen
+from ..client.files import FILE_TYPES, sendable
+from ..client.gateways import may_pass
+from ..client.http import open_http
+from ..client.node_api import REPLAYED, NodeApi, Seen
 from ..client.text import one_line
 from ..client.urls import Location, UnsupportedUrl
 from .blocks import STDIN, opened_file
@@ -24,8 +25,6 @@ from .tokens import token_option
 
 Step = Callable[[str, int, int], None]
 PACKED = (".gz", ".zip", ".bz2", ".zst")
-ATTEMPTS = 4
-PAUSE_S = 1.0
 
 
 @click.command()
@@ -47,6 +46,13 @@ PAUSE_S = 1.0
     "--max-bad-rows", type=click.IntRange(1), metavar="N", help="With quarantine: so many at most."
 )
 @click.option("--key", metavar="K", help="Name of this request; the same again changes nothing.")
+@click.option(
+    "--repeat-for",
+    "repeat_s",
+    type=click.FloatRange(0, 86_400),
+    metavar="SECONDS",
+    help="How long to send again after 502, 503, 504 or a broken connection; default: 300.",
+)
 @click.option("--async", "no_wait", is_flag=True, help="Do not wait: print where to look.")
 @token_option
 @json_option
@@ -65,8 +71,8 @@ def ingest(
     """Post the records of FILE (`-` is standard input) to the dataset at URL.
 
     Prints the receipt: how many rows were read, added and already known, and the new head.
-    When the connection breaks, the command sends FILE again under the same key, so that no row
-    is added twice.
+    When the connection breaks, or a proxy answers 502, 503 or 504, the command sends FILE again
+    under the same key, so that no row is added twice, and waits for the job.
     """
     if event_time is not None:
         event_time = str(Instant.parse(event_time))
@@ -74,7 +80,7 @@ def ingest(
     with open_http() as http, stepwise(quiet=as_json) as step:
         api = NodeApi(dataset_base(url), token, http=http)
         given = {"media_type": media_type, "event_time": event_time, **asked}
-        receipt = post_file(api, file, step, key=key, wait=not no_wait, **given)
+        receipt = post_file(api, file, step, key=key, quiet=as_json, wait=not no_wait, **given)
     if as_json:
         print_json(receipt)
     elif no_wait:
@@ -84,23 +90,43 @@ def ingest(
 
 
 def post_file(
-    api: NodeApi, file: str, step: Step | None, *, key: str | None = None, **asked: Any
+    api: NodeApi,
+    file: str,
+    step: Step | None,
+    *,
+    key: str | None = None,
+    quiet: bool = False,
+    **asked: Any,
 ) -> dict[str, Any]:
-    """Post a file (`-` is standard input) and return the receipt. Retry when the connection breaks,
-    except for standard input."""
+    """Post a file (`-` is standard input) and return the receipt. Send it again, under the same
+    key, while the connection breaks or a server before the node has no patience; tell a person of
+    it unless `quiet`."""
     key = key or str(uuid.uuid4())
-    attempts = 1 if file == STDIN else ATTEMPTS
-    for attempt in range(1, attempts + 1):
-        with opened_file(file) as stream:
-            size, chunks = sized_chunks(stream)
-            sent = chunks if step is None else _counted(chunks, size, step)
-            try:
-                return api.ingest(sent, size=size, key=key, seen=job_progress(step), **asked)
-            except Unreachable:
-                if attempt == attempts:
-                    raise
-        time.sleep(PAUSE_S * attempt)
-    raise TransferFailed("no attempt was allowed")
+
+    def told(error: NodeError, pause: float) -> None:
+        click.echo(f"{one_line(error.message, 1000)}; again in {pause:.1f} s", err=True)
+
+    with opened_file(file) as stream, sendable(stream) as content:
+
+        def sent() -> Iterator[bytes]:
+            chunks = content.chunks()
+            return chunks if step is None else _counted(chunks, content.size, step)
+
+        try:
+            return api.ingest(
+                sent,
+                size=content.size,
+                key=key,
+                seen=job_progress(step),
+                told=None if quiet else told,
+                **asked,
+            )
+        except NodeError as error:
+            if may_pass(error):
+                error.facts["idempotency_key"] = key
+                if not quiet:
+                    click.echo(f"with --key {key} nothing is added twice", err=True)
+            raise
 
 
 def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[bytes]:
@@ -173,6 +199,7 @@ def receipt_text(receipt: dict[str, Any]) -> str:
         parts.append(f"{receipt['rowsRejected']} rejected (job {receipt.get('rejectedJob')})")
     parts += [f"{receipt[key]} {word}" for word, key in changed if receipt.get(key)]
     would = "dry run, " if receipt.get("dryRun") else ""
+    would += "replayed (the node had this request before), " if receipt.get(REPLAYED) else ""
     read = f"{receipt.get('rowsRead', 0)} row(s) read"
     text = f"{would}{receipt.get('outcome')}: {read}, {', '.join(parts)}"
     if receipt.get("offsetStart") is not None:

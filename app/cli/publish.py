@@ -128,7 +128,8 @@ def _posted(api: NodeApi, file: Path, proposal: Proposal, *, quiet: bool) -> dic
     """
     try:
         with stepwise(quiet=quiet) as step:
-            return post_file(api, str(file), step, media_type=MEDIA_TYPES[proposal.format])
+            media_type = MEDIA_TYPES[proposal.format]
+            return post_file(api, str(file), step, quiet=quiet, media_type=media_type)
     except (BadInput, LimitExceeded, Refused, Conflict) as refused:
         try:
             api.ask("DELETE", "")

@@ -39,6 +39,10 @@ class ClientLimits:
     """Limit of the wait for a message of the smart protocol."""
     confirm_s: float = 1800.0
     """Limit of the wait for the confirmation of a push, before which the node checks everything."""
+    repeat_s: float = 300.0
+    """Time for which a post with a key is repeated after broken connections and 502, 503, 504."""
+    reread_s: float = 10.0
+    """Time for which a read is repeated if a server before the node answers 502, 503 or 504."""
     parallel_simple: int = 10
     parallel_smart: int = 4
     objects_per_request: int = 1000

@@ -12,12 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from types import MappingProxyType
 from typing import Any, BinaryIO
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import httpx
 
 from odf_node.protocol.errors import BadInput, Conflict, NotFound
 
+from .gateways import (
+    SERVER_CHARS,
+    Told,
+    answer_facts,
+    foreign_answer,
+    in_front,
+    is_foreign,
+    repeated,
+)
 from .http import (
     TransferFailed,
     Unauthenticated,
@@ -33,6 +42,10 @@ from .repositories import body_of
 from .text import one_line
 
 JOB_LOOK_SECONDS = 0.5
+PATIENCE_S = 20
+"""Time in seconds for which the node waits for a job; proxies wait for a minute, some for half."""
+REPLAYED = "replayed"
+"""Key of receipts that the node gave to an earlier request of the same name."""
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
 FILES_A_PAGE = 500
@@ -173,7 +186,7 @@ class NodeApi:
 
     def ingest(
         self,
-        content: Iterable[bytes],
+        content: Callable[[], Iterable[bytes]],
         *,
         media_type: str | None,
         source_name: str | None = None,
@@ -185,20 +198,24 @@ class NodeApi:
         max_bad_rows: int | None = None,
         key: str | None = None,
         wait: bool = True,
+        repeat_s: float | None = None,
         seen: Seen | None = None,
+        told: Told | None = None,
     ) -> dict[str, Any]:
         """Post records to the dataset at `base`. Return the receipt after the batch is ingested.
 
-        With `key` a repeated call gets the response of the first. Without `wait` return the
-        address of the job. `seen` is called with the job at each poll.
+        With `key` a repeated call gets the response of the first, with `replayed` in it; and the
+        body is sent again for `repeat_s` seconds (default: that of the limits) if the connection
+        breaks or a server asks to wait: `content()` gives it from its beginning, `told` is called
+        before each repeat. Without `wait` return the address of the job. `seen` is called with the
+        job at each poll.
         """
         headers = {
             "content-type": media_type,
             "odf-event-time": event_time,
             "content-length": None if size is None else str(size),
             "idempotency-key": key,
-            "prefer": None if wait else "respond-async",
-            **_looking(seen),
+            "prefer": "respond-async" if seen is not None or not wait else f"wait={PATIENCE_S}",
         }
         query = {
             "sourceName": source_name,
@@ -207,20 +224,28 @@ class NodeApi:
             "onBadRows": on_bad_rows,
             "maxBadRows": max_bad_rows,
         }
-        answer = self._call(
-            "POST",
-            "ingest",
-            query=query,
-            headers=headers,
-            content=content,
-        )
+
+        def post(attempt: int) -> dict[str, Any]:
+            late = {"prefer": "respond-async"} if attempt else {}  # whoever gave up does so again
+            given = {**headers, **late}
+            return self._call("POST", "ingest", query=query, headers=given, content=content())
+
+        if key is None:
+            answer = post(0)
+        else:
+            seconds = self._limits.repeat_s if repeat_s is None else repeat_s
+            answer = repeated(post, seconds=seconds, told=told)
         if "job" not in answer or not wait:
             return answer
-        return self._wait_for(str(answer["url"]), seen)
+        replayed = {name: answer[name] for name in (REPLAYED,) if name in answer}
+        return {**self._wait_for(str(answer["url"]), seen), **replayed}
 
     def raw(self, path: str) -> bytes:
         """Return the raw body at a path below `base`, within the limit of metadata."""
-        return self._sent("GET", self._base + path, most=self._limits.metadata_bytes)
+        url = self._base + path
+        response = self._answer("GET", url)
+        with closing(response), _network(url):
+            return read_bounded(response, self._limits.metadata_bytes, "the answer of the node")
 
     def ask(self, method: str, path: str, body: Any = None, **query: str | None) -> dict[str, Any]:
         """Send a small request below `base`, with JSON in both directions."""
@@ -315,11 +340,11 @@ class NodeApi:
 
     def _wait_for(self, url: str, seen: Seen | None = None) -> dict[str, Any]:
         """Poll a job until it ends, and return its result."""
-        if origin(url) != origin(self._base):
-            raise TransferFailed("the node names a job on another host", url=url)
+        # A node behind a proxy may know itself by another name; the token stays at this one.
+        url = origin(self._base) + urlsplit(url).path
         deadline = time.monotonic() + self._limits.confirm_s
         while time.monotonic() < deadline:
-            job = self._request("GET", url)
+            job = repeated(lambda _: self._request("GET", url), seconds=self._limits.repeat_s)
             if seen is not None:
                 seen(job)
             if job.get("status") in ENDED:
@@ -359,26 +384,15 @@ class NodeApi:
         content: bytes | Iterable[bytes] | None = None,
     ) -> dict[str, Any]:
         """Return the response as a JSON object, or raise a typed error."""
-        most = self._limits.text_bytes
-        body = self._sent(method, url, query=query, headers=headers, content=content, most=most)
-        if body.lstrip()[:1] == b"<":
-            raise TransferFailed(f"{url} is a page, not a dataset or node", url=url)
-        return _document(body) or {}
-
-    def _sent(
-        self,
-        method: str,
-        url: str,
-        *,
-        query: Mapping[str, str | int | bool | Sequence[str]] | None = None,
-        headers: Mapping[str, str] | None = None,
-        content: bytes | Iterable[bytes] | None = None,
-        most: int,
-    ) -> bytes:
-        """Return the body of a successful response."""
         response = self._answer(method, url, query=query, headers=headers, content=content)
         with closing(response), _network(url):
-            return read_bounded(response, most, "the answer of the node")
+            body = read_bounded(response, self._limits.text_bytes, "the answer of the node")
+        if body.lstrip()[:1] == b"<":
+            raise TransferFailed(f"{url} is a page, not a dataset or node", url=url)
+        document = _document(body) or {}
+        if response.headers.get("idempotent-replayed") == "true":
+            document[REPLAYED] = True
+        return document
 
     @contextmanager
     def opened(
@@ -407,7 +421,25 @@ class NodeApi:
         headers: Mapping[str, str] | None = None,
         content: bytes | Iterable[bytes] | None = None,
     ) -> httpx.Response:
-        """Return a successful response with an unread body, which the caller must close."""
+        """Return a successful response with an unread body, which the caller must close. A read is
+        repeated for some seconds if a server before the node asks to wait."""
+
+        def once(_: int) -> httpx.Response:
+            return self._once(method, url, query=query, headers=headers, content=content)
+
+        if method != "GET":
+            return once(0)
+        return repeated(once, seconds=self._limits.reread_s, again=in_front)
+
+    def _once(
+        self,
+        method: str,
+        url: str,
+        *,
+        query: Mapping[str, str | int | bool | Sequence[str]] | None,
+        headers: Mapping[str, str] | None,
+        content: bytes | Iterable[bytes] | None,
+    ) -> httpx.Response:
         with _network(url):
             request = self._http.build_request(
                 method,
@@ -427,8 +459,15 @@ class NodeApi:
         """Return the node's refusal as an error."""
         body = read_bounded(response, self._limits.text_bytes, "the answer of the node")
         refuse_challenged(response.headers, response.status_code)
+        status, document = response.status_code, _document(body)
+        facts = answer_facts(response)
+        if document is None and is_foreign(status, body):
+            facts["answered_by"] = one_line(response.headers.get("server", ""))[:SERVER_CHARS]
+            return _error(
+                status, {**facts, "message": foreign_answer(response, str(response.url), body)}
+            )
         given = {} if self._token else {"hint": UNSIGNED}
-        return _error(response.status_code, _document(body) or {"message": _text(body)}, **given)
+        return _error(status, {**facts, **(document or {"message": _text(body)})}, **given)
 
 
 @contextmanager

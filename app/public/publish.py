@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 from urllib.parse import unquote, urlsplit
@@ -16,7 +16,7 @@ from odf_node.protocol.multihash import Multihash
 
 from ..client.folder import chunks_of
 from ..client.http import open_http
-from ..client.node_api import NodeApi, NothingThere, RequestConflict
+from ..client.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
 from ..client.urls import UnsupportedUrl
 from .place import Place, place_of
 
@@ -57,6 +57,8 @@ class Receipt:
     rows_corrected: int
     rows_retracted: int
     warnings: tuple[str, ...]
+    replayed: bool
+    """Whether the node had this request before: the rows entered then, and not a second time."""
     answer: Mapping[str, Any]
     """The complete response of the node."""
 
@@ -71,6 +73,7 @@ class Receipt:
             rows_corrected=int(answer.get("rowsCorrected", 0)),
             rows_retracted=int(answer.get("rowsRetracted", 0)),
             warnings=tuple(answer.get("warnings", ())),
+            replayed=bool(answer.get(REPLAYED, False)),
             answer=answer,
         )
 
@@ -85,6 +88,7 @@ def publish(
     description: str | None = None,
     visibility: Literal["private", "public"] = "private",
     token: str | None = None,
+    expected_head: str | None = None,
     idempotency_key: str | None = None,
 ) -> Receipt:
     """Post the rows of a frame to the dataset at `url`, which is created if it does not exist.
@@ -100,8 +104,14 @@ def publish(
             if the dataset is created.
         event_time: the column with the time at which each row happened; used if the dataset is
             created.
-        idempotency_key: name of this call. A second call with the same name changes nothing. By
-            default the hash of the rows: the same frame again changes nothing.
+        expected_head: block that the dataset must have as its head, else `RequestConflict`.
+        idempotency_key: name of this call. A second call with the same name changes nothing, and
+            its receipt says `replayed`. By default the hash of the rows and the head at the
+            beginning of the call (or `expected_head`): a repeat before the rows have entered is
+            recognized, and the same rows after another change are another change.
+
+    While the connection breaks or a proxy answers 502, 503 or 504, the rows are sent again under
+    the same name.
 
     Raises:
         NotATable, UnusableMerge. Refused: the token does not allow it.
@@ -114,13 +124,18 @@ def publish(
     manifest = _manifest(place, table, key, merge, event_time, description)
     with open_http() as http, _parquet(table) as file:
         digest, size = Multihash.of_chunks(chunks_of(file)), file.tell()
-        file.seek(0)
-        _ensure(place, manifest, visibility, http)
+        head = _ensured_head(place, manifest, visibility, http)
+
+        def sent() -> Iterator[bytes]:
+            file.seek(0)
+            return chunks_of(file)
+
         answer = NodeApi(place.location.base, place.token, http=http).ingest(
-            chunks_of(file),
+            sent,
             media_type=MEDIA_TYPE,
             size=size,
-            key=idempotency_key or f"rows-{digest}",
+            expected_head=expected_head,
+            key=idempotency_key or f"rows-{digest}-{expected_head or head}",
         )
     return Receipt.of(answer)
 
@@ -186,20 +201,19 @@ def _alias(place: Place) -> str:
     return path
 
 
-def _ensure(place: Place, manifest: dict[str, Any], visibility: str, http: Any) -> None:
-    """Create the dataset unless it exists."""
+def _ensured_head(place: Place, manifest: dict[str, Any], visibility: str, http: Any) -> str:
+    """Create the dataset unless it exists. Return its head."""
     base = place.location.base
+    dataset = NodeApi(base, place.token, http=http)
     try:
-        NodeApi(base, place.token, http=http).dataset()
-        return
+        return str(dataset.dataset()["head"])
     except NothingThere:
         node = base[: len(base) - len(urlsplit(base).path)] + "/"
-    try:
+    with suppress(RequestConflict):  # another client created it between the two calls
         NodeApi(node, place.token, http=http).create_dataset(
             json.dumps(manifest).encode(), visibility=visibility
         )
-    except RequestConflict:  # another client created it between the two calls
-        NodeApi(base, place.token, http=http).dataset()
+    return str(dataset.dataset()["head"])
 
 
 @contextmanager

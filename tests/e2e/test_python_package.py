@@ -59,12 +59,25 @@ def test_a_frame_is_published_read_pulled_and_verified(node: RunningNode, tmp_pa
     assert odf_node.push(tmp_path / "cities", url).outcome == "up-to-date"
 
 
-def test_the_same_frame_again_changes_nothing(node: RunningNode) -> None:
+def test_equal_appends_are_two_appends_and_a_named_repeat_is_one(node: RunningNode) -> None:
     url = f"{node.url}/twice"
     first = odf_node.publish(ROWS, url)
-    assert odf_node.publish(ROWS, url).block == first.block
-    assert odf_node.publish(ROWS, url, idempotency_key="once more").block != first.block
-    assert odf_node.open(url).arrow().num_rows == 6
+    assert odf_node.publish(ROWS, url).rows_added == 3
+    named = odf_node.publish(ROWS, url, idempotency_key="once more")
+    again = odf_node.publish(ROWS, url, idempotency_key="once more")
+    assert (named.replayed, again.replayed, again.block) == (False, True, named.block)
+    assert odf_node.open(url).arrow().num_rows == 9
+    with pytest.raises(odf_node.NodeError):
+        odf_node.publish(ROWS, url, expected_head=first.block)
+
+
+def test_a_value_that_returns_is_a_change_of_its_own(node: RunningNode) -> None:
+    url = f"{node.url}/returns"
+    for value in ("a", "b", "a"):
+        receipt = odf_node.publish([{"id": 1, "n": value}], url, key=["id"])
+        assert not receipt.replayed
+    assert receipt.rows_corrected == 1
+    assert odf_node.open(url).arrow(columns=["n"], projection="state").to_pylist() == [{"n": "a"}]
 
 
 def test_rows_with_a_key_correct_those_that_are_there(node: RunningNode) -> None:

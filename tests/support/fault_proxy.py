@@ -72,6 +72,26 @@ def _stranger(_forward: Forward, send: Send) -> None:
     send(Answer(404, [("Content-Type", "text/html")], PAGE).raw())
 
 
+def _page(
+    status: int, server: str, *, does: bool, **headers: str
+) -> Callable[[Forward, Send], None]:
+    """A proxy's own page, before or after the server behind it has done what was asked."""
+    told = [("Server", server), ("Content-Type", "text/html"), *headers.items()]
+    body = f"<html>\r\n<head><title>{status}</title></head></html>".encode()
+
+    def fault(forward: Forward, send: Send) -> None:
+        if does:
+            forward()
+        send(Answer(status, told, body).raw())
+
+    return fault
+
+
+def _empty_504(forward: Forward, send: Send) -> None:
+    forward()
+    send(Answer(504, [], b"").raw())
+
+
 def _reset(_forward: Forward, _send: Send) -> None:
     raise Reset
 
@@ -112,7 +132,19 @@ FAULTS: dict[str, Callable[[Forward, Send], None]] = {
 }
 """What may go wrong on the way to a server that is alive."""
 STRANGER = "a stranger's 404"
-_ALL = {**FAULTS, STRANGER: _stranger, "pass": _pass}
+GATEWAYS = {
+    "502": _page(502, "nginx", does=False),
+    "502 after doing": _page(502, "nginx", does=True),
+    "503": _page(503, "Caddy", does=False),
+    "504 after doing": _page(504, "nginx/1.26", does=True),
+    "504 without a body": _empty_504,
+    "408": _page(408, "haproxy", does=False),
+    "413": _page(413, "nginx", does=False),
+    "429": _page(429, "cloudflare", does=False, **{"Retry-After": "1"}),
+    "308": _page(308, "nginx", does=False, Location="https://node.example/rows/ingest"),
+}
+"""What proxies of the public network answer in place of the node behind them."""
+_ALL = {**FAULTS, **GATEWAYS, STRANGER: _stranger, "pass": _pass}
 
 
 class FaultProxy:
@@ -168,7 +200,10 @@ class _Handler(socketserver.StreamRequestHandler):
         headers = http.client.parse_headers(self.rfile)
         if headers.get("expect", "").lower() == "100-continue":
             self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = self.rfile.read(int(headers.get("content-length", 0)))
+        chunked = headers.get("transfer-encoding", "") == "chunked"
+        body = self._chunks() if chunked else self.rfile.read(int(headers.get("content-length", 0)))
+        if chunked:
+            del headers["transfer-encoding"]
 
         agent = headers.get("user-agent", "")
 
@@ -181,6 +216,14 @@ class _Handler(socketserver.StreamRequestHandler):
         server.proxy.take(f"{line[0]} {line[1]}", agent)(forward, self._send)
         return True
 
+    def _chunks(self) -> bytes:
+        body = b""
+        while size := int(self.rfile.readline(100), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline(100)
+        self.rfile.readline(100)
+        return body
+
     def _send(self, raw: bytes) -> None:
         self.wfile.write(raw)
 
@@ -190,8 +233,10 @@ def _ask(upstream: str, method: str, path: str, headers: Any, body: bytes) -> An
     try:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in headers:
-            if name.lower() not in ("expect", "connection"):
+            if name.lower() not in ("expect", "connection", "content-length"):
                 connection.putheader(name, value)
+        if body or method == "POST":
+            connection.putheader("content-length", str(len(body)))
         connection.endheaders(body)
         answer = connection.getresponse()
         return Answer(answer.status, answer.getheaders(), answer.read())
