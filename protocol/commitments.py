@@ -1,6 +1,7 @@
 """Verifiable responses: hashes of a request and its response, and a signature of these hashes.
 
-    canonical    JSON with sorted keys, without blanks, with literal UTF-8
+    canonical    JSON with sorted keys, without blanks, numbers as they stand in the answer, and all
+                 text beyond U+007E escaped; other verifiers leave such text as UTF-8
     hash         SHA3-256 of the canonical text, as a multihash
     proof        Ed25519 of the canonical commitment, `u` and base64url; the key as `did:key`
 
@@ -11,6 +12,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
+import re
+from enum import StrEnum
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import msgspec
@@ -23,6 +28,16 @@ from .multihash import MalformedMultibase, Multihash
 PROOF_TYPE = "Ed25519Signature2020"
 BASE64_URL = "u"
 _ENCODER = msgspec.json.Encoder(order="sorted")
+_BEYOND_ASCII = re.compile("[\x7f-\U0010ffff]+")
+
+
+class TextForm(StrEnum):
+    """How canonical JSON writes text beyond U+007E. Nodes sign the escaped form."""
+
+    ESCAPED = "escaped"
+    """As `\\uXXXX` with lower-case digits; two of them above U+FFFF."""
+    PLAIN = "plain"
+    """As UTF-8."""
 
 
 class MalformedProof(BadInput):
@@ -45,14 +60,45 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     proof_value: str
 
 
-def canonical(value: Any) -> bytes:
-    """Return the canonical text of a JSON value."""
-    return _ENCODER.encode(value)
+def canonical(value: Any, form: TextForm = TextForm.ESCAPED) -> bytes:
+    """Return the canonical text of a JSON value. A `msgspec.Raw` in it is taken as it is."""
+    return in_form(_ENCODER.encode(value), form)
 
 
-def hash_of(value: Any) -> Multihash:
+def in_form(plain: bytes, form: TextForm) -> bytes:
+    """Return JSON in UTF-8 with its texts in that form."""
+    if form is TextForm.PLAIN or (plain.isascii() and b"\x7f" not in plain):
+        return plain
+    return _BEYOND_ASCII.sub(
+        lambda found: encode_basestring_ascii(found[0])[1:-1], plain.decode()
+    ).encode()
+
+
+def exactly_decoded(text: bytes) -> Any:
+    """Decode JSON for `canonical`: numbers keep their text. Raises `MalformedProof`."""
+
+    def as_written(number: str) -> msgspec.Raw:
+        return msgspec.Raw(number.encode())
+
+    def refused(word: str) -> None:
+        raise MalformedProof(f"{word} is no JSON")
+
+    try:
+        return json.loads(
+            text, parse_int=as_written, parse_float=as_written, parse_constant=refused
+        )
+    except (ValueError, RecursionError) as bad:
+        raise MalformedProof(f"the answer is no JSON: {str(bad)[:200]}") from None
+
+
+def hash_of(value: Any, form: TextForm = TextForm.ESCAPED) -> Multihash:
     """Return the hash of the canonical text of a JSON value."""
-    return Multihash.of(canonical(value))
+    return Multihash.of(canonical(value, form))
+
+
+def forms_of(value: Any, said: str) -> frozenset[TextForm]:
+    """Return the forms in which the hash of the value is the one that was said."""
+    return frozenset(form for form in TextForm if str(hash_of(value, form)) == said)
 
 
 def sign(commitment: Commitment, key: KeyPair) -> Proof:

@@ -36,6 +36,9 @@ FORMS = (TABLE, *(form.value for form in Format))
 @click.option("--format", "form", type=click.Choice(FORMS), default=TABLE, show_default=True)
 @click.option("--verify", is_flag=True, help="Check the proof of the answer; a table or --json.")
 @click.option(
+    "--key", metavar="DID:KEY", help="With --verify: the key that has to have signed the answer."
+)
+@click.option(
     "--background",
     is_flag=True,
     help="As a job of the node on Spark, in the SQL of Spark; wait for it.",
@@ -52,6 +55,7 @@ def sql(
     limit: int | None,
     form: str,
     verify: bool,
+    key: str | None,
     background: bool,
     no_wait: bool,
     output: Path | None,
@@ -68,6 +72,8 @@ def sql(
     is_document = as_json or form == TABLE
     if verify and (folders or not is_document):
         raise click.UsageError("--verify is for answers of a node, as a table or by --json")
+    if key is not None and not verify:
+        raise click.UsageError("--key is for --verify")
     if background and (node is None or verify):
         raise click.UsageError("--background is for a node, without --verify")
     if no_wait and not background:
@@ -90,9 +96,13 @@ def sql(
         if found is not None:
             _print_table(found)
         return
-    source: Source = FolderQuery(folders, block) if node is None else NodeQuery(node, token, block)
+    source: Source = (
+        FolderQuery(folders, block) if node is None else NodeQuery(node, token, block, key)
+    )
     if is_document:
         answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
+        for remark in source.remarks:
+            click.echo(remark, err=True)
         if as_json:
             print_json(answer)
         else:

@@ -11,12 +11,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
+from odf_node.protocol.commitments import (
+    Commitment,
+    MalformedProof,
+    Proof,
+    TextForm,
+    exactly_decoded,
+    forms_of,
+    is_signed,
+)
 from odf_node.protocol.errors import BadInput, Damaged
 from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.typed import convert
 from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..client.http import open_http
-from ..client.node_api import NodeApi
+from ..client.node_api import NodeApi, NothingThere
 from ..client.urls import node_base
 
 MAX_DOCUMENT_BYTES = 256 << 20
@@ -34,6 +46,8 @@ class OneDatasetWanted(BadInput):
 
 class Source(Protocol):
     """A node or a set of folders that answers queries."""
+
+    remarks: list[str]
 
     def document(
         self, query: str, *, limit: int | None, verify: bool, as_table: bool
@@ -56,8 +70,14 @@ def _asked(query: str, limit: int | None, *, verify: bool, as_table: bool) -> di
 class NodeQuery:
     """A node that answers queries over HTTP."""
 
-    def __init__(self, node: str, token: str | None, block: Multihash | None) -> None:
+    def __init__(
+        self, node: str, token: str | None, block: Multihash | None, key: str | None = None
+    ) -> None:
+        """`key` is the `did:key` that has to have signed; else the node has to publish it."""
         self._base, self._token, self._block = node_base(node), token, block
+        self._key = key
+        self.remarks: list[str] = []
+        """What to say about the proof of the last answer."""
 
     def document(
         self, query: str, *, limit: int | None, verify: bool, as_table: bool
@@ -69,10 +89,24 @@ class NodeQuery:
         with open_http() as http:
             api = NodeApi(self._base, self._token, http=http)
             asked = _asked(query, limit, verify=verify, as_table=as_table)
-            answer = _sent(api, asked | self._pins(api, query))
+            raw = _sent(api, asked | self._pins(api, query))
             if verify:
-                check(answer, api.ask("GET", "system/keys").get("keys", [])[:MAX_KEYS])
+                self._check(api, raw)
+            answer: dict[str, Any] = json.loads(raw)
             return answer
+
+    def _check(self, api: NodeApi, raw: bytes) -> None:
+        answer = exactly_decoded(raw)
+        keys = [{"id": self._key}] if self._key else _published(api)
+        form = check(answer, keys)
+        signer = answer["proof"]["verificationMethod"]
+        if keys is None:
+            self.remarks.append(
+                f"the answer is signed by {signer}; this node does not publish its keys: compare "
+                "with the one that you know, or name it by --key"
+            )
+        if form is TextForm.PLAIN:
+            self.remarks.append("the hashes are those of text that is not escaped")
 
     def rows(self, query: str, form: Format, *, limit: int | None) -> Iterator[bytes]:
         """Yield the rows. Raises `OneDatasetWanted`, and the node's refusals."""
@@ -93,23 +127,30 @@ class NodeQuery:
         """
         if self._block is None:
             return {}
-        datasets = _sent(api, {"query": query, "include": ["Input"], "limit": 0})["input"][
-            "datasets"
-        ]
+        raw = _sent(api, {"query": query, "include": ["Input"], "limit": 0})
+        datasets = json.loads(raw)["input"]["datasets"]
         if len(datasets) != 1:
             raise OneDatasetWanted(f"--at is for a query of one dataset, not of {len(datasets)}")
         return {"datasets": [datasets[0] | {"blockHash": str(self._block)}]}
 
 
-def _sent(api: NodeApi, body: dict[str, Any]) -> dict[str, Any]:
+def _sent(api: NodeApi, body: dict[str, Any]) -> bytes:
     with api.opened("query", body=body, accept="application/json") as (_, stream):
         raw = stream.read(MAX_DOCUMENT_BYTES + 1)
     if len(raw) > MAX_DOCUMENT_BYTES:
         raise BadInput(
             f"the answer is longer than {MAX_DOCUMENT_BYTES} bytes", limit=MAX_DOCUMENT_BYTES
         )
-    answer: dict[str, Any] = json.loads(raw)
-    return answer
+    return raw
+
+
+def _published(api: NodeApi) -> Sequence[dict[str, Any]] | None:
+    """Return the keys of the node; None if it publishes none, as nodes of another make."""
+    try:
+        found: list[dict[str, Any]] = api.ask("GET", "system/keys").get("keys", [])[:MAX_KEYS]
+    except NothingThere:
+        return None
+    return found
 
 
 def lines_as_list(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -123,24 +164,39 @@ def lines_as_list(pieces: Iterator[bytes]) -> Iterator[bytes]:
     yield b"\n]\n" if before == b",\n" else b"[]\n"
 
 
-def check(answer: dict[str, Any], keys: Sequence[dict[str, Any]]) -> None:
-    """Check that a key of the node signed the answer. Raises `AnswerRefuted`, `MalformedProof`."""
-    from odf_node.protocol.commitments import Commitment, Proof, hash_of, is_signed
-    from odf_node.protocol.typed import convert
+def check(answer: dict[str, Any], keys: Sequence[dict[str, Any]] | None) -> TextForm | None:
+    """Check that one of the keys signed the answer; any key may have if there are none.
 
-    commitment = convert(answer["commitment"], Commitment)
-    proof = convert(answer["proof"], Proof)
+    Return the form of text that its hashes need; None if they are the same in both. Decode the
+    answer by `exactly_decoded`: numbers printed anew have other hashes.
+
+    Raises:
+        AnswerRefuted, MalformedProof.
+    """
+    try:
+        commitment = convert(answer["commitment"], Commitment)
+        proof = convert(answer["proof"], Proof)
+    except (KeyError, TypeError, msgspec.ValidationError):
+        raise MalformedProof("the node sent no proof with its answer") from None
+    forms = frozenset(TextForm)
     for what, said in (
         ("input", commitment.input_hash),
         ("output", commitment.output_hash),
         ("subQueries", commitment.sub_queries_hash),
     ):
-        if str(hash_of(answer[what])) != said:
+        try:
+            forms &= forms_of(answer.get(what), said)
+        except UnicodeEncodeError:  # half of a surrogate pair
+            forms = frozenset()
+        if not forms:
             raise AnswerRefuted(f"the answer has another {what} than its commitment says")
     if not is_signed(commitment, proof):
         raise AnswerRefuted("the signature of the answer is not one of its key")
-    if proof.verification_method not in {key.get("id") for key in keys}:
-        raise AnswerRefuted(f"the key {proof.verification_method} is none of the node's")
+    if keys is not None and proof.verification_method not in {key.get("id") for key in keys}:
+        raise AnswerRefuted(
+            f"the key {proof.verification_method} is none of the node's, nor the one named"
+        )
+    return None if len(forms) > 1 else min(forms)
 
 
 class FolderQuery:
@@ -149,6 +205,7 @@ class FolderQuery:
     def __init__(self, folders: Sequence[Path], block: Multihash | None) -> None:
         from odf_node.storage.stores.objects.folder import FolderObjects
 
+        self.remarks: list[str] = []
         self._folders = {path.resolve().name.lower(): FolderObjects(path) for path in folders}
         self._block = block
 

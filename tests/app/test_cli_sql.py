@@ -108,6 +108,23 @@ def test_the_answer_of_a_node_is_checked(node):
         check(document, keys)
 
 
+def test_numbers_and_letters_of_an_answer_are_checked_as_they_were_sent(node):
+    words = ["select 'Ä' as a, 1e16 as b, arrow_cast(1.0, 'Float32') / 3 as c"]
+    found = run(*words, "--node", node.url, "--verify", "--json")
+    assert json.loads(found.stdout)["output"]["data"] == [{"a": "Ä", "b": 1e16, "c": 0.33333334}]
+    assert found.stderr == ""
+
+
+def test_a_key_that_is_named_has_to_have_signed(node):
+    signer = did_key(key_pair(b"\x7b" * 32).public)
+    run(QUERY, "--node", node.url, "--verify", "--key", signer)
+    other = did_key(key_pair(b"1" * 32).public)
+    words = ["sql", QUERY, "--node", node.url, "--verify", "--key", other]
+    found = CliRunner().invoke(main, words)
+    assert found.exit_code == 6
+    assert signer in found.output
+
+
 def test_a_damaged_file_of_a_folder_is_named(folder, tmp_path):
     import shutil
 

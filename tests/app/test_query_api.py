@@ -13,10 +13,12 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from service import SCHEMA, Chain, Service, described, seeded, serving
+from msgspec.structs import replace
+from service import SCHEMA, Chain, Service, described, parquet_rows, seeded, serving
 
 from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
 from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 
 KEYED = AddPushSource(
@@ -89,9 +91,62 @@ def test_the_echo_has_all_defaults_and_exactly_the_datasets_used(client, entry, 
     assert (field["name"], field["data_type"], field["nullable"]) == ("offset", "Int64", False)
 
 
+def test_the_schema_of_an_answer_says_required_where_the_dataset_does(client):
+    answer = ask(client, 'select * from "kamu/city"', schemaFormat="ArrowJson")
+    said = client.get("/city/metadata", params={"include": "schema"}).json()["output"]
+    nullable = [
+        {field["name"]: field["nullable"] for field in schema["fields"]}
+        for schema in (answer["output"]["schema"], said["schema"])
+    ]
+    assert nullable[0] == nullable[1]
+    assert set(nullable[0].values()) == {True, False}
+
+
 def test_a_dataset_that_is_only_mentioned_is_not_among_the_inputs(client):
     answer = ask(client, "select 1 as \"kamu/city\", 'city' as b", include=["Input"])
     assert answer["input"]["datasets"] == []
+
+
+@pytest.fixture(scope="module")
+def mixed(service: Service) -> str:
+    """A dataset whose name and column are not in lower case."""
+    schema = DataSchema(
+        fields=tuple(
+            replace(field, name="Id") if field.name == "city" else field for field in SCHEMA.fields
+        )
+    )
+    old = pq.read_table(io.BytesIO(parquet_rows(0, 3)))
+    rows = io.BytesIO()
+    pq.write_table(old.rename_columns(["Id" if n == "city" else n for n in old.column_names]), rows)
+    chain = seeded(b"m" * 32).add(described(), SetDataSchema(schema=schema))
+    service.keep(chain.add_slice(rows.getvalue(), 3), "kamu/Mixed", Visibility.PUBLIC)
+    return "Mixed"
+
+
+def test_names_without_quotes_are_taken_as_they_are_written(client, mixed):
+    rows = [{"Id": "c0"}, {"Id": "c1"}, {"Id": "c2"}]
+    for query in (
+        "select Id from Mixed order by Id",
+        'select "Id" from "Mixed" order by "Id"',
+        "SELECT m.Id FROM mixed AS m ORDER BY m.Id",
+    ):
+        assert ask(client, query)["output"]["data"] == rows
+    assert ask(client, "select Count(*) as N from Mixed")["output"]["data"] == [{"N": 3}]
+
+
+def test_a_name_in_another_case_is_refused_with_the_nearest_one(client, mixed):
+    for query in ("select ID from Mixed", "select m.id from Mixed as m"):
+        said = refused(client, query)
+        assert 'Did you mean "Id"?' in said
+        assert "datafusion." not in said
+    assert 'Did you mean "population"?' in refused(client, "select populaton from Mixed")
+    assert "Did you mean" not in refused(client, "select zzzzzz from Mixed")
+
+
+def test_intervals_are_texts(client):
+    query = "select interval '1 month 2 days 3 hours 4.5 seconds' as a, 1 as b"
+    row = {"a": "1 mons 2 days 3 hours 4.500000000 secs", "b": 1}
+    assert ask(client, query)["output"]["data"] == [row]
 
 
 @pytest.mark.scenario("Q07")

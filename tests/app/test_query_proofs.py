@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from service import SCHEMA as COLUMNS
 from service import Chain, Service, described, seeded, serving
 
@@ -14,8 +17,10 @@ from odf_node.protocol.commitments import (
     Commitment,
     MalformedProof,
     Proof,
+    TextForm,
     canonical,
     did_key,
+    exactly_decoded,
     hash_of,
     is_signed,
     sign,
@@ -68,11 +73,31 @@ def test_hashes_and_signature_are_those_of_the_reference():
     assert is_signed(KNOWN, proof)
 
 
-def test_canonical_text_sorts_keys_at_every_depth_and_escapes_no_letters():
-    assert (
-        canonical({"b": [{"y": 1, "x": "ä"}], "a": 1.5})
-        == '{"a":1.5,"b":[{"x":"ä","y":1}]}'.encode()
-    )
+LETTERS = "aÄ\x7f\n\u2028😀"
+ESCAPED = rb'"a\u00c4\u007f\n\u2028\ud83d\ude00"'
+
+
+def test_canonical_text_sorts_keys_at_every_depth_and_escapes_what_is_beyond_ascii():
+    value = {"b": [{"y": 1, "ä": LETTERS}], "a": 1.5}
+    assert canonical(value) == rb'{"a":1.5,"b":[{"y":1,"\u00e4":' + ESCAPED + b"}]}"
+    plain = '{"a":1.5,"b":[{"y":1,"ä":"aÄ\x7f\\n\u2028😀"}]}'
+    assert canonical(value, TextForm.PLAIN) == plain.encode()
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_both_forms_of_a_text_are_the_same_json(text):
+    for form in TextForm:
+        assert json.loads(canonical({text: text}, form)) == {text: text}
+    assert canonical(text).isascii()
+    assert b"\x7f" not in canonical(text)
+
+
+def test_numbers_of_an_answer_keep_the_text_that_they_have_in_it():
+    text = b"[-0,1e+300,1e16,0.33333334,123456789012345678901234567890,1.0]"
+    assert canonical(exactly_decoded(text)) == text
+    for broken in (b"[NaN]", b"[", b"[" * 100_000, b"\xff"):
+        with pytest.raises(MalformedProof):
+            exactly_decoded(broken)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +187,45 @@ def told(answer: Any) -> Any:
 @pytest.mark.scenario("Q09")
 def test_a_true_answer_is_confirmed(service, told):
     assert judged(service, told) == (200, {"ok": True})
+
+
+@pytest.fixture(scope="module")
+def in_letters(service: Service) -> Any:
+    """An answer with letters and floats, of which both forms have other hashes."""
+    query = (
+        f"select '{LETTERS}' as \"Ä\", 1e16 as a, 1e300 as b, arrow_cast(1.0, 'Float32') / 3 as c"
+    )
+    with service.http() as client:
+        return client.post("/query", json={"query": query, "include": ["Proof"]})
+
+
+def test_hashes_are_those_of_escaped_text_and_of_numbers_as_they_stand(in_letters):
+    answer, shown = in_letters.json(), in_letters.text
+    assert '"a":1e+16,"b":1e+300,"c":0.33333334' in shown
+    exact = exactly_decoded(in_letters.content)
+    assert answer["commitment"]["outputHash"] == str(hash_of(exact["output"]))
+    assert answer["commitment"]["outputHash"] != str(hash_of(exact["output"], TextForm.PLAIN))
+    assert answer["commitment"]["inputHash"] == str(hash_of(exact["input"]))
+    assert ESCAPED[1:-1] in canonical(exact["output"])
+
+
+def test_an_answer_of_either_form_is_confirmed_and_its_form_is_named(service, in_letters):
+    answer = in_letters.json()
+    told = {name: part for name, part in answer.items() if name != "output"}
+    assert judged(service, told) == (200, {"ok": True, "textForm": "escaped"})
+    exact = exactly_decoded(in_letters.content)
+    for part, name in (("input", "inputHash"), ("output", "outputHash")):
+        told["commitment"][name] = str(hash_of(exact[part], TextForm.PLAIN))
+    told["proof"]["proofValue"] = sign(_signed(told)[0], KEY).proof_value
+    assert judged(service, told) == (200, {"ok": True, "textForm": "plain"})
+
+
+def test_an_answer_of_which_each_part_has_another_form_is_refused(service, in_letters):
+    told = {name: part for name, part in in_letters.json().items() if name != "output"}
+    told["commitment"]["inputHash"] = str(hash_of(told["input"], TextForm.PLAIN))
+    told["proof"]["proofValue"] = sign(_signed(told)[0], KEY).proof_value
+    status, found = judged(service, told)
+    assert (status, found["error"]["kind"]) == (400, "VerificationFailed::OutputMismatch")
 
 
 def test_another_node_with_the_dataset_confirms_the_answer(tmp_path, told):

@@ -37,7 +37,7 @@ def _list(
     before = b"["
     for batch in batches:
         names = batch.schema.names
-        rows = zip(*[values(column) for column in batch.columns], strict=True)
+        rows = zip(*[values(column, named) for column in batch.columns], strict=True)
         shaped: list[Any] = [
             dict(zip(names, row, strict=True)) if named else list(row) for row in rows
         ]

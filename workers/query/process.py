@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
-from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext
+from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, col
 
 from odf_node.protocol.arrow_schema import from_arrow
 from odf_node.protocol.codec.manifests import to_data
@@ -44,8 +45,10 @@ from odf_node.storage.datasets.query.messages import (
 from ..confine import Rules, confine, program_reads
 from ..engines.datafusion import process as engine
 from ..engines.datafusion.plan import check_words, forget_functions, judge
+from ..engines.datafusion.rows import quoted
 from ..engines.port.port import InvalidQuery
 from ..engines.port.query_size import QuerySize, check_size
+from ..engines.port.views import columns_of
 from . import encode
 from .pruning import OpenIndex, needed
 from .tables import base_names, register, view_names
@@ -59,6 +62,7 @@ SETTINGS = {
     "datafusion.catalog.default_catalog": DEFAULT_CATALOG,
     "datafusion.catalog.default_schema": DEFAULT_CATALOG,
     "datafusion.catalog.information_schema": "false",
+    "datafusion.sql_parser.enable_ident_normalization": "false",
     "datafusion.sql_parser.map_string_types_to_utf8view": "false",
     "datafusion.execution.parquet.schema_force_view_types": "false",
     "datafusion.execution.time_zone": "UTC",
@@ -71,6 +75,9 @@ _KIND = re.compile(
     r"^(?:DataFusion error: |Error during planning: |Schema error: |External error: )+"
 )
 _PARSER = re.compile(r'^SQL error: \w+\("(?P<said>.*)"\)$', re.DOTALL)
+_ADVICE = re.compile(r" Column names are case sensitive\. .*? configuration\.", re.DOTALL)
+"""Advice of the engine to change a setting, which no reader can."""
+_NO_FIELD = re.compile(r"No field named (?P<name>\S+)\.(?= )")
 _reads = cache(program_reads)
 
 
@@ -118,13 +125,16 @@ def _answered(
     hear: Callable[[bytes], bytes],
     open_index: OpenIndex,
 ) -> End:
+    def said(message: str) -> str:
+        return reason(message, [n for table in question.tables for n in columns_of(table).names])
+
     try:
         confine(_rules(question))
         for piece in _computed(question, say, hear, open_index):
             for at in range(0, len(piece), PIECE_BYTES):
                 say(frame(PIECE, piece[at : at + PIECE_BYTES]))
     except BadInput as bad:
-        return End(why=Why.QUERY, message=reason(bad.message))
+        return End(why=Why.QUERY, message=said(bad.message))
     except AnswerTooLong:
         return End(why=Why.LENGTH)
     except MemoryError:
@@ -136,18 +146,31 @@ def _answered(
     except Exception as bad:  # the library has no separate type for errors of queries
         if _OUT_OF_POOL in str(bad):
             return End(why=Why.MEMORY)
-        return End(why=Why.QUERY, message=reason(str(bad)))
+        return End(why=Why.QUERY, message=said(str(bad)))
     except BaseException as bad:  # a panic of the library
         return End(why=Why.ENGINE, message=str(bad)[: engine.SHOWN_CHARS])
     return End()
 
 
-def reason(message: str) -> str:
-    """Return the engine's message without the names of its error types."""
+def reason(message: str, columns: Sequence[str] = ()) -> str:
+    """Return the engine's message without the names of its error types. `columns` may be meant by
+    a name that it does not know."""
     parsed = _PARSER.match(message)
     if parsed is not None:
         return f"sql parser error: {parsed['said']}"[: engine.SHOWN_CHARS]
-    return _KIND.sub("", message)[: engine.SHOWN_CHARS]
+    said = _ADVICE.sub("", _KIND.sub("", message))
+    unknown = _NO_FIELD.match(said)
+    near = None if unknown is None else _nearest(unknown["name"], columns)
+    if unknown is not None and near is not None:
+        said = f"{unknown[0]} Did you mean {quoted(near)}?{said[unknown.end() :]}"
+    return said[: engine.SHOWN_CHARS]
+
+
+def _nearest(name: str, columns: Sequence[str]) -> str | None:
+    """Return the column that is most like a name, first of all one that differs by case only."""
+    plain = name.rpartition(".")[2].strip('"')
+    same = [each for each in columns if each.casefold() == plain.casefold()]
+    return next(iter(same or get_close_matches(plain, columns, n=1)), None)
 
 
 def _rules(question: Question) -> Rules:
@@ -209,7 +232,23 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, se
     names = base_names(question.tables)
     found = judge(result, iterates=False, tables=names.keys() | view_names(question.tables))
     used = {names[name] for name in found if name in names}
-    return result.limit(question.limit, question.skip), used
+    return _intervals_as_texts(result).limit(question.limit, question.skip), used
+
+
+def _intervals_as_texts(result: DataFrame) -> DataFrame:
+    """Return the frame with intervals as the engine writes them: no schema here has such a type."""
+    schema = result.schema()
+    if not any(pa.types.is_interval(field.type) for field in schema):
+        return result
+    _check_names(schema)
+    return result.select(
+        *[
+            col(quoted(field.name)).cast(pa.string()).alias(field.name)
+            if pa.types.is_interval(field.type)
+            else col(quoted(field.name))
+            for field in schema
+        ]
+    )
 
 
 def _check_names(schema: pa.Schema) -> None:

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import msgspec
 from starlette.responses import Response
 
+from odf_node.protocol.commitments import TextForm
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.query.messages import Form
 from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
@@ -19,7 +20,6 @@ from ..http.answers import JsonAnswer
 from ..http.streamed import StreamedAnswer
 from ..read.routes import SLICES
 from .asked import Asked, Include
-from .inputs import DatasetPin
 from .proofs import SigningKeys, SigningNotEnabled, output_hash
 from .query import Queries, Rows
 
@@ -51,11 +51,11 @@ async def document(
 
 async def proven_output(
     queries: Queries, actor: Actor, caller: str, asked: Asked
-) -> tuple[list[DatasetPin], Multihash]:
-    """Return the input datasets and the hash of an output. Raises the same errors as
+) -> dict[TextForm, Multihash]:
+    """Return the hash of an output in each form of text. Raises the same errors as
     `Queries.begin`."""
-    rows, data, facts = await gathered(queries, actor, caller, asked)
-    return rows.pins, output_hash(data, facts)
+    _, data, facts = await gathered(queries, actor, caller, asked)
+    return {form: output_hash(data, facts, form) for form in TextForm}
 
 
 async def gathered(

@@ -28,7 +28,7 @@ class NoDataset(NotFound):
 
 
 class FolderInputs:
-    """Folders by their table names in queries, as of their heads or of one block."""
+    """Folders by their table names in lower case, as of their heads or of one block."""
 
     def __init__(self, folders: Mapping[str, FolderObjects], at: Multihash | None = None) -> None:
         self._folders, self._at = folders, at
@@ -43,8 +43,8 @@ class FolderInputs:
             raise PinsOfFolders("folders have no pins; ask as of a block instead")
         found = []
         for alias, views in views_by_alias(query).items():
-            if alias in self._folders:
-                dataset, outline = self._looked_at(self._folders[alias])
+            if (folder := self._folders.get(alias.lower())) is not None:
+                dataset, outline = self._looked_at(folder)
                 found.append(
                     Source(alias=alias, views=frozenset(views), id=dataset, outline=outline)
                 )

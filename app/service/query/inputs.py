@@ -210,5 +210,4 @@ def views_by_alias(query: str) -> dict[str, set[View]]:
 def _names(query: str) -> Iterator[str]:
     for quoted, ticked in _QUOTED.findall(query):
         yield quoted.replace('""', '"') or ticked
-    for bare in _BARE.findall(query):
-        yield bare.lower()
+    yield from _BARE.findall(query)

@@ -10,7 +10,15 @@ from typing import Any
 
 import msgspec
 
-from odf_node.protocol.commitments import Commitment, canonical, did_key, hash_of, sign
+from odf_node.protocol.commitments import (
+    Commitment,
+    TextForm,
+    canonical,
+    did_key,
+    hash_of,
+    in_form,
+    sign,
+)
 from odf_node.protocol.errors import BadInput, NodeFault
 from odf_node.protocol.identity import DatasetId, MalformedDid
 from odf_node.protocol.keys import SEED_BYTES, KeyPair, key_pair
@@ -62,9 +70,10 @@ class SigningKeys:
         }
 
 
-def output_hash(data: bytes, facts: dict[str, Any]) -> Multihash:
-    """Return the hash of an output. `data` is already canonical JSON, and its key sorts first."""
-    return Multihash.of(b'{"data":' + data + b"," + canonical(facts)[1:])
+def output_hash(data: bytes, facts: dict[str, Any], form: TextForm = TextForm.ESCAPED) -> Multihash:
+    """Return the hash of an output. `data` is canonical JSON in UTF-8, and its key sorts first."""
+    plain = b'{"data":' + data + b"," + canonical(facts, TextForm.PLAIN)[1:]
+    return Multihash.of(in_form(plain, form))
 
 
 def open_signing_keys(text: str | None, file: Path | None, retired: tuple[str, ...]) -> SigningKeys:

@@ -143,11 +143,13 @@ async def verify(request: Request, verification: VerificationDep, actor: ActorDe
     """Check the answer in the body: an answer with a proof, without its output."""
     body = await _json(request)
     try:
-        await _unless_left(request, verification.check(actor, caller_of(request.scope), body))
+        form = await _unless_left(
+            request, verification.check(actor, caller_of(request.scope), body)
+        )
     except Refuted as refuted:
         error = {**refuted.facts, "message": refuted.message}
         return JsonAnswer({"ok": False, "error": error}, 400)
-    return JsonAnswer({"ok": True})
+    return JsonAnswer({"ok": True} if form is None else {"ok": True, "textForm": form.value})
 
 
 @router.get("/system/keys", summary="Keys by which this node signs answers")

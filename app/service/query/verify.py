@@ -7,7 +7,14 @@ from typing import Any
 
 import msgspec
 
-from odf_node.protocol.commitments import Commitment, MalformedProof, Proof, hash_of, is_signed
+from odf_node.protocol.commitments import (
+    Commitment,
+    MalformedProof,
+    Proof,
+    TextForm,
+    forms_of,
+    is_signed,
+)
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.typed import convert
 
@@ -44,8 +51,9 @@ class Verification:
 
     queries: Queries
 
-    async def check(self, actor: Actor, caller: str, body: Any) -> None:
-        """Check an answer; return if it is right.
+    async def check(self, actor: Actor, caller: str, body: Any) -> TextForm | None:
+        """Check an answer. If it is right, return the form of text that its hashes need; None if
+        they are the same in both.
 
         Raises:
             Refuted: the answer failed a check; checks run in the order of the specification.
@@ -56,13 +64,13 @@ class Verification:
             told = convert(body, Proven)
         except msgspec.ValidationError as bad:
             raise MalformedBody(f"this is no answer with a proof: {str(bad)[:200]}") from None
-        _check_signed(told)
+        forms = _check_signed(told)
         try:
             asked = checked(parse_body(told.input), max_rows=self.queries.settings.query_max_rows)
         except (UnknownField, InvalidQueryRequest) as bad:
             raise MalformedBody(f"input: {bad.message}") from None
         try:
-            _, actual = await proven_output(self.queries, actor, caller, asked)
+            actual = await proven_output(self.queries, actor, caller, asked)
         except PinnedDatasetNotFound as gone:
             raise Refuted(
                 "VerificationFailed::DatasetNotFound",
@@ -75,19 +83,24 @@ class Verification:
                 f"The block of a dataset cannot be found: {gone.facts['block_hash']}",
                 **gone.facts,
             ) from None
-        if str(actual) != told.commitment.output_hash:
+        forms &= {form for form in actual if str(actual[form]) == told.commitment.output_hash}
+        if not forms:
             raise Refuted(
                 "VerificationFailed::OutputMismatch",
                 "The query was run again and gave another output",
                 expected_hash=told.commitment.output_hash,
-                actual_hash=str(actual),
+                actual_hash=str(actual[TextForm.ESCAPED]),
             )
+        return None if len(forms) > 1 else min(forms)
 
 
-def _check_signed(told: Proven) -> None:
-    if str(hash_of(told.input)) != told.commitment.input_hash:
+def _check_signed(told: Proven) -> frozenset[TextForm]:
+    """Return the forms of text that the hashes of input and sub-queries allow. Raises `Refuted`."""
+    forms = forms_of(told.input, told.commitment.input_hash)
+    if not forms:
         raise Refuted("InvalidRequest::InputHash", f"{INVALID}the hash of the input is another")
-    if str(hash_of(told.sub_queries)) != told.commitment.sub_queries_hash:
+    forms &= forms_of(told.sub_queries, told.commitment.sub_queries_hash)
+    if not forms:
         raise Refuted(
             "InvalidRequest::SubQueriesHash", f"{INVALID}the hash of the sub-queries is another"
         )
@@ -99,3 +112,4 @@ def _check_signed(told: Proven) -> None:
         raise Refuted(
             "InvalidRequest::BadSignature", f"{INVALID}the signature is not one of the key"
         )
+    return forms

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from msgspec.structs import replace
+
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.codec.manifests import to_data
 from odf_node.protocol.metadata.schema import (
     DataField,
     DataSchema,
+    DataType,
     DataTypeInt32,
     DataTypeInt64,
+    DataTypeNull,
+    DataTypeOption,
     DataTypeTimestamp,
     TimeUnit,
 )
@@ -38,8 +43,29 @@ def table_of(alias: str, views: Collection[View], outline: Outline, **more: Any)
 
 
 def schema_of(outline: Outline) -> DataSchema:
-    """Return the schema; before the first schema, the columns that every dataset has."""
-    return outline.schema or _own_columns(outline.vocab)
+    """Return the schema; before the first schema, the columns that every dataset has.
+
+    Columns are required as the dataset says. If its chain had a schema in the old form, which did
+    not record reliably what is required, all but offset, operation and system time may be null.
+    """
+    if outline.schema is None:
+        return _own_columns(outline.vocab)
+    if all(each.schema is not None for _, each in outline.schemas):
+        return outline.schema
+    vocab = outline.vocab
+    sure = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
+    return replace(
+        outline.schema,
+        fields=tuple(
+            field if field.name in sure else replace(field, type=_optional(field.type))
+            for field in outline.schema.fields
+        ),
+    )
+
+
+def _optional(kind: DataType) -> DataType:
+    known = isinstance(kind, DataTypeOption | DataTypeNull)
+    return kind if known else DataTypeOption(inner=kind)
 
 
 def base_name(table: Table, number: int) -> str:

@@ -78,7 +78,7 @@ def _cells(column: pa.Array) -> pa.LargeStringArray:
     if types.is_nested(kind):
         told = [None if v is None else _JSON.encode(v).decode() for v in values(column)]
         return pc.fill_null(_quoted(pa.array(told, text)), "")
-    if types.is_timestamp(kind) and _has_years(column):
+    if types.is_timestamp(kind) and kind.tz in (None, "UTC") and _has_years(column):
         return pc.fill_null(_instants(column), "")
     known = column.dictionary_encode()
     written = pa.array([_cell(value) for value in _said(known.dictionary)], text)
@@ -97,7 +97,7 @@ def _quoted(column: pa.LargeStringArray) -> pa.LargeStringArray:
 
 
 def _has_years(column: pa.TimestampArray) -> bool:
-    """Return whether all instants are in the years 1 to 9999; others are written as numbers."""
+    """Return whether all instants are in the years 1 to 9999; Arrow writes others differently."""
     import pyarrow.compute as pc
 
     ends = pc.min_max(column.cast("int64"))
@@ -107,15 +107,14 @@ def _has_years(column: pa.TimestampArray) -> bool:
 
 
 def _instants(column: pa.TimestampArray) -> pa.LargeStringArray:
-    """Format as RFC 3339 in UTC; the fraction has as many groups of three digits as it needs."""
+    """Format as RFC 3339; the fraction has as many groups of three digits as it needs."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    text = column.cast(pa.timestamp(column.type.unit, "UTC")).cast(pa.large_string())
-    text = pc.replace_substring(text, " ", "T")
+    text = pc.replace_substring(column.cast(pa.large_string()), " ", "T")
     for _ in range(2):
-        text = pc.replace_substring_regex(text, r"(\.(?:\d{3})+?)000Z$", r"\1Z")
-    return pc.replace_substring_regex(text, r"\.000Z$", "Z")
+        text = pc.replace_substring_regex(text, r"(\.(?:\d{3})+?)000(Z?)$", r"\1\2")
+    return pc.replace_substring_regex(text, r"\.000(Z?)$", r"\1")
 
 
 def _said(distinct: pa.Array) -> list[Any]:
@@ -132,4 +131,6 @@ def _said(distinct: pa.Array) -> list[Any]:
 
 def _cell(value: Any) -> str:
     """Return the text of a number, time or the like, which needs no quotes."""
+    if isinstance(value, msgspec.Raw):
+        return bytes(value).decode()
     return "" if value is None else str(value)

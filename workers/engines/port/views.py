@@ -28,13 +28,9 @@ def view_sql(view: View, table: Table, base: str, quoted: Quote) -> str:
 
 
 def columns_of(table: Table) -> pa.Schema:
-    """Return the columns of the dataset. All but offset, operation and system time are nullable,
-    because older slices may lack them."""
-    ours = {table.offset, table.operation, table.system_time}
-    schema = to_arrow(from_data(table.schema, DataSchema))
-    return pa.schema(
-        [field if field.name in ours else field.with_nullable(True) for field in schema]
-    )
+    """Return the columns of the dataset. Those that older slices may lack are nullable: a schema
+    grows by such columns only."""
+    return to_arrow(from_data(table.schema, DataSchema))
 
 
 def _state(table: Table, base: str, quoted: Quote) -> str:
