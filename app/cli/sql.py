@@ -19,6 +19,7 @@ from .tokens import token_option
 
 TABLE = "table"
 MAX_CELL_CHARS = 60
+VERIFIED = "--verify is for answers of a node, as a table or by --json"
 FORMS = (TABLE, *(form.value for form in Format))
 
 
@@ -67,19 +68,19 @@ def sql(
     A table is the name of a dataset, in double quotes if necessary, or the name of a folder.
     `--json` prints the whole answer with its inputs; for a job, it prints the receipt.
     """
-    if (node is None) == (not folders):
-        raise click.UsageError("name a node by --node, or folders")
     is_document = as_json or form == TABLE
-    if verify and (folders or not is_document):
-        raise click.UsageError("--verify is for answers of a node, as a table or by --json")
-    if key is not None and not verify:
-        raise click.UsageError("--key is for --verify")
-    if background and (node is None or verify):
-        raise click.UsageError("--background is for a node, without --verify")
-    if no_wait and not background:
-        raise click.UsageError("--no-wait is for --background")
-    if form in ("parquet", "arrow") and not no_wait and output is None and sys.stdout.isatty():
-        raise click.UsageError(f"{form} is no text; name a file with --output")
+    is_hidden = output is not None or no_wait
+    _refuse(
+        ((node is None) == (not folders), "name a node by --node, or folders"),
+        (verify and (node is None or not is_document), VERIFIED),
+        (key is not None and not verify, "--key is for --verify"),
+        (background and (node is None or verify), "--background is for a node, without --verify"),
+        (no_wait and not background, "--no-wait is for --background"),
+        (
+            form in ("parquet", "arrow") and not is_hidden and sys.stdout.isatty(),
+            f"{form} is no text; name a file with --output",
+        ),
+    )
     block = None if at is None else Multihash.parse(at)
     if background and node is not None:
         found = ask_in_background(
@@ -99,16 +100,27 @@ def sql(
     source: Source = (
         FolderQuery(folders, block) if node is None else NodeQuery(node, token, block, key)
     )
-    if is_document:
-        answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
-        for remark in source.remarks:
-            click.echo(remark, err=True)
-        if as_json:
-            print_json(answer)
-        else:
-            _print_table(answer["output"])
+    if not is_document:
+        write_pieces(source.rows(query, Format(form), limit=limit), output)
         return
-    write_pieces(source.rows(query, Format(form), limit=limit), output)
+    answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
+    _print_document(answer, source.remarks, as_json=as_json)
+
+
+def _refuse(*wrong: tuple[bool, str]) -> None:
+    """Raise the usage error of the first condition that holds."""
+    for holds, usage in wrong:
+        if holds:
+            raise click.UsageError(usage)
+
+
+def _print_document(answer: dict[str, Any], remarks: list[str], *, as_json: bool) -> None:
+    for remark in remarks:
+        click.echo(remark, err=True)
+    if as_json:
+        print_json(answer)
+    else:
+        _print_table(answer["output"])
 
 
 def _print_table(output: dict[str, Any]) -> None:
