@@ -22,14 +22,14 @@ from .metadata.sources import (
     FetchStepFilesGlob,
     FetchStepUrl,
 )
-from .source_options import header_rule, retraction_rule
+from .source_options import check_options, options_of
+from .text_encodings import UTF8, encoding_of
 from .time_patterns import pattern_of
 
 MAX_PATTERN_CHARS = 1_000
 """Limit in characters of a regular expression for event times."""
 SCHEMES = ("http", "https", "file", "ftp", "ftps", *kartothek.SCHEMES)
 """Schemes of addresses that can be polled."""
-_UTF8 = frozenset({"utf8", "utf-8"})
 
 
 class Unsupported(BadInput):
@@ -51,6 +51,7 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
     if not isinstance(event, AddPushSource | SetPollingSource):
         return
     check_read_step(event.read)
+    check_options(event.read)
     declared = declared_columns(event.read)
     if declared is not None and event.preprocess is None:
         # Columns that clash with system columns get an underscore if no schema names them.
@@ -62,18 +63,29 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
 
 def check_read_step(step: ReadStep) -> None:
     """Check a read step. Raises `Unsupported`, `UnsupportedPattern`, `UnknownSourceOption`."""
-    encoding = getattr(step, "encoding", None)
-    if encoding is not None and encoding.lower() not in _UTF8:
-        raise Unsupported(
-            f"encoding {encoding!r} is not supported, only utf8: convert the file first",
-            option="encoding",
-        )
+    text_encoding(step)
     for option in ("date_format", "timestamp_format"):
         pattern_of(getattr(step, option, None))
-    header_rule(step.schema)
-    retraction_rule(step.schema)
+    options_of(step)
     if isinstance(step, ReadStepCsv):
         csv_characters(step)
+
+
+def text_encoding(step: ReadStep) -> str:
+    """Return Python's codec for the files of a step; UTF-8 if it declares none. Raises
+    `Unsupported`."""
+    declared = getattr(step, "encoding", None)
+    if declared is None:
+        return UTF8
+    found = encoding_of(declared)
+    if found is None:
+        raise Unsupported(
+            f"the encoding {declared[:100]!r} is not known; known are utf8, utf16, utf32, "
+            "iso-8859-1 to -16, windows-1250 to -1258, IBM's code pages, and those of Chinese, "
+            "Japanese, Korean, Russian and Thai",
+            option="encoding",
+        )
+    return found
 
 
 def csv_characters(step: ReadStepCsv) -> tuple[str, str, str | None]:

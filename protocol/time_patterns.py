@@ -26,6 +26,7 @@ _MONTHS = (
 )
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _TOKEN = re.compile(r"''|'(?:[^']|'')*'|([A-Za-z])\1*|[\[\]]|[^A-Za-z'\[\]]+|'")
+_FIXED = re.compile(r"([+-])(\d\d)(?::?(\d\d))?", re.ASCII)
 _ZONE = r"[A-Za-z][A-Za-z0-9_/+-]*"
 
 
@@ -40,8 +41,9 @@ class TimePattern:
     text: str
     regex: re.Pattern[str]
 
-    def read(self, text: str) -> datetime:
-        """Return the time in UTC. Raises `ValueError` if the text does not match the pattern."""
+    def read(self, text: str, zone: str | None = None) -> datetime:
+        """Return the time in UTC; `zone` is the zone of a text that names none. Raises
+        `ValueError` if the text does not match the pattern."""
         match = self.regex.fullmatch(text) if len(text) <= MAX_TEXT_CHARS else None
         if match is None:
             raise ValueError(f"not of the form {self.text}")
@@ -53,7 +55,7 @@ class TimePattern:
         )  # fmt: skip
         if "weekday" in found and not _DAYS[local.weekday()].startswith(found["weekday"].lower()):
             raise ValueError("the day of the week is another one")
-        return local.replace(tzinfo=UTC) - _offset(found, local)
+        return local.replace(tzinfo=UTC) - _offset(found, local, zone)
 
 
 @lru_cache(64)
@@ -160,16 +162,21 @@ def _hour(found: dict[str, str]) -> int:
     return hour % 12 + (12 if found["half"].lower() == "pm" else 0)
 
 
-def _offset(found: dict[str, str], local: datetime) -> timedelta:
-    if "zone" in found:
-        return zone_offset(found["zone"], local)
-    text = found.get("offset", "Z")
-    if text in "Zz":
+def _offset(found: dict[str, str], local: datetime, zone: str | None) -> timedelta:
+    return offset_at(found.get("zone") or found.get("offset") or zone or "Z", local)
+
+
+def offset_at(zone: str, local: datetime) -> timedelta:
+    """Return the offset from UTC of `Z`, an offset like `+01:00`, or a zone at that local time.
+    Raises `ValueError` as `zone_offset`."""
+    if zone in ("Z", "z"):
         return timedelta()
-    digits = text[1:].replace(":", "")
-    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
+    match = _FIXED.fullmatch(zone)
+    if match is None:
+        return zone_offset(zone, local)
+    offset = timedelta(hours=int(match[2]), minutes=int(match[3] or 0))
     timezone(offset)  # raises for a whole day or more
-    return -offset if text[0] == "-" else offset
+    return -offset if match[1] == "-" else offset
 
 
 def zone_offset(zone: str, local: datetime) -> timedelta:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 import pyarrow as pa
 
 from odf_node.protocol.errors import BadInput
-from odf_node.storage.runtime.zip_entries import DAMAGED, unpacked
+from odf_node.storage.runtime.zip_entries import DAMAGED, entries_of, unpacked
 
 PIECE_BYTES = 16 * 1024
 """Bytes that are unpacked at once. A piece is lost if the sample ends within it."""
@@ -185,7 +185,7 @@ def _unzstd(data: bytes, most: int) -> Unpacked:
 def _unzip(data: bytes, most: int) -> Unpacked:
     try:
         with zipfile.ZipFile(_Bounded(data)) as archive:
-            entries = [one for one in archive.infolist() if not one.is_dir()]
+            entries = entries_of(archive)
             if len(entries) != 1:
                 raise DamagedPacking(
                     f"the archive holds {len(entries)} files; publish them one by one"
@@ -219,7 +219,7 @@ class _Bounded(io.BytesIO):
 def _holds_shape(data: bytes) -> bool:
     try:
         with zipfile.ZipFile(_Bounded(data)) as archive:
-            return any(name.lower().endswith(".shp") for name in archive.namelist())
+            return any(one.filename.lower().endswith(".shp") for one in entries_of(archive))
     except DAMAGED:
         return False
 

@@ -1,4 +1,4 @@
-"""Unpack an entry of a zip archive in pieces of limited size, whatever the archive contains.
+"""The files of a zip archive, unpacked in pieces of limited size, whatever the archive contains.
 
 The library gives the decompressor of bzip2 no limit, so that one read of a few kilobytes can return
 gigabytes. This module reads such an entry as it is stored, and unpacks it with a limit.
@@ -18,6 +18,22 @@ METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
 """Errors for archives that cannot be opened, and for entries that cannot be unpacked."""
 _ENCRYPTED = 0x1
+
+
+_LITTER = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
+"""Files that operating systems leave in folders."""
+
+
+def is_litter(name: str) -> bool:
+    """Whether an entry is no file of its author: a folder, or what an operating system left."""
+    parts = name.replace("\\", "/").split("/")
+    file = parts[-1].lower()
+    return not file or file in _LITTER or file.startswith("._") or "__MACOSX" in parts
+
+
+def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Return the files of an archive, in their order, without litter."""
+    return [entry for entry in archive.filelist if not is_litter(entry.filename)]
 
 
 def unpacked(

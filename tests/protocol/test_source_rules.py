@@ -79,7 +79,7 @@ GOOD = [
 WRONG = [
     (push({**CSV, "separator": ";;"}), "separator"),
     (push({**CSV, "quote": ""}), "quote"),
-    (push({**CSV, "encoding": "latin1"}), "encoding"),
+    (push({**CSV, "encoding": "rot13"}), "encoding"),
     (push({**CSV, "dateFormat": "DD/MM/YYYY"}), "pattern"),
     (push({"kind": "NdJson", "timestampFormat": "%Y-%m-%d"}), "pattern"),
     (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import BinaryIO, cast
 
-from odf_node.storage.runtime.zip_entries import DAMAGED, unpacked
+from odf_node.storage.runtime.zip_entries import DAMAGED, entries_of, unpacked
 
 from ..runtime.content import Content, opened
 from ..runtime.input_limits import (
@@ -62,7 +62,7 @@ def entry_names(content: Content, limits: PrepareLimits) -> list[str]:
     `DecompressionTooLarge`."""
     with opened(content) as stream:
         archive = _opened(stream, limits)
-        return [entry.filename for entry in archive.filelist if not entry.is_dir()]
+        return [entry.filename for entry in entries_of(archive)]
 
 
 def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
@@ -82,7 +82,7 @@ def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
 
 
 def _entry(archive: zipfile.ZipFile, sub_path: str | None) -> zipfile.ZipInfo:
-    files = [entry for entry in archive.filelist if not entry.is_dir()]
+    files = entries_of(archive)
     if sub_path is not None:
         exact = [entry for entry in files if entry.filename == sub_path]
         files = exact or [entry for entry in files if fnmatchcase(entry.filename, sub_path)]

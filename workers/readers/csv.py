@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from odf_node.protocol.csv_header import Matched
 from odf_node.protocol.metadata.reading import ReadStepCsv
-from odf_node.protocol.source_options import header_rule
+from odf_node.protocol.source_options import options_of
 from odf_node.protocol.source_rules import check_read_step, csv_characters
 
 from ..runtime.content import Content, opened, size_of
@@ -35,7 +35,7 @@ from .chunks import chunks
 from .csv_arrow import NotAgreed, arrow_texts
 from .csv_headers import matched, refuse_header
 from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
-from .forms import Forms, not_of
+from .forms import Forms, forms_of, not_of
 from .known import Known
 from .rejected import Rejected, sifted
 from .text import BadValue, cast_text, has_text_form
@@ -44,7 +44,7 @@ FEW_BYTES = 2 << 10
 """Size up to which our own tokenizer reads a file, since starting Arrow's takes longer."""
 _INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bool", re.compile(r"(?i)true|false")),
-    ("int64", re.compile(r"-?\d{1,19}", re.ASCII)),
+    ("int64", re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)),
     (
         "float64",
         re.compile(r"-?((\d*\.\d+|\d+\.\d*)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|inf)|nan|NaN", re.ASCII),
@@ -53,7 +53,7 @@ _INFERRED: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "timestamp",
         re.compile(
-            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.(\d{1,9}))?"
+            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.(\d{1,9}))?)?"
             r"(?: ?(?:Z|[+-]\d\d(?::?\d\d)?|[A-Za-z][\w/+-]+))?",
             re.ASCII,
         ),
@@ -153,7 +153,8 @@ class _CsvRead:
         field = self.schema.field(at)
         if text in self.nulls:
             return BadRow("no value in a required column", line=line, column=field.name)
-        return BadRow(not_of(field.type, self.forms), line=line, column=field.name, value=text)
+        reason = not_of(field.type, self.forms, column=field.name)
+        return BadRow(reason, line=line, column=field.name, value=text)
 
     def _check(self, record: CsvRecord) -> None:
         """Check a record before its values are converted."""
@@ -171,7 +172,7 @@ class _CsvRead:
         columns = []
         for at, (field, text) in enumerate(zip(self.schema, texts, strict=True)):
             try:
-                column = cast_text(self.forms.iso(text, field.type), field.type)
+                column = cast_text(self.forms.plain(text, field.name, field.type), field.type)
             except BadValue as bad:
                 raise bad.of_column(at) from None
             if not field.nullable and column.null_count:
@@ -204,7 +205,7 @@ def read_csv(
     check_read_step(step)
     separator, quote, escape = csv_characters(step)
     form = CsvFormat(separator=separator, quote=quote, escape=escape)
-    forms = Forms.of(step.date_format, step.timestamp_format)
+    forms = forms_of(step)
     nulls = frozenset({"", step.null_value or ""})
     header = bool(step.header)
     match = None
@@ -222,7 +223,7 @@ def read_csv(
         if schema is None:
             return None
     elif header:
-        rule = header_rule(step.schema)
+        rule = options_of(step).header
         match = matched(content, form, schema.names, rule, limits, _errors(rejected))
     else:
         refuse_header(content, form, schema.names, limits)
@@ -292,8 +293,12 @@ def _schema_of(
 
 def _infer(texts: Sequence[str], nulls: frozenset[str], forms: Forms) -> pa.DataType:
     """Return the common type of the values; the null type if there are none."""
-    kinds = {(forms and forms.kind(text)) or _kind(text) for text in texts if text not in nulls}
-    if forms and kinds & set(_UNITS) and not all(forms.kind(t) for t in texts if t not in nulls):
+    kinds = {forms.kind(text) or _kind(text) for text in texts if text not in nulls}
+    if (
+        forms.has_patterns
+        and kinds & set(_UNITS)
+        and not all(forms.kind(t) for t in texts if t not in nulls)
+    ):
         return pa.string()  # times in a format other than the declared one
     if not kinds:
         return pa.null()

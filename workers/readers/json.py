@@ -26,12 +26,13 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
 )
 from odf_node.protocol.scalar_text import is_scalar_text
+from odf_node.protocol.source_options import options_of
 from odf_node.protocol.source_rules import check_read_step
 
 from ..runtime.content import Content, opened, size_of
 from ..slices.frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
 from .fields_seen import FieldsSeen
-from .forms import Forms
+from .forms import forms_of
 from .json_lines import numbered_lines, value_of
 from .json_rows import Shape, Value, compact_json, typed_batches
 from .json_scan import JsonScanner
@@ -64,10 +65,9 @@ def read_ndjson(
 ) -> Frame | None:
     """Read lines of one object each."""
     check_read_step(step)
-    how = How(_is_undeclared(step), Forms.of(step.date_format, step.timestamp_format))
-    reading = _of_lines(content, limits, rejected, _object, how)
+    reading = _of_lines(content, limits, rejected, _object, _how(step))
     frame = _frame(reading, schema, known)
-    if frame is None or not len(frame.schema) or size_of(content) == 0 or how.forms:
+    if frame is None or not len(frame.schema) or size_of(content) == 0:
         return frame
     seen = FieldsSeen(frame.schema.names)
     warnings: list[str] = []
@@ -85,7 +85,7 @@ def read_json(
 ) -> Frame | None:
     """Read an array of objects, at the root or at `subPath` (dot-separated keys)."""
     check_read_step(step)
-    how = How(_is_undeclared(step), Forms.of(step.date_format, step.timestamp_format))
+    how = _how(step)
     sub_path = step.sub_path or ""
 
     def values(scanner: JsonScanner) -> Iterator[Value]:
@@ -126,7 +126,7 @@ def read_ndgeojson(
     known: Known | None = None,
 ) -> Frame | None:
     """Read lines of one `Feature` each."""
-    reading = _of_lines(content, limits, rejected, _feature, How(_is_undeclared(step)))
+    reading = _of_lines(content, limits, rejected, _feature, _how(step))
     return _frame(reading, schema, known)
 
 
@@ -146,15 +146,16 @@ def read_geojson(
         rejected=rejected,
         values=partial(_scanned, content, limits, _collection),
         shape=_feature,
-        how=How(_is_undeclared(step)),
+        how=_how(step),
     )
     return _frame(reading, schema, known)
 
 
-def _is_undeclared(step: ReadStep) -> bool:
-    """Whether the types of a step are inferred: a split of its file is read in those that the
-    beginning of the file showed."""
-    return step.schema is None and step.ddl_schema is None
+def _how(step: ReadStep) -> How:
+    """Return the rules for values. Types that nobody declared are inferred: a split of a file is
+    read in those that the beginning of the file showed."""
+    declares = step.schema is not None or step.ddl_schema is not None
+    return How(not declares, forms_of(step), options_of(step).json_numbers)
 
 
 def _of_lines(
@@ -245,7 +246,9 @@ def _quick_then_slow(
     read."""
     done = 0
     try:
-        for batch in quick_batches(reading.content, schema, reading.limits, seen):
+        for batch in quick_batches(
+            reading.content, schema, reading.limits, seen, reading.how.forms
+        ):
             yield batch
             done += batch.num_rows
     except NotAgreed:

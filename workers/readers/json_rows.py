@@ -15,7 +15,7 @@ from .chunks import chunks
 from .fields_seen import FieldsSeen
 from .forms import not_of
 from .json_scan import NumberText
-from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter
+from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter, doubt_of
 from .rejected import Rejected, sifted
 
 
@@ -80,7 +80,7 @@ def _batch(
     for field, one in zip(schema, convert, strict=True):
         values = [record.get(field.name) for _, record in records]
         try:
-            column = column_of(values, field.type, one, how)
+            column = column_of(values, field.type, one, how, column=field.name)
         except Misfit as bad:
             raise _bad_value(records[bad.index][0], field, bad.value, how) from None
         if not field.nullable and column.null_count:
@@ -102,7 +102,8 @@ def _check_cells(chunk: list[Record], field: pa.Field, column: pa.Array, limits:
 
 def _bad_value(line: int, field: pa.Field, value: Any, how: How) -> BadRow:
     shown = value if isinstance(value, str) else json.dumps(value)
-    return BadRow(not_of(field.type, how.forms), line=line, column=field.name, value=shown)
+    reason = doubt_of(value, field.type) or not_of(field.type, how.forms, column=field.name)
+    return BadRow(reason, line=line, column=field.name, value=shown)
 
 
 def compact_json(value: Any) -> str:

@@ -1,50 +1,51 @@
 """Convert JSON values to typed columns, and infer their types.
 
-Numeric columns accept numbers in quotes, and columns of whole numbers cut fractions. Text columns
-refuse numbers, and boolean columns refuse text. Keys are case-sensitive; a missing key is null, a
-surplus one is ignored. A number in a column of times is a count of the column's unit.
+A text in a column of another kind is converted as in every format (`text.py`), and so are the
+digits of numbers: a fraction is no whole number, and no number becomes infinite. Columns of text
+refuse numbers, except whole ones of more than 64 bits, which have no other type. Keys are
+case-sensitive; a missing key is null, a surplus one is ignored. A number in a column of times
+counts the unit that the source declares, else that of the column; a source may choose the rules of
+other nodes (`JsonNumbers`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from odf_node.protocol.time_patterns import TimePattern
+from odf_node.protocol.source_options import JsonNumbers
 
 from ..slices.frame import Unsupported
-from .forms import PLAIN, Forms, iso_of
+from .forms import PLAIN, Forms, of_epoch
 from .json_scan import NumberText
-from .text import (
-    cast_text,
-    parse_date,
-    parse_decimal,
-    parse_float,
-    parse_one,
-    parse_time,
-    parse_timestamp,
-)
+from .text import UNIT_NANOS, cast_text, is_padded, parse_decimal, parse_float, parse_one
 
 Convert = Callable[[Any], Any]
 _INT64 = range(-(2**63), 2**63)
+_DIGITS = 38
+_WIDE = pa.decimal128(_DIGITS, 0)
+_NUMBERS = (pa.int64(), _WIDE, pa.float64())
+"""Types of inferred numbers, each of which may become the next."""
+_SECONDS_OF_1973, _JANUARY_1970 = 10**8, 31 * 86_400
 _PLAIN: dict[type, Callable[[pa.DataType], bool]] = {
     int: pa.types.is_integer,
-    str: lambda t: pa.types.is_string(t) or pa.types.is_large_string(t),
+    str: lambda t: _is_text(t),
     bool: pa.types.is_boolean,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Rules for reading values. `exact` refuses a fraction as a whole number, and a number as a
-    time, since the types were not declared."""
+    """Rules for reading values. `exact` refuses a number as a time, and figures with leading zeros
+    as a number, since the types were not declared."""
 
     exact: bool = False
     forms: Forms = PLAIN
+    numbers: JsonNumbers = JsonNumbers.EXACT
 
 
 AS_DECLARED = How()
@@ -59,17 +60,23 @@ class Misfit(ValueError):
 
 
 def column_of(
-    values: Sequence[Any], wanted: pa.DataType, convert: Convert, how: How = AS_DECLARED
+    values: Sequence[Any],
+    wanted: pa.DataType,
+    convert: Convert,
+    how: How = AS_DECLARED,
+    *,
+    column: str = "",
 ) -> pa.Array:
     """Convert the values of one column of a batch. Raises `Misfit`."""
     try:
-        if _already(values, wanted):
+        if _already(values, wanted) and not how.forms.words(column, wanted):
             return pa.array(values, wanted)
         if _times_as_text(values, wanted):
-            return cast_text(how.forms.iso(pa.array(values, pa.string()), wanted), wanted)
+            texts = how.forms.plain(pa.array(values, pa.string()), column, wanted)
+            return cast_text(texts, wanted)
         converted = [None if value is None else convert(value) for value in values]
         return pa.array(converted, wanted)
-    except (ValueError, TypeError, OverflowError, pa.ArrowException):
+    except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException):
         raise _first_misfit(values, wanted, convert) from None
 
 
@@ -82,14 +89,28 @@ def converter(wanted: pa.DataType, *, column: str, how: How = AS_DECLARED) -> Co
         return _map(wanted, column, how)
     if pa.types.is_list(wanted) or pa.types.is_large_list(wanted) or _is_fixed_list(wanted):
         return _list(wanted, column, how)
-    if (pattern := how.forms.pattern(wanted)) is not None:
-        return _of_pattern(pattern)(wanted)
-    if how.exact and (make := _exact(wanted)) is not None:
-        return make(wanted)
     for matches, make in _SCALARS:
         if matches(wanted):
-            return make(wanted)
+            return _with_texts(wanted, column, how, make(wanted, column, how))
     raise Unsupported(f"column `{column}`: JSON has no form for {wanted}", column=column)
+
+
+def _with_texts(wanted: pa.DataType, column: str, how: How, others: Convert) -> Convert:
+    """Return a converter of texts by the rules of all formats, and of other values by `others`."""
+    if _is_binary(wanted) or pa.types.is_null(wanted):
+        return others
+    refuses = how.exact and pa.types.is_boolean(wanted)
+    padded = how.exact and not (_is_text(wanted) or pa.types.is_temporal(wanted))
+
+    def convert(value: Any) -> Any:
+        if type(value) is not str:
+            return others(value)
+        if refuses or (padded and is_padded(value)):
+            raise ValueError("no such value")
+        text = how.forms.plain_one(value, column, wanted)
+        return None if text is None else parse_one(text, wanted)
+
+    return convert
 
 
 def infer(records: Iterable[Mapping[str, Any]]) -> pa.Schema:
@@ -118,120 +139,111 @@ def _first_misfit(values: Sequence[Any], wanted: pa.DataType, convert: Convert) 
     for index, value in enumerate(values):
         try:
             pa.array([None if value is None else convert(value)], wanted)
-        except (ValueError, TypeError, OverflowError, pa.ArrowException):
+        except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException):
             return Misfit(index, value)
     return Misfit(0, None)
 
 
-def _integer(wanted: pa.DataType) -> Convert:
+def _integer(_: pa.DataType, __: str, how: How) -> Convert:
+    cuts = how.numbers is JsonNumbers.CUT
+
     def convert(value: Any) -> int:
-        kind = type(value)
-        if kind is int:
-            return int(value)
-        if kind is NumberText:
-            return math.trunc(float(value))
-        if kind is str:
-            return int(parse_one(value, wanted))
+        if type(value) is int:
+            return value
+        if type(value) is NumberText:
+            return _whole(value, cuts=cuts)
         raise ValueError("no number")
 
     return convert
 
 
-def _exact(wanted: pa.DataType) -> Callable[[pa.DataType], Convert] | None:
-    """Return a strict converter for a type whose usual converter would lose part of a value."""
-    if pa.types.is_integer(wanted):
-        return _whole
-    if pa.types.is_timestamp(wanted):
-        return _text_of(parse_timestamp)
-    if pa.types.is_date(wanted):
-        return _text_of(parse_date)
-    return None
+def _whole(number: NumberText, *, cuts: bool) -> int:
+    """Return the whole number that a text with fraction or exponent stands for. Raises
+    `ValueError`."""
+    exact = Decimal(number)
+    if exact.adjusted() > _DIGITS:
+        raise ValueError("too large")
+    whole = int(exact)
+    if not cuts and whole != exact:
+        raise ValueError("a fraction")
+    return whole
 
 
-def _whole(wanted: pa.DataType) -> Convert:
-    inexact = _integer(wanted)
-
-    def convert(value: Any) -> int:
-        if type(value) is NumberText and not float(value).is_integer():
-            raise ValueError("a fraction")
-        return int(inexact(value))
-
-    return convert
-
-
-def _of_pattern(pattern: TimePattern) -> Callable[[pa.DataType], Convert]:
-    def parse(text: str, wanted: pa.DataType) -> Any:
-        return parse_one(iso_of(pattern, text, wanted), wanted)
-
-    return _text_of(parse)
-
-
-def _text_of(parse: Callable[[str, pa.DataType], Any]) -> Callable[[pa.DataType], Convert]:
-    def make(wanted: pa.DataType) -> Convert:
-        def convert(value: Any) -> Any:
-            if type(value) is not str:
-                raise ValueError("no text")
-            return parse(value, wanted)
-
-        return convert
-
-    return make
-
-
-def _float(wanted: pa.DataType) -> Convert:
-    is_double = pa.types.is_float64(wanted)
-
+def _float(wanted: pa.DataType, _: str, __: How) -> Convert:
     def convert(value: Any) -> float:
         if type(value) in (int, NumberText):
-            return float(value) if is_double else parse_float(str(value), wanted)
-        if type(value) is str:
-            return parse_float(value, wanted)
+            return parse_float(str(value), wanted)
         raise ValueError("no number")
 
     return convert
 
 
-def _decimal(wanted: pa.DataType) -> Convert:
+def _decimal(wanted: pa.DataType, _: str, __: How) -> Convert:
     def convert(value: Any) -> Any:
-        if type(value) in (int, NumberText, str):
+        if type(value) in (int, NumberText):
             return parse_decimal(str(value), wanted)
         raise ValueError("no number")
 
     return convert
 
 
-def _counted(parse: Callable[[str, pa.DataType], Any]) -> Callable[[pa.DataType], Convert]:
-    """Return a converter for times and dates: text in the given form, numbers as counts of the
-    unit."""
+def _text(_: pa.DataType, __: str, how: How) -> Convert:
+    takes_all = how.numbers is JsonNumbers.TEXT
 
-    def make(wanted: pa.DataType) -> Convert:
-        def convert(value: Any) -> Any:
-            if type(value) is str:
-                return parse(value, wanted)
-            if type(value) is int:
-                return value
-            if type(value) is NumberText:
-                return math.trunc(float(value))
+    def convert(value: Any) -> str:
+        if type(value) is int and (takes_all or value not in _INT64):
+            return str(value)
+        if type(value) is NumberText and takes_all:
+            return str(value)
+        raise ValueError("no text")
+
+    return convert
+
+
+def _bool(_: pa.DataType, __: str, ___: How) -> Convert:
+    def convert(value: Any) -> bool:
+        if type(value) is not bool:
+            raise ValueError("neither true nor false")
+        return value
+
+    return convert
+
+
+def _counted(wanted: pa.DataType, column: str, how: How) -> Convert:
+    """Return a converter of numbers to dates and times: they count days, or units."""
+    cuts, unit = how.numbers is JsonNumbers.CUT, how.forms.epoch_of(column)
+    has_pattern = how.forms.pattern(wanted) is not None
+    is_moment = pa.types.is_timestamp(wanted)
+
+    def convert(value: Any) -> Any:
+        if type(value) not in (int, NumberText):
             raise ValueError("no time")
+        if unit is not None and is_moment:
+            return parse_one(of_epoch(Decimal(value), unit), wanted)
+        if (how.exact and not pa.types.is_time(wanted)) or has_pattern:
+            raise ValueError("a number")
+        count = value if type(value) is int else _whole(value, cuts=cuts)
+        if is_moment and (reason := doubt_of(count, wanted)) is not None:
+            raise ValueError(reason)
+        return count
 
-        return convert
-
-    return make
-
-
-def _only(kind: type) -> Callable[[pa.DataType], Convert]:
-    def make(_: pa.DataType) -> Convert:
-        def convert(value: Any) -> Any:
-            if type(value) is not kind:
-                raise ValueError("other kind of value")
-            return value
-
-        return convert
-
-    return make
+    return convert
 
 
-def _hexadecimal(_: pa.DataType) -> Convert:
+def doubt_of(count: Any, wanted: pa.DataType) -> str | None:
+    """Return why a number is probably no count of the unit of a column of times, but of a larger
+    one: it then is of the years from 1973 on, and else of January 1970."""
+    if type(count) is not int or not pa.types.is_timestamp(wanted) or wanted.unit == "s":
+        return None
+    if not _SECONDS_OF_1973 <= count < _JANUARY_1970 * (UNIT_NANOS["s"] // UNIT_NANOS[wanted.unit]):
+        return None
+    return (
+        f"as a count of {wanted.unit} it is in January 1970; the attribute odf-node/epoch tells "
+        "the unit of numbers"
+    )
+
+
+def _hexadecimal(_: pa.DataType, __: str, ___: How) -> Convert:
     def convert(value: Any) -> bytes:
         if type(value) is not str:
             raise ValueError("bytes are written as hexadecimal text")
@@ -240,8 +252,8 @@ def _hexadecimal(_: pa.DataType) -> Convert:
     return convert
 
 
-def _nothing(wanted: pa.DataType) -> Convert:
-    def convert(_: Any) -> None:
+def _nothing(wanted: pa.DataType, _: str, __: How) -> Convert:
+    def convert(_value: Any) -> None:
         raise ValueError(f"only {wanted}")
 
     return convert
@@ -291,7 +303,10 @@ def _member(value: Any, optional: bool, convert: Convert) -> Any:
         if not optional:
             raise ValueError("required")
         return None
-    return convert(value)
+    converted = convert(value)
+    if converted is None and not optional:  # a word of null
+        raise ValueError("required")
+    return converted
 
 
 def _is_fixed_list(wanted: pa.DataType) -> bool:
@@ -306,18 +321,29 @@ def _is_binary(wanted: pa.DataType) -> bool:
     )
 
 
-_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Convert]], ...] = (
+def _is_text(wanted: pa.DataType) -> bool:
+    return bool(pa.types.is_string(wanted) or pa.types.is_large_string(wanted))
+
+
+def _is_time(wanted: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_timestamp(wanted) or pa.types.is_date(wanted) or pa.types.is_time(wanted)
+    )
+
+
+_SCALARS: tuple[
+    tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str, How], Convert]], ...
+] = (
     (pa.types.is_integer, _integer),
     (pa.types.is_floating, _float),
-    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), _only(str)),
-    (pa.types.is_boolean, _only(bool)),
+    (_is_text, _text),
+    (pa.types.is_boolean, _bool),
     (pa.types.is_decimal, _decimal),
-    (pa.types.is_timestamp, _counted(parse_timestamp)),
-    (pa.types.is_date, _counted(parse_date)),
-    (pa.types.is_time, _counted(parse_time)),
+    (_is_time, _counted),
     (_is_binary, _hexadecimal),
     (pa.types.is_null, _nothing),
 )
+"""Converters of values that are no texts."""
 
 
 def _type_of(value: Any) -> pa.DataType:
@@ -327,7 +353,7 @@ def _type_of(value: Any) -> pa.DataType:
         case bool():
             return pa.bool_()
         case int():
-            return pa.int64() if value in _INT64 else pa.float64()
+            return _of_integer(value)
         case NumberText():
             return pa.float64()
         case str():
@@ -341,6 +367,12 @@ def _type_of(value: Any) -> pa.DataType:
             return pa.struct([(key, _type_of(value[key])) for key in sorted(value)])
 
 
+def _of_integer(value: int) -> pa.DataType:
+    if value in _INT64:
+        return pa.int64()
+    return _WIDE if -(10**_DIGITS) < value < 10**_DIGITS else pa.float64()
+
+
 def _join(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return the type that includes both; or text, in which case values other than text fail to be
     read."""
@@ -348,8 +380,8 @@ def _join(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one
     if pa.types.is_null(one):
         return other
-    if {one, other} == {pa.int64(), pa.float64()}:
-        return pa.float64()
+    if one in _NUMBERS and other in _NUMBERS:
+        return max(one, other, key=_NUMBERS.index)
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_join(one.value_type, other.value_type))
     if pa.types.is_struct(one) and pa.types.is_struct(other):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -28,6 +32,7 @@ from .csv import read_csv
 from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
 from .known import Known
 from .parquet import read_parquet
+from .plain_text import is_plain, plain_text
 from .rejected import Rejected
 from .shapefile import read_shapefile
 
@@ -53,6 +58,11 @@ MEDIA_TYPES: dict[str, type[ReadStep]] = {
     "application/parquet": ReadStepParquet,
     "application/x-parquet": ReadStepParquet,
     "application/vnd.apache.arrow.stream": ReadStepParquet,
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ReadStepCsv,
+    "application/vnd.ms-excel": ReadStepCsv,
+    "application/vnd.ms-excel.sheet.binary.macroenabled.12": ReadStepCsv,
+    "application/vnd.ms-excel.sheet.macroenabled.12": ReadStepCsv,
+    "application/vnd.oasis.opendocument.spreadsheet": ReadStepCsv,
     "application/vnd.shp": ReadStepEsriShapefile,
     "x-gis/x-shapefile": ReadStepEsriShapefile,
 }
@@ -83,7 +93,22 @@ def open_frame(
     if reader is None:
         kind = msgspec.to_builtins(step)["kind"]
         raise Unsupported(f"reading {kind} is not supported", kind=kind)
-    return reader(step, content, schema_of(step), limits, rejected, known)
+    if is_plain(content, step):
+        return reader(step, content, schema_of(step), limits, rejected, known)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="text-")))
+        plain = plain_text(content, step, folder / "plain", limits)
+        frame = reader(plain.step, plain.content, schema_of(step), limits, rejected, known)
+        if frame is None:
+            return None
+        frame.warnings[:0] = plain.warnings
+        return replace(frame, batches=closing(frame.batches, stack.pop_all()))
+
+
+def closing(batches: Iterator[pa.RecordBatch], stack: ExitStack) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and close what they are read from."""
+    with stack:
+        yield from batches
 
 
 def schema_of(step: ReadStep) -> pa.Schema | None:

@@ -4,7 +4,7 @@ Columns of many values are cast at once where Arrow's cast agrees with the rules
 value. Rules: integers and floats ignore blanks around them; floats are rounded once, from the text
 to their type; surplus digits of decimals and of times are cut, never rounded; no zone means UTC,
 others are offsets or names of the zone database; times are in the years 1 to 9999; nothing is
-guessed.
+guessed; no finite text becomes infinite.
 """
 
 from __future__ import annotations
@@ -35,21 +35,25 @@ _OF_INTEGERS, _OF_FLOATS = "+-0123456789", "+-.0123456789eEaAfFiInNtTyY"
 _DECIMAL = r"(?i)^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,4})?$"
 _SHORT_DECIMAL = r"^[+-]?([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})$"
 """Decimals that fit into 38 digits at any scale; beyond that, Arrow overflows without an error."""
-_PLAIN_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?)?$"
-_ZULU_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,3})?Z$"
+_PLAIN_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,3})?)?)?$"
+_ZULU_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,3})?)?Z$"
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[ Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?"
+    r"(?:[ Tt](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?"
     r"(?: ?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?|([A-Za-z][A-Za-z0-9_/+-]+)))?)?",
     re.ASCII,
 )
 _BASIC = re.compile(
-    r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(?:\.\d+)?(?:Z|[+-]\d\d(?:\d\d)?)?)?", re.ASCII
+    r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(?:(\d\d)(?:[.,]\d+)?)?(?:Z|[+-]\d\d(?:\d\d)?)?)?",
+    re.ASCII,
 )
 """ISO 8601 without separators: `20200131`, `20200131T235959Z`."""
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
-_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?", re.ASCII)
+_TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?", re.ASCII)
+_LARGEST = {"halffloat": 65_520.0, "float": 2.0**128 - 2.0**103}
+"""From these numbers on, a narrow type would round to infinity."""
+_PADDED = re.compile(r"[+-]?0[0-9]")
 FEW = 16
 """Number of values up to which a column is cast value by value, since that is quicker."""
 SHOWN = 4
@@ -117,13 +121,36 @@ def parse_timestamp(text: str, wanted: pa.DataType) -> int:
     return nanos // UNIT_NANOS[wanted.unit]
 
 
+def local_time(text: str) -> str | None:
+    """Return a time of day that names no zone, midnight of a date; None for other texts."""
+    match = _TIMESTAMP.fullmatch(text := _extended(text))
+    if match is None or any(match.group(8, 9, 12)):
+        return None
+    return text if match[4] else f"{text}T00:00"
+
+
+def with_zone(array: pa.Array, zone: str) -> pa.Array | None:
+    """Return times without a zone in UTC; None if some have another form than usual, or are no
+    times, or if clocks of the zone showed one twice or never."""
+    if not _all_match(array, _PLAIN_TIME) or _holds_year_zero(array):
+        return None
+    try:
+        local = pc.cast(array, pa.timestamp("ms"))
+        moments = pc.assume_timezone(local, zone, ambiguous="raise", nonexistent="raise")
+        return pc.cast(pc.cast(moments, pa.timestamp("ms", "UTC")), pa.string())
+    except pa.ArrowInvalid:
+        return None
+
+
 def _extended(text: str) -> str:
     """Add separators to the basic form of ISO 8601; return other texts unchanged."""
     match = _BASIC.fullmatch(text)
     if match is None:
         return text
     day = "-".join(match.group(1, 2, 3))
-    return day if match[4] is None else f"{day}T{':'.join(match.group(4, 5, 6))}{text[15:]}"
+    if match[4] is None:
+        return day
+    return f"{day}T{':'.join(filter(None, match.group(4, 5, 6)))}{text[15 if match[6] else 13 :]}"
 
 
 def parse_date(text: str, _: pa.DataType) -> date:
@@ -160,7 +187,11 @@ def parse_float(text: str, wanted: pa.DataType) -> float:
     text = text.strip(_ASCII_BLANKS)
     if re.match(_FLOAT, text) is None:
         raise ValueError("not a number")
-    return float(text) if pa.types.is_float64(wanted) else _for_narrower(text)
+    nearest = float(text) if pa.types.is_float64(wanted) else _for_narrower(text)
+    most = _LARGEST.get(str(wanted), math.inf)
+    if not abs(nearest) < most and text.lower().lstrip("+-")[0] not in "in":
+        raise ValueError("too large for the type")
+    return nearest
 
 
 def _for_narrower(text: str) -> float:
@@ -179,6 +210,11 @@ def _for_narrower(text: str) -> float:
     return math.nextafter(nearest, math.inf if exact > nearest else -math.inf)
 
 
+def is_padded(text: str) -> bool:
+    """Whether figures begin with a zero that a number would lose."""
+    return _PADDED.match(text.strip(_ASCII_BLANKS)) is not None
+
+
 def parse_bool(text: str, _: pa.DataType) -> bool:
     lowered = text.lower()
     if lowered not in ("true", "false"):
@@ -188,9 +224,12 @@ def parse_bool(text: str, _: pa.DataType) -> bool:
 
 def parse_time(text: str, wanted: pa.DataType) -> int:
     match = _TIME.fullmatch(text)
-    if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3]) > 59:
+    if match is None:
         raise ValueError("not a time of day")
-    seconds = int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3])
+    hour, minute, second = (int(part or 0) for part in match.group(1, 2, 3))
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError("not a time of day")
+    seconds = hour * 3600 + minute * 60 + second
     nanos = seconds * 1_000_000_000 + int((match[4] or "")[:9].ljust(9, "0"))
     return nanos // UNIT_NANOS[wanted.unit]
 
@@ -266,18 +305,20 @@ def _content(array: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
 
 
 def _guarded(
-    agrees: Callable[[pa.Array], bool], *, trim: bool = False
+    agrees: Callable[[pa.Array], bool], *, trim: bool = False, infinite: bool = False
 ) -> Callable[[pa.Array, pa.DataType], Any]:
-    """Use Arrow's cast, but only for text in a form on which Arrow and the rules agree."""
+    """Use Arrow's cast, but only for text in a form on which Arrow and the rules agree. `infinite`:
+    Arrow makes numbers infinite that the rules refuse."""
 
     def cast(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
         texts = pc.ascii_trim_whitespace(array) if trim else array
         if not agrees(texts):
             return None
         try:
-            return pc.cast(texts, wanted)
+            made = pc.cast(texts, wanted)
         except pa.ArrowInvalid:
             return None
+        return None if infinite and pc.any(pc.is_inf(made)).as_py() else made
 
     return cast
 
@@ -341,7 +382,7 @@ _RULES: tuple[tuple[Callable[[pa.DataType], bool], Any, Callable[[str, Any], Any
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), _same, _parse_text),
     (pa.types.is_integer, _guarded(_has_only(_OF_INTEGERS), trim=True), parse_integer),
     (pa.types.is_float16, _not_at_once, parse_float),  # Arrow's cast rounds it twice
-    (pa.types.is_floating, _guarded(_has_only(_OF_FLOATS), trim=True), parse_float),
+    (pa.types.is_floating, _guarded(_has_only(_OF_FLOATS), trim=True, infinite=True), parse_float),
     (pa.types.is_boolean, _cast_bool, parse_bool),
     (pa.types.is_decimal, _guarded(_matches(_SHORT_DECIMAL), trim=True), parse_decimal),
     (pa.types.is_timestamp, _cast_timestamp, parse_timestamp),

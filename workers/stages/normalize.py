@@ -214,7 +214,7 @@ def _stored_as(name: str, known: pa.Schema | None) -> pa.DataType | None:
 
 def _from_text(array: pa.Array, name: str, wanted: pa.DataType, forms: Forms) -> pa.Array:
     try:
-        return cast_text(forms.iso(pc.cast(array, pa.string()), wanted), wanted)
+        return cast_text(forms.plain(pc.cast(array, pa.string()), name, wanted), wanted)
     except BadValue as bad:
         reason = f"the event time is {not_of(wanted, forms)}"
         raise BadRow(reason, column=name, value=bad.value) from None

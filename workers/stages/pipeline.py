@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from odf_node.protocol.source_options import retraction_rule
+from odf_node.protocol.source_options import options_of
 
 from ..merge.findings import Findings, judged
 from ..merge.history import HistoryFiles
@@ -97,7 +97,7 @@ def _merged(way: Way, post: PostRead, rows: PostRows, partitions: Partitions) ->
     facts: list[MergeFacts] = [each for facts in merged.facts() for each in facts]
     partitions.release()
     findings = Findings.joined([each.findings for each in facts])
-    warnings = judged(findings, retraction_rule(post.plan.read.schema), rows.number_of)
+    warnings = judged(findings, options_of(post.plan.read).retractions, rows.number_of)
     if ranges == 1:
         return OrderedRows(partitions=merged, facts=tuple(facts), warnings=warnings)
     samples = [each.samples for each in facts if each.samples is not None]

@@ -24,6 +24,8 @@ from ...partitions.files import Spans
 from ...partitions.port import Way
 from ...plan.ingest import IngestPlan
 from ...readers.known import Known
+from ...readers.plain import plain_file
+from ...readers.plain_text import Plain
 from ...readers.read import open_frame, schema_of
 from ...readers.read_split import SplitRead, open_splits
 from ...readers.rejected import Rejected
@@ -43,7 +45,6 @@ from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
 from ...stages.undeclared import arranged, known_of
 from ..work.context import Engines, WorkerContext
-from .unpacked import plain_file
 
 
 class EngineFailed(BadInput):
@@ -94,17 +95,21 @@ def source_of(
         NodeError: the file cannot be unpacked, or the query reports an error in its rows.
     """
     limits = context.ingest.limits
+    plain = Plain(content, plan.read)
     if table is None:
-        content = plain_file(content, plan.read, scratch, limits.archives)
+        plain = plain_file(content, plan.read, scratch, limits)
+    content, read, told = plain.content, plain.step, plain.warnings
     known = known_of(plan)
-    sizes = _sizes(plan.read, content, table, limits)
+    sizes = _sizes(read, content, table, limits)
     if plan.preprocess is None:
-        return Source(content=content, step=plan.read, sizes=sizes, known=known, table=table)
+        return Source(
+            content=content, step=read, sizes=sizes, known=known, table=table, warnings=told
+        )
     rejected = None if most is None else Rejected(most)
     if table is None:
-        frame = open_frame(plan.read, content, limits, rejected, known)
+        frame = open_frame(read, content, limits, rejected, known)
     else:
-        whole = SplitRead(step=plan.read, limits=limits, known=known)
+        whole = SplitRead(step=read, limits=limits, known=known)
         frame = open_splits(whole, splits_of_table(table, sizes, 1).splits, rejected)
     if frame is None:
         return None
@@ -118,7 +123,7 @@ def source_of(
         sizes=(unpacked_size(step, made, limits),),
         preprocessed_bytes=sum(sizes),
         rejected=rejected,
-        warnings=tuple(frame.warnings),
+        warnings=(*told, *frame.warnings),
     )
 
 

@@ -1,0 +1,200 @@
+"""The program that reads a sheet of a workbook: `python workbook_program.py REQUEST`, JSON.
+
+It runs alone, with little memory and without the environment of its worker, because a library
+parses the files of strangers in it. It writes the rows of the sheet as CSV to the requested file,
+and a report as JSON to its output. A row of the sheet is a line, except for line breaks in cells.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import sys
+import zipfile
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+CHUNK_BYTES = 1 << 20
+SHOWN = 5
+EXACT_WHOLE = 1e15
+"""Whole numbers below it are written without an exponent; programs keep fifteen digits."""
+_SHEET = re.compile(rb"<(?:\w+:)?sheet\s([^>]*)>")
+_RELATION = re.compile(rb"<(?:\w+:)?Relationship\s([^>]*)>")
+_ATTRIBUTE = re.compile(rb'([\w:]+)\s*=\s*"([^"]*)"')
+_CELL = re.compile(rb"<(?:\w+:)?c\s([^>]*)>")
+_FORMULA = re.compile(rb"<(?:\w+:)?f[\s>/]")
+
+
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """Read a sheet, and return the report: `problem`, or `rows` and `told`."""
+    import python_calamine as calamine
+
+    memory = int(request["memory"])
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (request["bytes"], request["bytes"]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        book = calamine.CalamineWorkbook.from_path(request["source"])
+        name, problem = _chosen(book, request["sheet"])
+        if problem is not None:
+            return problem
+        sheet = book.get_sheet_by_name(name)
+        rows = sheet.to_python(skip_empty_area=False)
+        merged = list(sheet.merged_cell_ranges or ())
+    except (calamine.CalamineError, ValueError, OSError) as bad:
+        return {"problem": "damaged", "said": str(bad)[:200]}
+    width = max((_width(row) for row in rows), default=0)
+    if width > request["columns"]:
+        return {"problem": "columns", "found": width}
+    with Path(request["target"]).open("w", encoding="utf-8", newline="") as out:
+        written = _Written(request["separator"], request["quote"], request["escape"])
+        out.writelines(written.line(row[:width]) for row in rows)
+    return {"rows": len(rows), "told": [*_told(request["source"], name), *_of_merged(merged)]}
+
+
+def _chosen(book: Any, wanted: str | None) -> tuple[str, dict[str, Any] | None]:
+    """Return the name of the sheet, and why there is none: several, or none of that name."""
+    names = [each.name for each in book.sheets_metadata if str(each.typ).endswith("WorkSheet")]
+    if wanted is not None:
+        if wanted in names:
+            return wanted, None
+        return "", {"problem": "no sheet", "sheets": names}
+    shown = [
+        each.name
+        for each in book.sheets_metadata
+        if each.name in names and str(each.visible).endswith("Visible")
+    ]
+    full = [name for name in shown if book.get_sheet_by_name(name).total_height]
+    if len(full) == 1:
+        return full[0], None
+    return "", {"problem": "sheets" if full else "empty", "sheets": full}
+
+
+def _width(row: list[Any]) -> int:
+    return max((at for at, value in enumerate(row, 1) if value != ""), default=0)
+
+
+class _Written:
+    """Writes rows as CSV with these characters."""
+
+    def __init__(self, separator: str, quote: str, escape: str | None) -> None:
+        self._separator, self._quote, self._escape = separator, quote, escape
+        special = {separator, quote, "\r", "\n", *([escape] if escape else [])}
+        self._special = re.compile("[" + re.escape("".join(sorted(special))) + "]")
+
+    def line(self, row: list[Any]) -> str:
+        """Return a line; an empty one for a row without values."""
+        cells = [self._cell(text_of(value)) for value in row]
+        return (self._separator.join(cells) if any(cells) else "") + "\n"
+
+    def _cell(self, text: str) -> str:
+        if not self._special.search(text):
+            return text
+        if self._escape and self._escape != self._quote:
+            text = text.replace(self._escape, self._escape * 2)
+        return self._quote + text.replace(self._quote, self._quote * 2) + self._quote
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a cell's value, as the readers of CSV take it."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            whole = value.is_integer() and abs(value) < EXACT_WHOLE * 1e3
+            return str(int(value)) if whole else repr(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return _duration(value)
+    return str(value)
+
+
+def _duration(value: timedelta) -> str:
+    seconds = int(value.total_seconds())
+    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _of_merged(ranges: list[Any]) -> Iterator[str]:
+    """Yield the warning about merged cells, of which only the first has the value."""
+    if ranges:
+        shown = ", ".join(f"{_place(*one[0])}:{_place(*one[1])}" for one in ranges[:SHOWN])
+        more = ", …" if ranges[SHOWN:] else ""
+        yield f"of merged cells only the first has the value: {shown}{more}"
+
+
+def _place(row: int, column: int) -> str:
+    letters = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        letters = chr(ord("A") + rest) + letters
+    return f"{letters}{row + 1}"
+
+
+def _told(source: str, sheet: str) -> Iterator[str]:
+    """Yield what the library does not tell: cells with errors, and formulas."""
+    part = _part(source, sheet)
+    if part is None:
+        yield "cells with an error (#N/A) are read as no value"
+        return
+    errors, formulas = [], 0
+    with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
+        rest = b""
+        while chunk := stream.read(CHUNK_BYTES):
+            rest += chunk
+            end = rest.rfind(b"<")  # a tag may go on with the next chunk
+            piece, rest = rest[: max(end, 0)], rest[max(end, 0) :]
+            formulas += len(_FORMULA.findall(piece))
+            for cell in _CELL.finditer(piece):
+                found = dict(_ATTRIBUTE.findall(cell[1]))
+                if found.get(b"t") == b"e":
+                    errors.append(found.get(b"r", b"?").decode("ascii", "replace"))
+    if errors:
+        shown = ", ".join(errors[:SHOWN]) + (", …" if errors[SHOWN:] else "")
+        yield f"{len(errors)} cells hold an error, like #N/A, and are read as no value: {shown}"
+    if formulas:
+        yield (
+            f"{formulas} cells are formulas: read is the result that the file keeps, which "
+            "programs that do not calculate store as 0 or leave out"
+        )
+
+
+def _part(source: str, sheet: str) -> str | None:
+    """Return the part of an xlsx file that has the sheet; None for other formats."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            book = archive.read("xl/workbook.xml")
+            relations = archive.read("xl/_rels/workbook.xml.rels")
+    except (zipfile.BadZipFile, KeyError, OSError):
+        return None
+    wanted = sheet.encode()
+    for entry in _SHEET.finditer(book):
+        found = dict(_ATTRIBUTE.findall(entry[1]))
+        if _unescaped(found.get(b"name", b"")) != wanted:
+            continue
+        identity = next((value for key, value in found.items() if key.endswith(b":id")), None)
+        for relation in _RELATION.finditer(relations):
+            told = dict(_ATTRIBUTE.findall(relation[1]))
+            if told.get(b"Id") == identity:
+                target = told.get(b"Target", b"").decode()
+                return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
+    return None
+
+
+def _unescaped(text: bytes) -> bytes:
+    from html import unescape
+
+    return unescape(text.decode("utf-8", "replace")).encode()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))
