@@ -23,7 +23,7 @@ from .arrow_schema import MAX_NESTING, UnsupportedSchema
 from .metadata import schema as odf
 from .metadata.schema import DataField, DataSchema, DataType, TimeUnit
 
-MAX_DDL_CHARS = 1 << 20
+MAX_DDL_CHARS = 1 << 18
 """Limit in characters of all columns together."""
 MAX_DECIMAL_DIGITS = 76
 
@@ -33,7 +33,7 @@ TABLE_CONSTRAINTS = frozenset(
 """Words that begin something other than a column; as column names they must be quoted."""
 
 _TOKEN = re.compile(
-    r"""\s+ | --[^\n]* | /\*.*?\*/                         # nothing
+    r"""\s+ | --[^\n]* | /\*.*?(?:\*/|(?P<open>\Z))          # nothing
     | (?P<quoted>"(?:[^"]|"")*" | `(?:[^`]|``)*`)
     | (?P<number>\d+(?![\w$#@]))
     | (?P<word>[^\W\d][\w$\#@]* | [\#@][\w$\#@]+)
@@ -81,6 +81,8 @@ def _tokens(text: str) -> list[_Token]:
         if match.lastgroup == "quoted":
             quote = match[0][0]
             found.append(_Token("quoted", match[0][1:-1].replace(quote * 2, quote), at))
+        elif match.lastgroup == "open":  # told at once: what follows has been read to its end
+            raise DdlSyntax(f"the comment at character {at} of the DDL is not closed", position=at)
         elif match.lastgroup:
             found.append(_Token(match.lastgroup, match[0], at))
     return [*found, _Token("end", "end of the DDL", len(text))]

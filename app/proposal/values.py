@@ -14,7 +14,7 @@ NULL_WORDS = ("NA", "N/A", "n/a", "null", "NULL", "None", "-", "?")
 """Words that are often used for a missing value. One of them may be the `nullValue` of a source."""
 _INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
 _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
-_FLOAT = re.compile(r" *-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
+_FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
 _COMMA = re.compile(r"-?\d{1,3}(\.\d{3})*,\d+|-?\d+,\d+", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(

@@ -8,11 +8,11 @@ separate alternatives. Source: ODF data plane notes, "Templates".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from odf_node.protocol.errors import BadInput
+from odf_node.protocol.templates import CLOSE, OPEN, templates
 
-_OPEN, _CLOSE = "${{", "}}"
 _ALTERNATIVE = re.compile(r"(?:'[^']*'|(?!\|\|).)*", re.DOTALL)
 _VARIABLE = re.compile(r"env\.([A-Za-z0-9_-]+)")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
@@ -41,23 +41,13 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
         ValueNotFound: the facts name the inner text of the template.
     """
     parts, at = [], 0
-    for begin, end in _templates(text):
-        parts += [text[at:begin], _value(text[begin + len(_OPEN) : end].strip(), variables)]
-        at = end + len(_CLOSE)
+    for begin, end in templates(text):
+        parts += [text[at:begin], _value(text[begin + len(OPEN) : end].strip(), variables)]
+        at = end + len(CLOSE)
     expanded = "".join([*parts, text[at:]])
     if len(expanded) > MAX_CHARS:
         raise ExpansionTooLong(f"a template expands to more than {MAX_CHARS} characters")
     return expanded
-
-
-def _templates(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the positions where templates open and close; a single brace closes none."""
-    at = 0
-    while (begin := text.find(_OPEN, at)) >= 0 and (end := text.find("}", begin)) >= 0:
-        closes = text.startswith(_CLOSE, end)
-        if closes:
-            yield begin, end
-        at = end + (len(_CLOSE) if closes else 1)
 
 
 def _value(inner: str, variables: Mapping[str, str]) -> str:

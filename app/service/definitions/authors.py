@@ -10,10 +10,11 @@ author by doing so.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import re2
 
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.codec.manifests import to_data
@@ -22,6 +23,7 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import DisablePollingSource, SetPollingSource, SetTransform
 from odf_node.protocol.metadata.sources import FetchStepContainer
+from odf_node.protocol.templates import templates
 from odf_node.storage.datasets.node.rights import owner_of
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.definition_values import (
@@ -36,8 +38,7 @@ from ..auth.access import owns
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 
-_TEMPLATE = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)
-_VARIABLE = re.compile(r"\benv\.([A-Za-z0-9_-]+)")
+_VARIABLE = re2.compile(r"\benv\.([A-Za-z0-9_-]+)")
 
 
 class DefinitionReadsHidden(Refused):
@@ -198,8 +199,8 @@ def variables_in(source: SetPollingSource) -> set[str]:
 def _named_in(value: Any) -> Iterator[str]:
     match value:
         case str():
-            for template in _TEMPLATE.findall(value):
-                yield from _VARIABLE.findall(template)
+            for begin, end in templates(value):
+                yield from _VARIABLE.findall(value[begin:end])
         case Mapping():
             for inner in value.values():
                 yield from _named_in(inner)

@@ -5,11 +5,12 @@ Source: Arrow Flight SQL, result schemas of the metadata commands.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import re2
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.flight_sql import Command
@@ -17,6 +18,7 @@ from odf_node.protocol.flight_sql import Command
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
+from ..limits.texts import PATTERN
 from ..query.inputs import Inputs
 
 CATALOG = "kamu"
@@ -80,7 +82,7 @@ class Tables:
 
     def batches(self, actor: Actor, command: Command) -> Iterator[pa.RecordBatch]:
         """Yield the tables that CommandGetTables requests. If the pattern is the name of a dataset,
-        only this one is listed."""
+        only this one is listed. Raises `MalformedCommand`, `TextTooLong`."""
         schema = TABLES_WITH_SCHEMA if command.flag(5) else TABLES
         types, pattern = command.texts(4), command.text(3)
         if not in_catalog(command) or (types and TABLE not in types):
@@ -103,10 +105,10 @@ class Tables:
             if after is None:
                 return
 
-    def _exact(self, actor: Actor, name: str) -> re.Pattern[str] | None:
+    def _exact(self, actor: Actor, name: str) -> Any | None:
         """Return a pattern for the dataset with this name, None if the actor sees none."""
         found = self.inputs.named(actor, name)
-        return None if found is None else re.compile(re.escape(self.access.shown_alias(found)))
+        return None if found is None else re2.compile(re2.escape(self.access.shown_alias(found)))
 
 
 def catalogs() -> pa.RecordBatch:
@@ -123,7 +125,7 @@ def table_types() -> pa.RecordBatch:
 
 def in_catalog(command: Command) -> bool:
     """Return whether the catalogue and the schema pattern of a command match those of this node.
-    Raises `MalformedCommand`."""
+    Raises `MalformedCommand`, `TextTooLong`."""
     return command.text(1) in (None, CATALOG) and bool(_like(command.text(2)).fullmatch(CATALOG))
 
 
@@ -133,9 +135,11 @@ def batch_of(schema: pa.Schema, *rows: Sequence[str | bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _like(pattern: str | None) -> re.Pattern[str]:
-    """Convert an SQL pattern: `%` matches any text, `_` one character, None everything."""
+def _like(pattern: str | None) -> Any:
+    """Convert an SQL pattern: `%` matches any text, `_` one character, None everything. RE2 takes
+    time in proportion to pattern and text. Raises `TextTooLong`."""
     if pattern is None:
-        return re.compile(".*", re.DOTALL)
+        return re2.compile("(?s).*")
+    PATTERN.check(pattern)
     parts = {"%": ".*", "_": "."}
-    return re.compile("".join(parts.get(one) or re.escape(one) for one in pattern), re.DOTALL)
+    return re2.compile("(?s)" + "".join(parts.get(one) or re2.escape(one) for one in pattern))

@@ -8,6 +8,7 @@ from odf_node.storage.datasets.query.results import QueryResults
 
 from ..flight.door import FlightDoor
 from ..flight.observed import Watching
+from ..limits.texts import query_text
 from ..pages.views import Views
 from ..query.background import BackgroundQueries
 from ..query.files import SliceFiles
@@ -29,6 +30,7 @@ class QueryParts(ReadParts):
             outlines=self.outlines,
             bounds=self.learned_bounds,
             max_datasets=self.settings.query_max_datasets,
+            longest=query_text(self.settings.query_text_bytes),
         )
 
     @cached_property

@@ -125,7 +125,7 @@ class BackgroundQueries:
         Raises:
             TokenInvalid, TokenExpired. Unauthenticated: an anonymous caller could not read the
             rows.
-            PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables. QueueFull, NodeBusy.
+            TextTooLong. PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables. QueueFull, NodeBusy.
         """
         refuse_bad_token(actor)
         if actor.account is None:

@@ -7,11 +7,11 @@ not read is treated as if it did not exist.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import re2
 
 from odf_node.protocol.errors import BadInput, NotFound
 from odf_node.protocol.identity import (
@@ -36,13 +36,14 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..limits.texts import TextLimit
 from ..read.outlines import Outlines
 from ..setting_groups.words import Tenancy
 
 MAX_NAMES = 1_000
 """Limit of different names in a query."""
-_QUOTED = re.compile(r'"((?:""|[^"])*)"|`([^`]*)`')
-_BARE = re.compile(r"(?i)(?:\b(?:from|join)\b|,)\s*\(*\s*([a-z_][a-z0-9_]*)")
+_QUOTED = re2.compile(r'"((?:""|[^"])*)"|`([^`]*)`')
+_BARE = re2.compile(r"(?i)(?:\b(?:from|join)\b|,)[\s\v\x1c-\x1f\x85\pZ(]*([a-z_][a-z0-9_]*)")
 
 
 class DatasetPin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -103,13 +104,15 @@ class Inputs:
     outlines: Outlines
     bounds: LearnedBounds
     max_datasets: int
+    longest: TextLimit
 
     def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin]) -> list[Source]:
         """Return the datasets that the query may use.
 
         Raises:
-            PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
+            TextTooLong. PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
         """
+        self.longest.check(query)  # first of all: every query of every door passes here
         asked = views_by_alias(query)
         for pin in pins:
             asked.setdefault(pin.alias, set())

@@ -136,7 +136,7 @@ class Queries:
 
         Raises:
             QueriesNotEnabled. TokenInvalid, TokenExpired. ShareTaken, QueryQueueFull.
-            PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
+            TextTooLong. PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
             The errors of `Process`; the errors of opening a slice.
         """
         if not is_installed():

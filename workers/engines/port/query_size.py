@@ -14,7 +14,9 @@ from odf_node.protocol.metadata.transforms import SqlQueryStep
 
 from .port import InvalidQuery
 
-_TEXTS = re.compile(r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`(?:``|[^`])*`|--[^\n]*|/\*.*?\*/")
+_TEXTS = re.compile(
+    r"(?s)'(?:''|[^'])*'|\"(?:\"\"|[^\"])*\"|`(?:``|[^`])*`|--[^\n]*|/\*.*?(?:\*/|\Z)"
+)
 _TERMS = re.compile(
     r"(?i)[-+*/%|&^~<>=!:]+|\b(?:and|or|not|case|when|is|in|like|ilike|between|union|except|"
     r"intersect|join|from|lateral|select|over|interval|collate|at)\b|\.(?!\d)|[\[{(]"

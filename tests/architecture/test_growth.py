@@ -1,0 +1,348 @@
+"""Everything that reads a stranger's text in the service's own process takes time in proportion to
+the length of the text.
+
+The test finds every regular expression of these rooms by itself: it parses their sources,
+evaluates the expression that a call of `re` or `re2` compiles, and runs it by the methods that its
+module uses. Parsers are named in a table. Both read hostile texts, first short ones, so that an
+exponential or cubic one is caught before it takes hours.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odf_node.app.service.definitions.authors import _named_in
+from odf_node.app.service.flight.callers import credentials
+from odf_node.app.service.flight.tables import _like
+from odf_node.app.service.http.event_time import parsed_event_time
+from odf_node.app.service.http.media_types import media_type_of
+from odf_node.app.service.http.ranges import parse_ranges
+from odf_node.app.service.http.request_keys import parse_key
+from odf_node.app.service.jobs.waiting import asked_wait
+from odf_node.app.service.limits.texts import PATTERN
+from odf_node.app.service.pages.render import prose
+from odf_node.app.service.query.inputs import views_by_alias
+from odf_node.app.service.sharing.hints import hints_of
+from odf_node.protocol.codec.manifests import load_documents
+from odf_node.protocol.ddl import parse_ddl
+from odf_node.protocol.errors import NodeError
+from odf_node.protocol.identity import DatasetAlias
+from odf_node.protocol.kartothek.source import parse_address
+from odf_node.protocol.metadata.transforms import SqlQueryStep
+from odf_node.protocol.references import check_url
+from odf_node.protocol.templates import templates
+from odf_node.protocol.time_patterns import pattern_of
+from odf_node.storage.datasets.pruning.filters import parsed_filter
+from odf_node.storage.stores.overviews.words import indexed_words, words_of
+from odf_node.workers.engines.port.query_size import QuerySize, check_size
+
+ROOT = Path(__file__).parents[2]
+ROOMS = (
+    "protocol",
+    "storage",
+    "app/service",
+    "app/proposal",
+    "app/client",
+    "app/public",
+    "workers",
+)
+ENGINES = ("re", "re2")
+FLAGS_AT = {
+    "compile": 1,
+    **dict.fromkeys(("search", "match", "fullmatch", "findall", "finditer"), 2),
+    "split": 3,
+    **dict.fromkeys(("sub", "subn"), 4),
+}
+"""For each function of the engines that takes a pattern, the position of its flags."""
+
+SHORT = (8, 16, 24, 32, 64, 256, 1_024)
+SHORT_S = 0.05
+"""Seconds of processor time that a text of at most 1,024 characters may take."""
+FLOOR_S = 0.002
+"""What takes less at `LONG` characters is linear: a square would take ten times as long."""
+LONG = 8_192
+MOST_RATIO = 2.5
+REPEATS = (1, 3, 5, 5)
+"""Of how many runs the shortest counts, for each attempt: one is enough unless it shows trouble."""
+
+PREFIXES = ("", ",", "from ", "a", "1", '"', "'", "a:", "/*", "${{", "=", "(", "(a) (a) ", "[")
+UNITS = (
+    *"x1 (%\"'`)[]{}\\-_.:;,&*/\n\t=<$@#!+~é",
+    *(
+        "/* ",
+        "*/",
+        "${{",
+        "}}",
+        "a,",
+        "a.",
+        "a-",
+        "a b",
+        "a=",
+        "a=1,",
+        "aA",
+        "a:\n",
+        "x:",
+        "1.",
+        "0_",
+    ),
+    *(
+        "0_",
+        "![ ",
+        "[a](",
+        "--",
+        "- ",
+        "..",
+        "+a",
+        "(a",
+        "'a",
+        '""',
+        "''",
+        "\\x",
+        "://",
+        "&a ",
+        "{a:",
+    ),
+)
+ENDS = ("!", "")
+
+MADE = {
+    "app/service/flight/tables.py": "RE2, of a pattern of at most 200 characters, or of one alias",
+    "protocol/time_patterns.py": "of at most 100 characters, and reads at most 200",
+}
+"""Modules that compile an expression out of values, with the reason why it is bounded."""
+
+
+PARSERS: dict[str, Callable[[str], object]] = {
+    "names of datasets in a query": views_by_alias,
+    "size of a query": lambda text: check_size(
+        [SqlQueryStep(query=text)], QuerySize(terms=10**9, depth=10**9)
+    ),
+    "patterns of Flight SQL": lambda text: _like(text[: PATTERN.most]).fullmatch(text),
+    "credentials of Flight SQL": credentials,
+    "templates of sources": lambda text: list(templates(text)),
+    "variables of sources": lambda text: list(_named_in(text)),
+    "addresses of Kartothek": parse_address,
+    "columns in DDL": lambda text: parse_ddl([text]),
+    "columns in DDL, after the first": lambda text: parse_ddl(["a STRING " + text]),
+    "manifests": load_documents,
+    "patterns of times": pattern_of,
+    "filters": parsed_filter,
+    "predicates of shared tables": lambda text: hints_of(None, [text]),
+    "predicates of shared tables in JSON": hints_of,
+    "words of a search": words_of,
+    "words of a description": indexed_words,
+    "names of datasets": DatasetAlias.parse,
+    "addresses": check_url,
+    "prose": prose,
+    "Prefer": asked_wait,
+    "Idempotency-Key": parse_key,
+    "Range": lambda text: parse_ranges(text, 1000),
+    "Content-Type": lambda text: media_type_of(text, text),
+    "times of events": parsed_event_time,
+}
+"""Everything that reads a text of strangers in the process of the service. The parsers of SQL and
+Markdown, which are not linear, run in reader processes (`tests/app/test_strange_texts.py`)."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An expression with the place of the call that compiles it, and the methods that are used."""
+
+    place: str
+    pattern: Any
+    methods: tuple[str, ...]
+
+
+def hostile(of: type, prefixes: Iterable[str]) -> Iterator[Callable[[int], Any]]:
+    """Yield functions from a length to a text, or bytes, of about that length."""
+    for prefix, unit, end in itertools.product(prefixes, UNITS, ENDS):
+        yield partial(_text, of, prefix, unit, end)
+
+
+def _text(of: type, prefix: str, unit: str, end: str, length: int) -> Any:
+    text = prefix + unit * (length // len(unit)) + end
+    return text if of is str else text.encode()
+
+
+def expressions() -> list[Found]:
+    """Return every expression that a module of the rooms compiles."""
+    return [
+        found
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for found in _in_module(path)
+    ]
+
+
+def _in_module(path: Path) -> Iterator[Found]:
+    tree = ast.parse(path.read_text())
+    own = path.relative_to(ROOT)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in ENGINES:
+            pytest.fail(f"{own}: import the module {node.module}, so that this test finds its use")
+        if isinstance(node, ast.Import) and any(
+            each.name in ENGINES and each.asname for each in node.names
+        ):
+            pytest.fail(f"{own}: import re by its name, so that this test finds its use")
+    for call in _calls(tree):
+        engine, name = call.func.value.id, call.func.attr  # type: ignore[attr-defined]
+        if name not in FLAGS_AT:
+            continue
+        pattern = _compiled(own, call, engine)
+        if pattern is not None:
+            used = _methods(tree, call) if name == "compile" else (name,)
+            yield Found(f"{own}:{call.lineno}", pattern, used)
+
+
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls `re.…(…)` and `re2.…(…)`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name in ENGINES:
+                yield node
+
+
+def _compiled(own: Path, call: ast.Call, engine: str) -> Any:
+    """Evaluate the pattern in its module. None if the module is in `MADE`."""
+    module = importlib.import_module(".".join(("odf_node", *own.with_suffix("").parts)))
+    at = FLAGS_AT[call.func.attr]  # type: ignore[attr-defined]
+    flags = call.args[at : at + 1]
+    flags += [each.value for each in call.keywords if each.arg == "flags"]
+    try:
+        values = [_evaluated(each, module) for each in (call.args[0], *flags)]
+    except NameError:
+        if str(own) in MADE:
+            return None
+        pytest.fail(f"{own}:{call.lineno}: the pattern is made of values; see MADE")
+    return importlib.import_module(engine).compile(*values)
+
+
+def _evaluated(node: ast.expr, module: Any) -> Any:
+    return eval(compile(ast.Expression(node), "", "eval"), vars(module))
+
+
+def _methods(tree: ast.AST, call: ast.Call) -> tuple[str, ...]:
+    """Return the methods by which a module uses the name that is given to an expression; all of
+    them if it has no name, or is passed on."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and node.value is call:
+            [target] = node.targets
+            if isinstance(target, ast.Name):
+                used = {
+                    each.attr
+                    for each in ast.walk(tree)
+                    if isinstance(each, ast.Attribute)
+                    and isinstance(each.value, ast.Name)
+                    and each.value.id == target.id
+                }
+                return tuple(sorted(used & FLAGS_AT.keys())) or ("search", "fullmatch")
+    return ("search", "fullmatch")
+
+
+def _use(pattern: Any, method: str, text: Any) -> None:
+    match method:
+        case "sub" | "subn":
+            pattern.sub(text[:0], text)
+        case "finditer":
+            for _ in pattern.finditer(text):
+                pass
+        case _:
+            getattr(pattern, method)(text)
+
+
+def _spent(read: Callable[[Any], object], text: Any) -> float:
+    """Return the processor time of this thread, in seconds, that reading takes."""
+    began = time.thread_time()
+    read(text)
+    return time.thread_time() - began
+
+
+def trouble_of(
+    read: Callable[[Any], object],
+    of: type = str,
+    *,
+    prefixes: Iterable[str] = PREFIXES,
+    long: int = LONG,
+) -> str | None:
+    """Return what makes the reader slower than its text is long, or None."""
+    for make in hostile(of, prefixes):
+        for length in SHORT:
+            spent = _spent(read, make(length))
+            if spent > SHORT_S and _spent(read, make(length)) > SHORT_S:
+                return f"{spent:.3f} s for {make(length)[:40]!r}… of {length}"
+        if _spent(read, make(long)) < FLOOR_S:
+            continue
+        ratios = []
+        for repeats in REPEATS:
+            half, whole = (
+                min(_spent(read, make(length)) for _ in range(repeats))
+                for length in (long, 2 * long)
+            )
+            ratios.append(whole / half)
+            if ratios[-1] < MOST_RATIO or whole < FLOOR_S:
+                break
+        else:
+            return f"{min(ratios):.1f} times as long for twice {make(long)[:40]!r}…"
+    return None
+
+
+@cache
+def found() -> list[Found]:
+    return expressions()
+
+
+def test_the_search_finds_expressions_in_all_rooms():
+    places = {each.place.partition(":")[0] for each in found()}
+    for room in ROOMS:
+        assert any(place.startswith(room) for place in places), room
+    for place in MADE:
+        assert (ROOT / place).is_file()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_expression_takes_time_in_proportion_to_the_text(room):
+    troubles = {}
+    for each in found():
+        if each.place.startswith(room + "/"):
+            of = bytes if isinstance(each.pattern.pattern, bytes) else str
+            for method in each.methods:
+                trouble = trouble_of(partial(_use, each.pattern, method), of)
+                if trouble is not None:
+                    troubles[f"{each.place} {method} {each.pattern.pattern!r}"] = trouble
+    assert not troubles
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_every_parser_takes_time_in_proportion_to_the_text(name):
+    def read(text: str) -> None:
+        with suppress(NodeError, ValueError):
+            PARSERS[name](text)
+
+    assert trouble_of(read, prefixes=("", "a: "), long=LONG // 2) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "flags", "method"),
+    [
+        (r"(?i)(?:\b(?:from|join)\b|,)\s*\(*\s*([a-z_][a-z0-9_]*)", 0, "findall"),
+        (r"\$\{\{(.*?)\}\}", re.DOTALL, "findall"),
+        (r"/\*.*?\*/|[a-z ]+|.", re.DOTALL, "finditer"),
+        ("%!".join([".*"] * 4), re.DOTALL, "fullmatch"),
+        (r" *-?(\d+\.?\d*|\.\d+)", 0, "fullmatch"),
+        (r"(a|aa)+!!", 0, "fullmatch"),
+    ],
+)
+def test_expressions_that_take_more_are_noticed(pattern, flags, method):
+    assert trouble_of(partial(_use, re.compile(pattern, flags), method)) is not None
