@@ -72,6 +72,8 @@ SHORT_S = 0.05
 """Seconds of processor time that a text of at most 1,024 characters may take."""
 FLOOR_S = 0.002
 """What takes less at `LONG` characters is linear: a square would take ten times as long."""
+SURE_S = 0.2
+"""What takes longer at twice the length does not by chance."""
 LONG = 8_192
 MOST_RATIO = 2.5
 REPEATS = (1, 3, 5, 5)
@@ -293,6 +295,8 @@ def trouble_of(
             ratios.append(whole / half)
             if ratios[-1] < MOST_RATIO or whole < FLOOR_S:
                 break
+            if whole > SURE_S:
+                return f"{ratios[-1]:.1f} times as long for twice {make(long)[:40]!r}…"
         else:
             return f"{min(ratios):.1f} times as long for twice {make(long)[:40]!r}…"
     return None

@@ -66,6 +66,9 @@ class Dispatch:
         if preflight is not None:
             await preflight(scope, receive, send)
             return
+        # Before any branch: no route reads a body that has neither pace nor end.
+        if scope.get("method", SOCKET) not in BODILESS:
+            receive = Paced(receive, self._settings)
         state = scope.setdefault("state", {})
         route, state["path"] = self._addresses.find(scope)
         if route is not None:
@@ -74,8 +77,6 @@ class Dispatch:
                 await route.serve(scope, receive, send)
                 return
         state["actor"] = await self._authentication.actor(scope)
-        if scope.get("method", SOCKET) not in BODILESS:
-            receive = Paced(receive, self._settings)
         if route is not None:
             await route.serve(scope, receive, send)
         elif scope["type"] == "websocket":

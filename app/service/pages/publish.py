@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 from anyio import to_thread
@@ -26,6 +26,7 @@ from ..errors import status_of, status_of_failed
 from ..http.bodies import Body, MalformedForm, small_body
 from ..http.deps import part_of
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
+from ..limits.shares import Turns, caller_of
 from ..settings import Settings
 from . import publishing as usecase
 from . import views
@@ -40,6 +41,7 @@ MAX_FORM_BYTES = 1 << 20
 MAX_FIELDS = 2 * MAX_COLUMNS + 20
 FIRST_ROWS = 3
 Fields = Mapping[str, list[str]]
+T = TypeVar("T")
 
 
 class QuestionOpen(BadInput):
@@ -62,11 +64,17 @@ async def _look(request: Request) -> Response:
         limit = publishing.uploads.max_bytes + OVERHEAD_BYTES
         async with Body(request.receive, limit=limit) as body:
             work = partial(usecase.keep_file, publishing, actor, form, body.chunks())
-            token = await to_thread.run_sync(work, limiter=request.app.state.files)
+            token = await _in_turn(request, work)
         work_on = partial(_proposed, publishing, given, actor, request, token)
-        return await to_thread.run_sync(work_on, limiter=request.app.state.files)
+        return await _in_turn(request, work_on)
     except NodeError as error:
         return _told(given, actor, request, error)
+
+
+async def _in_turn(request: Request, work: Callable[[], T]) -> T:
+    """Run the work in a thread in a turn of the account, so that slow files delay no other's."""
+    files: Turns = request.app.state.files
+    return await files.run(caller_of(request.scope), work)
 
 
 def _proposed(
@@ -87,7 +95,7 @@ async def _publish(request: Request) -> Response:
         return _told(given, actor, request, error)
     publishing = part_of(request, FilePublishing)
     work = partial(_made, publishing, given, actor, request, token, fields)
-    found = await to_thread.run_sync(work, limiter=request.app.state.files)
+    found = await _in_turn(request, work)
     if isinstance(found, Response):
         return found
     entry, posted, proposal = found

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..http.addresses import Route as Address
+from ..limits.shares import Turns
 from . import (
     account,
     admin_accounts,
@@ -33,6 +34,8 @@ MAX_PASSWORDS = 2
 """Limit of passwords that pages check at once; each check takes memory and a core."""
 MAX_FILES = 4
 """Limit of files of the publishing form that are received or inspected at once."""
+FILES_EACH = 2
+"""Limit of these files for one account."""
 CSS, SCRIPT = "text/css", "text/javascript"
 SCRIPTS = ("copy", "dataset", "live", "tokens", "verify", "walk", "blocks", "sha3")
 STATIC = {
@@ -77,5 +80,5 @@ def site(parts: dict[type, object], prefix: str) -> Starlette:
     made = Starlette(routes=[*ROUTES, *dataset.routes(prefix)])
     made.state.parts = parts
     made.state.passwords = CapacityLimiter(MAX_PASSWORDS)
-    made.state.files = CapacityLimiter(MAX_FILES)
+    made.state.files = Turns("files", most=MAX_FILES, each=FILES_EACH)
     return made

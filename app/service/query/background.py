@@ -125,7 +125,8 @@ class BackgroundQueries:
         Raises:
             TokenInvalid, TokenExpired. Unauthenticated: an anonymous caller could not read the
             rows.
-            TextTooLong. PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables. QueueFull, NodeBusy.
+            TextTooLong. PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
+            QueueFull, NodeBusy.
         """
         refuse_bad_token(actor)
         if actor.account is None:
