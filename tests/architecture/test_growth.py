@@ -10,6 +10,7 @@ exponential or cubic one is caught before it takes hours.
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import itertools
 import re
@@ -49,15 +50,7 @@ from odf_node.storage.stores.overviews.words import indexed_words, words_of
 from odf_node.workers.engines.port.query_size import QuerySize, check_size
 
 ROOT = Path(__file__).parents[2]
-ROOMS = (
-    "protocol",
-    "storage",
-    "app/service",
-    "app/proposal",
-    "app/client",
-    "app/public",
-    "workers",
-)
+ROOMS = ("protocol", "storage", "app/service", "app/proposal")
 ENGINES = ("re", "re2")
 FLAGS_AT = {
     "compile": 1,
@@ -76,12 +69,12 @@ SURE_S = 0.2
 """What takes longer at twice the length does not by chance."""
 LONG = 8_192
 MOST_RATIO = 2.5
-REPEATS = (1, 3, 5, 5)
-"""Of how many runs the shortest counts, for each attempt: one is enough unless it shows trouble."""
+ATTEMPTS = 25
+"""The shortest of so many runs counts; one is enough unless it shows trouble."""
 
 PREFIXES = ("", ",", "from ", "a", "1", '"', "'", "a:", "/*", "${{", "=", "(", "(a) (a) ", "[")
 UNITS = (
-    *"x1 (%\"'`)[]{}\\-_.:;,&*/\n\t=<$@#!+~é",
+    *"x1 (%\"'`)[]{}\\-_.:;,&*/\n\t=<$@#!+~é一",
     *(
         "/* ",
         "*/",
@@ -136,8 +129,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "templates of sources": lambda text: list(templates(text)),
     "variables of sources": lambda text: list(_named_in(text)),
     "addresses of Kartothek": parse_address,
-    "columns in DDL": lambda text: parse_ddl([text]),
-    "columns in DDL, after the first": lambda text: parse_ddl(["a STRING " + text]),
+    "columns in DDL": lambda text: parse_ddl(["a STRING " + text]),
     "manifests": load_documents,
     "patterns of times": pattern_of,
     "filters": parsed_filter,
@@ -265,10 +257,15 @@ def _use(pattern: Any, method: str, text: Any) -> None:
 
 
 def _spent(read: Callable[[Any], object], text: Any) -> float:
-    """Return the processor time of this thread, in seconds, that reading takes."""
-    began = time.thread_time()
-    read(text)
-    return time.thread_time() - began
+    """Return the processor time of this thread, in seconds, that reading takes, without the
+    collection of what other tests have left."""
+    gc.disable()
+    try:
+        began = time.thread_time()
+        read(text)
+        return time.thread_time() - began
+    finally:
+        gc.enable()
 
 
 def trouble_of(
@@ -281,24 +278,24 @@ def trouble_of(
     """Return what makes the reader slower than its text is long, or None."""
     for make in hostile(of, prefixes):
         for length in SHORT:
-            spent = _spent(read, make(length))
-            if spent > SHORT_S and _spent(read, make(length)) > SHORT_S:
+            if _spent(read, make(length)) < SHORT_S:
+                continue
+            spent = min(_spent(read, make(length)) for _ in range(3))
+            if spent > SHORT_S:
                 return f"{spent:.3f} s for {make(length)[:40]!r}… of {length}"
         if _spent(read, make(long)) < FLOOR_S:
             continue
-        ratios = []
-        for repeats in REPEATS:
-            half, whole = (
-                min(_spent(read, make(length)) for _ in range(repeats))
-                for length in (long, 2 * long)
-            )
-            ratios.append(whole / half)
-            if ratios[-1] < MOST_RATIO or whole < FLOOR_S:
+        best = {long: float("inf"), 2 * long: float("inf")}
+        for _ in range(ATTEMPTS):
+            for length in best:
+                best[length] = min(best[length], _spent(read, make(length)))
+            ratio = best[2 * long] / best[long]
+            if ratio < MOST_RATIO:
                 break
-            if whole > SURE_S:
-                return f"{ratios[-1]:.1f} times as long for twice {make(long)[:40]!r}…"
+            if best[2 * long] > SURE_S:
+                return f"{ratio:.1f} times as long for twice {make(long)[:40]!r}…"
         else:
-            return f"{min(ratios):.1f} times as long for twice {make(long)[:40]!r}…"
+            return f"{ratio:.1f} times as long for twice {make(long)[:40]!r}…"
     return None
 
 
@@ -334,7 +331,7 @@ def test_every_parser_takes_time_in_proportion_to_the_text(name):
         with suppress(NodeError, ValueError):
             PARSERS[name](text)
 
-    assert trouble_of(read, prefixes=("", "a: "), long=LONG // 2) is None
+    assert trouble_of(read, prefixes=("",), long=LONG // 2) is None
 
 
 @pytest.mark.parametrize(
@@ -343,9 +340,9 @@ def test_every_parser_takes_time_in_proportion_to_the_text(name):
         (r"(?i)(?:\b(?:from|join)\b|,)\s*\(*\s*([a-z_][a-z0-9_]*)", 0, "findall"),
         (r"\$\{\{(.*?)\}\}", re.DOTALL, "findall"),
         (r"/\*.*?\*/|[a-z ]+|.", re.DOTALL, "finditer"),
-        ("%!".join([".*"] * 4), re.DOTALL, "fullmatch"),
+        (".*" * 4 + "!!", re.DOTALL, "fullmatch"),
         (r" *-?(\d+\.?\d*|\.\d+)", 0, "fullmatch"),
-        (r"(a|aa)+!!", 0, "fullmatch"),
+        (r"(x|xx)+!!", 0, "fullmatch"),
     ],
 )
 def test_expressions_that_take_more_are_noticed(pattern, flags, method):

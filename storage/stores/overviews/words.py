@@ -36,6 +36,7 @@ def _all_words(text: str) -> Iterator[str]:
     for match in _WORD.finditer(text):
         word = match[0]
         for part in {word, *_HUMPS.split(word)}:
-            yield part.casefold()[:WORD_CHARS]
+            yield part[:WORD_CHARS].casefold()[:WORD_CHARS]
         for letter in _UNSPACED.finditer(word):
-            yield word[letter.start() :].casefold()[:WORD_CHARS]
+            at = letter.start()  # cut first: each letter begins a word
+            yield word[at : at + WORD_CHARS].casefold()[:WORD_CHARS]
