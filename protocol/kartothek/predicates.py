@@ -1,7 +1,8 @@
 """Predicates on rows: a disjunction of conjunctions of (column, operator, value).
 
-Comparisons follow SQL: a comparison with null is never true. An index may exclude a partition
-only if its values decide the predicate: it lists neither null nor NaN.
+Comparisons follow SQL: a comparison with null is never true. NaN equals NaN and is greater than
+all numbers, and -0.0 equals 0.0, as on the engines. An index may exclude a partition only if its
+values decide the predicate: it lists neither null nor NaN, and bounds of floats leave NaN out.
 Source: Kartothek dataset format 4, "Predicates"; soundness: "When pruning is sound".
 """
 
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from math import isnan
 from typing import Any
 
 import pyarrow as pa
@@ -54,7 +54,12 @@ Predicate = Sequence[Sequence[Term]]
 _INDEXED = frozenset(
     {Op.EQUAL, Op.IN, Op.LESS, Op.LESS_EQUAL, Op.GREATER, Op.GREATER_EQUAL},
 )
-_HIGHEST = frozenset({Op.GREATER, Op.GREATER_EQUAL})
+_NAN_PASSES = frozenset({Op.NOT_EQUAL, Op.GREATER, Op.GREATER_EQUAL})
+"""Comparisons with a number that are true for NaN."""
+_NAN_WITH_NAN = frozenset({Op.EQUAL, Op.LESS_EQUAL, Op.GREATER_EQUAL})
+"""Comparisons with NaN that are true for NaN."""
+_BELOW_NAN = frozenset({Op.NOT_EQUAL, Op.LESS, Op.LESS_EQUAL})
+"""Comparisons with NaN that are true for a number."""
 _PLAIN: dict[Op, Callable[[Any, Any], Any]] = {
     Op.EQUAL: pc.equal,
     Op.NOT_EQUAL: pc.not_equal,
@@ -98,6 +103,8 @@ def mask_of(predicate: Predicate, columns: Callable[[str], pa.Array], rows: int)
 
 def term_mask(term: Term, column: pa.Array) -> pa.Array:
     """Return for each value whether the term is true, never null. Raises `MalformedPredicate`."""
+    if pa.types.is_float16(column.type):  # Arrow cannot compare this type
+        column = column.cast(pa.float32())
     values = _values(term, column.type)
     if term.op is Op.IS_NULL:
         return column.is_null()
@@ -108,35 +115,41 @@ def term_mask(term: Term, column: pa.Array) -> pa.Array:
     if term.op is Op.DISTINCT:
         if not values:
             return column.is_valid()
-        return pc.fill_null(pc.not_equal(column, values[0]), True)
+        return pc.fill_null(_compared(Op.NOT_EQUAL, column, values[0]), True)
     if term.op in (Op.IN, Op.NOT_IN):
         return _among(column, values, wanted=term.op is Op.IN)
-    return pc.fill_null(_PLAIN[term.op](column, values[0]), False)
+    return pc.fill_null(_compared(term.op, column, values[0]), False)
+
+
+def _compared(op: Op, column: pa.Array, value: pa.Scalar) -> pa.Array:
+    """Compare values with one value; null for nulls."""
+    plain = _PLAIN[op](column, value)
+    if not pa.types.is_floating(column.type):
+        return plain
+    nan = pc.is_nan(column)
+    if not pc.is_nan(value).as_py():
+        return pc.if_else(nan, op in _NAN_PASSES, plain)
+    return pc.if_else(nan, op in _NAN_WITH_NAN, op in _BELOW_NAN)
 
 
 def _among(column: pa.Array, values: Sequence[pa.Scalar], *, wanted: bool) -> pa.Array:
     known = pa.array(values, column.type)
-    if pa.types.is_floating(column.type):  # -0.0 equals 0.0, and nothing equals NaN
-        column, known = pc.add(column, 0.0), pc.add(known, 0.0)
-        known = known.filter(pc.invert(pc.is_nan(known)))
+    if pa.types.is_floating(column.type):
+        column, known = same_bits(column), same_bits(known)
     found = pc.is_in(column, value_set=known)
     return pc.and_(found if wanted else pc.invert(found), column.is_valid())
 
 
+def same_bits(values: pa.Array) -> pa.Array:
+    """Return a float column with equal bits for equal values: one NaN, no -0.0."""
+    nan = pa.scalar(float("nan"), values.type)
+    return pc.add(pc.if_else(pc.is_nan(values), nan, values), pa.scalar(0.0, values.type))
+
+
 def is_prunable(term: Term, column_type: pa.DataType) -> bool:
-    """Return whether an index can exclude partitions without a matching value, soundly for all
-    engines, some of which treat NaN as the largest number."""
-    if term.op not in _INDEXED:
-        return False
-    if kind_of(column_type) != "float":
-        return True
-    values = term.value if term.op is Op.IN else [term.value]
-    return term.op not in _HIGHEST and not any(_is_nan(value) for value in values)
-
-
-def _is_nan(value: Any) -> bool:
-    plain = value.as_py() if isinstance(value, pa.Scalar) else value
-    return isinstance(plain, float) and isnan(plain)
+    """Return whether an index can exclude partitions without a matching value. No index does so
+    for floats, because bounds and lists of values leave NaN out."""
+    return term.op in _INDEXED and kind_of(column_type) != "float"
 
 
 def _values(term: Term, column_type: pa.DataType) -> list[pa.Scalar]:

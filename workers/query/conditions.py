@@ -29,7 +29,7 @@ _OPERATORS = {
 }
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "="}
 _UNORDERED = frozenset({Op.EQUAL, Op.IN})
-"""Operators that may be used on floats: the engine orders NaN by its sign, and -0.0 before 0.0."""
+"""Operators whose disjunction is a list."""
 
 
 def predicate_of(condition: Expr, schema: pa.Schema) -> Predicate | None:
@@ -92,10 +92,7 @@ def _term(column: Expr, op: Op, literals: list[Expr], schema: pa.Schema) -> Pred
     term = Term(name, op, values if op is Op.IN else values[0])
     try:
         check_predicate([[term]], schema)
-        column_type = schema.field(name).type
-        if pa.types.is_floating(column_type) and op not in _UNORDERED:
-            return None
-        return [[term]] if is_prunable(term, column_type) else None
+        return [[term]] if is_prunable(term, schema.field(name).type) else None
     except (MalformedPredicate, UnsupportedColumn):
         return None
 

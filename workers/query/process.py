@@ -67,6 +67,7 @@ SETTINGS = {
     "datafusion.execution.parquet.schema_force_view_types": "false",
     "datafusion.execution.time_zone": "UTC",
     "datafusion.execution.meta_fetch_concurrency": "1",
+    **engine.NO_BOUNDS,
 }
 """Footers are read one after another: reading 32 at once is not faster, and takes four times the
 memory."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from datafusion import SessionContext
 
+from odf_node.protocol.float_columns import has_floats
 from odf_node.storage.datasets.query.links import table_folder
 from odf_node.storage.datasets.query.messages import Table, View
 from odf_node.storage.datasets.query.tables import base_name
@@ -22,9 +23,12 @@ def register(context: SessionContext, tables: Sequence[Table], links: Path) -> N
     """Register the tables, which have no rows yet."""
     for number, table in enumerate(tables):
         base = base_name(table, number)
-        # Unlike `register_listing_table`, it reads row counts of files when it plans a join.
+        columns = columns_of(table)
         context.register_parquet(
-            quoted(base), f"{table_folder(links, number)}/", schema=columns_of(table)
+            quoted(base),
+            f"{table_folder(links, number)}/",
+            schema=columns,
+            parquet_pruning=not has_floats(columns),
         )
         for name, view in table.names.items():
             if view is not View.CHANGELOG:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from odf_node.protocol.arrow_digest import KNOWN_SCHEMAS, logical_hash, logical_hash_of, windows
 from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.float_columns import bounded_leaves, leaves
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.multihash import SHA3_256, Multihash
@@ -143,7 +144,7 @@ def parquet_settings(schema: pa.Schema) -> Mapping[str, Any]:
         "data_page_version": "1.0",
         "compression": "snappy",
         "use_dictionary": _dictionary_columns(schema),
-        "write_statistics": True,
+        "write_statistics": bounded_leaves(schema),
         "store_schema": False,
         "store_decimal_as_integer": True,
         "coerce_timestamps": None,
@@ -277,16 +278,4 @@ def _is_new(kind: pa.DataType) -> bool:
 
 def _dictionary_columns(schema: pa.Schema) -> list[str]:
     """Return every leaf column except the offsets, which never repeat."""
-    return [leaf for column in list(schema)[1:] for leaf in _leaves(column.name, column.type)]
-
-
-def _leaves(path: str, kind: pa.DataType) -> list[str]:
-    if pa.types.is_struct(kind):
-        members = [kind.field(at) for at in range(kind.num_fields)]
-        return [leaf for f in members for leaf in _leaves(f"{path}.{f.name}", f.type)]
-    if pa.types.is_map(kind):
-        key = _leaves(f"{path}.key_value.key", kind.key_type)
-        return key + _leaves(f"{path}.key_value.value", kind.item_type)
-    if pa.types.is_nested(kind):
-        return _leaves(f"{path}.list.element", kind.value_type)
-    return [path]
+    return [path for path, _ in leaves(list(schema)[1:])]

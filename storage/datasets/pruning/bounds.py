@@ -36,7 +36,7 @@ class BoundsOfSlice:
     def add(self, values: pa.Array) -> None:
         if self._form is None:
             return
-        ends = pc.min_max(_ordered(values))
+        ends = pc.min_max(values)
         found = [*self._ends, ends["min"], ends["max"]]
         both = pc.min_max(pa.array([each for each in found if each.is_valid], self._type))
         self._ends = [both["min"], both["max"]]
@@ -145,12 +145,6 @@ def _days(values: list[Any]) -> pa.Array:
     return pa.array(values, pa.int32()).cast(pa.date32())
 
 
-def _floats(values: list[Any]) -> pa.Array:
-    return pa.array(
-        [None if each is None else float.fromhex(each) for each in values], pa.float64()
-    )
-
-
 def _decimals(values: list[Any]) -> pa.Array:
     return pa.array([None if each is None else Decimal(each) for each in values])
 
@@ -158,14 +152,14 @@ def _decimals(values: list[Any]) -> pa.Array:
 _FORMS: dict[str, _Form] = {
     "bool": _Form(lambda value: value.as_py(), lambda values: pa.array(values, pa.bool_())),
     "integer": _Form(lambda value: value.as_py(), pa.array),
-    "float": _Form(lambda value: float(value.as_py()).hex(), _floats),
     "decimal": _Form(lambda value: str(value.as_py()), _decimals),
     "text": _Form(lambda value: value.as_py(), lambda values: pa.array(values, pa.string())),
     "date": _Form(lambda value: _whole(value.cast(pa.date32())), _days),
     "timestamp": _Form(_whole, lambda values: pa.array(values, pa.int64())),
     "timestamp with zone": _Form(_whole, lambda values: pa.array(values, pa.int64())),
 }
-"""Forms by kind of column; columns of other kinds have no bounds."""
+"""Forms by kind of column; columns of other kinds have no bounds, and floats have none because
+NaN lies outside."""
 
 
 def _form_of(column_type: pa.DataType) -> _Form | None:
@@ -173,11 +167,4 @@ def _form_of(column_type: pa.DataType) -> _Form | None:
         kind = kind_of(column_type)
     except UnsupportedColumn:
         return None
-    return None if pa.types.is_float16(column_type) else _FORMS.get(kind)
-
-
-def _ordered(values: pa.Array) -> pa.Array:
-    """Return the values without NaN, which has no order."""
-    if not pa.types.is_floating(values.type):
-        return values
-    return values.filter(pc.invert(pc.fill_null(pc.is_nan(values), True)))
+    return _FORMS.get(kind)

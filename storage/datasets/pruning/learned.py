@@ -16,7 +16,7 @@ Learned = tuple[str, str, "Bounds"]
 
 
 class Bounds(msgspec.Struct, frozen=True, array_like=True):
-    """Bounds of a column in a slice. Both None: all its values are null or NaN."""
+    """Bounds of a column in a slice. Both None: all its values are null."""
 
     type: str
     """Arrow type of the column when its values were read."""

@@ -32,7 +32,7 @@ def slices_to_open(
     """Return which of `count` slices have to be read; all if there is no predicate.
 
     `schema` is that of the rows as they are compared. A part of the predicate that an index cannot
-    answer (null tests, `!=`, the upper end of floats, which may be NaN) leaves out no slice.
+    answer (null tests, `!=`, comparisons of floats, which may be NaN) leaves out no slice.
     """
     if predicate is None:
         return np.ones(count, bool)

@@ -137,8 +137,12 @@ class _Written(io.RawIOBase):
 def _parquet(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
+    from odf_node.protocol.float_columns import bounded_leaves
+
     def make(out: Any) -> Any:
-        return pq.ParquetWriter(out, schema, compression="snappy")
+        return pq.ParquetWriter(
+            out, schema, compression="snappy", write_statistics=bounded_leaves(schema)
+        )
 
     return _binary(make, batches)
 

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.instant import Instant
+from odf_node.protocol.kartothek.predicates import same_bits
 
 APPEND, RETRACT, CORRECT_FROM, CORRECT_TO = range(4)
 SETTLE_ROWS = 1 << 17
@@ -181,10 +182,7 @@ def _keyed(batch: pa.RecordBatch, vocab: Vocab, key: Sequence[str]) -> pa.Table:
 
 def _same(column: pa.Array) -> pa.Array:
     """Return the column with equal bits for equal floats."""
-    if not pa.types.is_floating(column.type):
-        return column
-    nan = pa.scalar(float("nan"), column.type)
-    return pc.add(pc.if_else(pc.is_nan(column), nan, column), pa.scalar(0.0, column.type))
+    return same_bits(column) if pa.types.is_floating(column.type) else column
 
 
 def _last_of_each(settled: pa.Table | None, pending: list[pa.Table], keys: int) -> pa.Table | None:

@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,6 +39,14 @@ from .rows import CannotFollow, has_order, in_total_order, quoted, with_rows
 from .wire import BATCH, END, HEAD, End, Head, Question, Source, encoded
 
 SHOWN_CHARS = 2_000
+NO_BOUNDS = {
+    # A column with equal bounds and no nulls would be taken for a constant, though it has NaN.
+    "datafusion.execution.collect_statistics": "false",
+    # Bounds of pages are used even where those of row groups are not.
+    "datafusion.execution.parquet.enable_page_index": "false",
+}
+"""Settings by which the engine does not trust bounds in footers, which leave NaN out. Row groups
+are still excluded by them, except where `parquet_pruning` is off: for all files with floats."""
 SETTINGS = {
     "datafusion.sql_parser.enable_ident_normalization": "false",
     "datafusion.sql_parser.map_string_types_to_utf8view": "false",
@@ -46,6 +55,7 @@ SETTINGS = {
     # With one partition, rows stay in the order of the input.
     "datafusion.execution.target_partitions": "1",
     "datafusion.execution.time_zone": "UTC",
+    **NO_BOUNDS,
 }
 _NO_ZONE = {name: value for name, value in SETTINGS.items() if "time_zone" not in name}
 """Settings for raw queries, which ingest. With a time zone set, `to_timestamp(text, pattern)`
@@ -163,9 +173,8 @@ def _context(question: Question) -> SessionContext:
 def _read(context: SessionContext, source: Source) -> DataFrame:
     """Return a frame over the files, one after the other. With a source number, the rows also have
     the column `ROW`, which is not among the columns of the view."""
-    frame = context.read_parquet(source.paths[0])
-    for path in source.paths[1:]:
-        frame = frame.union(context.read_parquet(path))
+    frames = [context.read_parquet(path, parquet_pruning=False) for path in source.paths]
+    frame = reduce(DataFrame.union, frames)
     if source.number is not None:
         row = col(quoted(source.offset)) + lit(source.number << ROW_BITS)
         frame = frame.with_column(ROW, row)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.errors import Damaged
+from odf_node.protocol.float_columns import bounded_leaves
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.data import OffsetInterval
 from odf_node.protocol.metadata.engine import DatasetVocabulary, TransformRequestInput
@@ -96,7 +97,9 @@ def _write(
 ) -> tuple[int, bool]:
     rows, changes = 0, False
     # Snappy, because Spark cannot always read dictionary pages that Arrow compresses as lz4.
-    with pq.ParquetWriter(path, stored, compression="snappy") as writer:
+    with pq.ParquetWriter(
+        path, stored, compression="snappy", write_statistics=bounded_leaves(stored)
+    ) as writer:
         for batch in _selected(given, schema, vocab.offset_column):
             if batch.num_rows == 0:
                 continue

@@ -90,7 +90,21 @@ def read_files(session: SparkSession, paths: Sequence[Path], schema: T.StructTyp
     """Read files as `read_parquet` does, by a schema of Spark types."""
     if paths and (url := exchange_of()) is not None:
         return read_lent(session, url, paths, schema)
+    if _has_floats(schema):
+        session.conf.set("spark.sql.parquet.filterPushdown", "false")
     return session.read.schema(schema).parquet(*[str(path) for path in shown(paths)])
+
+
+def _has_floats(kind: T.DataType) -> bool:
+    """Return whether the type is or has floats. Spark trusts bounds in footers, which leave NaN
+    out, and takes -0.0 in a dictionary for another number than 0.0."""
+    if isinstance(kind, T.StructType):
+        return any(_has_floats(field.dataType) for field in kind.fields)
+    if isinstance(kind, T.ArrayType):
+        return _has_floats(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return _has_floats(kind.keyType) or _has_floats(kind.valueType)
+    return isinstance(kind, T.FractionalType) and not isinstance(kind, T.DecimalType)
 
 
 def written_batches(frame: DataFrame, scratch: Path) -> Iterator[pa.RecordBatch]:

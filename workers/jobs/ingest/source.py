@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.float_columns import bounded_leaves
 from odf_node.protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
@@ -214,7 +215,8 @@ def preprocessed(
     engine = engine_for(transform, engines.all)
     scratch.mkdir(parents=True, exist_ok=True)
     source, target = scratch / "input.parquet", scratch / "preprocessed.parquet"
-    with pq.ParquetWriter(source, frame.schema, compression="lz4") as writer:
+    told = bounded_leaves(frame.schema)
+    with pq.ParquetWriter(source, frame.schema, compression="lz4", write_statistics=told) as writer:
         for batch in frame.batches:
             writer.write_batch(batch)
     response = engine.execute_raw_query(
