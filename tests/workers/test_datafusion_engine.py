@@ -92,7 +92,7 @@ class TestDataFusionEngine(EngineContract, TransformContract):
 
     def test_a_result_without_end_is_refused(self, tmp_path: Path) -> None:
         engine = DataFusionEngine(DataFusionLimits(output_bytes=1 << 20))
-        query = "select value * 7919 % 1000003 as v from generate_series(1, 1000000000000)"
+        query = "select value % 7919 as v from generate_series(1, 1000000000000)"
         response = self.ask(engine, tmp_path, query)
         assert isinstance(response, RawQueryResponseInvalidQuery)
         assert "bytes" in response.message

@@ -197,8 +197,7 @@ def _computed(
 ) -> Iterator[bytes]:
     context = _context(question)
     register(context, question.tables, Path(question.links))
-    result, used = _planned(context, question)
-    schema = pa.schema([engine.plain(field) for field in result.schema()])
+    result, schema, used = _planned(context, question)
     _check_names(schema)
     wanted = needed(result, question.tables, base_names(question.tables), open_index)
     plan = Planned(schema=to_data(from_arrow(schema)), used={n: wanted.get(n, []) for n in used})
@@ -223,8 +222,9 @@ def _context(question: Question) -> SessionContext:
     return context
 
 
-def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, set[int]]:
-    """Return the result, and the numbers of the tables that it reads. Raises `InvalidQuery`."""
+def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa.Schema, set[int]]:
+    """Return the result, its columns, and the numbers of the tables that it reads. Raises
+    `InvalidQuery`."""
     limits = question.limits
     size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
     check_size([SqlQueryStep(query=question.query)], size, prefix="ODF_NODE_QUERY_TEXT_")
@@ -233,7 +233,12 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, se
     names = base_names(question.tables)
     found = judge(result, iterates=False, tables=names.keys() | view_names(question.tables))
     used = {names[name] for name in found if name in names}
-    return _intervals_as_texts(result).limit(question.limit, question.skip), used
+    shown = _intervals_as_texts(engine.meant(context, result))
+    schema = pa.schema(
+        engine.plain(field).with_nullable(given.nullable)
+        for field, given in zip(shown.schema(), result.schema(), strict=True)
+    )
+    return shown.limit(question.limit, question.skip), schema, used
 
 
 def _intervals_as_texts(result: DataFrame) -> DataFrame:

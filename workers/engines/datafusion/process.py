@@ -34,7 +34,9 @@ from ...confine import CannotConfine, Rules, confine
 from ..port.port import ORDER_OF_CHANGES, ROW, ROW_BITS, InvalidQuery, check_begins_as_query
 from ..port.positions import blamed_on
 from .child import FRAME
+from .meaning import as_sql_means
 from .plan import check_words, forget_functions, judge
+from .plan_messages import CannotRebuild
 from .rows import CannotFollow, has_order, in_total_order, quoted, with_rows
 from .wire import BATCH, END, HEAD, End, Head, Question, Source, encoded
 
@@ -70,6 +72,8 @@ TEXTS_AS_TIMES = (
 _READING = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
 OURS = (AttributeError, AssertionError, ImportError, KeyError, NameError, TypeError)
 """Errors that are faults of this program, not of a query."""
+_MAY_DIFFER = re.compile(r" [-+*] |\bsum\(|Float")
+"""Parts of a plan, as a text, that `as_sql_means` might have to rewrite."""
 _SIZE = re.compile(r"(?m)^(VmSize|VmData):\s+(\d+) kB$")
 
 
@@ -140,7 +144,7 @@ def _status() -> str:
 def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
     context = _context(question)
     steps = [SqlQueryStep(query=step.query, alias=step.alias) for step in question.steps]
-    result = _last(steps, context, iterates=question.iterates)
+    result = meant(context, _last(steps, context, iterates=question.iterates))
     schema = pa.schema([plain(field) for field in result.schema()])
     splits = False
     if question.iterates:
@@ -211,12 +215,29 @@ def planned(query: str, context: SessionContext) -> DataFrame:
         raise InvalidQuery(str(bad)[:SHOWN_CHARS]) from None
 
 
+def meant(context: SessionContext, result: DataFrame) -> DataFrame:
+    """Return the frame with the meaning of SQL. Raise `InvalidQuery` if its plan cannot be rebuilt
+    and has parts that may mean something else."""
+    try:
+        return as_sql_means(context, result)
+    except CannotRebuild as bad:
+        if _MAY_DIFFER.search(result.logical_plan().display_indent_schema()) is None:
+            return result
+        raise InvalidQuery(
+            "beside a table function no + - * and sum() of numbers and no floats are possible, "
+            f"since this node cannot check such a plan for overflow: {str(bad)[:200]}"
+        ) from None
+
+
 def batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     # Read partitions in turn: a single stream would mix the parts of a union as they arrive.
     for part in result.execute_stream_partitioned():
         for given in part:
             batch = given.to_pyarrow()
             columns = [each.cast(to.type) for each, to in zip(batch.columns, schema, strict=True)]
+            for column in columns:
+                if pa.types.is_decimal(column.type):  # the engine may have added a digit too many
+                    column.validate(full=True)
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
