@@ -17,7 +17,12 @@ from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
 from odf_node.storage.datasets.job_payloads.transform_job import CheckPayload
 from odf_node.workers.engines.datafusion.engine import DataFusionEngine
 from odf_node.workers.engines.port.port import InvalidQuery
-from odf_node.workers.engines.port.positions import blamed_on, place_of, said
+from odf_node.workers.engines.port.positions import (
+    blamed_on,
+    place_of,
+    refuse_quoted_columns,
+    said,
+)
 from tests.workers.derivatives import START, node_of, root, transform
 
 if TYPE_CHECKING:
@@ -72,6 +77,11 @@ ON_SPARK = {
     "join without bounds": (
         ["select c.event_time, c.n\n from cities c join cities d on c.n < d.n"],
         (2, 16),
+    ),
+    "column in double quotes": (['select event_time, -- "n"\n "City" as x from cities'], (2, 2)),
+    "column in double quotes, earlier": (
+        ['select *, n = "city" as x from cities', "select event_time, x from step1"],
+        (1, 15, 1, "step1"),
     ),
     "second lateness": (
         [
@@ -167,6 +177,17 @@ def test_wrong_preprocessing_is_refused_with_the_place(spark: SparkSession, tmp_
             assert isinstance(response, RawQueryResponseInvalidQuery), response
             found[name] = place_of(response.message)
         assert found == {name: facts(*place) for name, (_, place) in PREPROCESSING.items()}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'select \'n\', `n`, "nn", n -- "n"\n from cities /* "n" */',
+        """select 'it''s "n"', "a \\" n" from cities""",
+    ],
+)
+def test_texts_that_are_no_columns_may_be_in_double_quotes(query: str) -> None:
+    refuse_quoted_columns([SqlQueryStep(query=query)], {"n"})
 
 
 @pytest.mark.parametrize(

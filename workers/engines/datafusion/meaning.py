@@ -293,7 +293,7 @@ class _Rewriting:
     def _summed(self, expression: bytes) -> bytes:
         """Return the argument of a sum in a type that holds the sum of any number of rows."""
         made, kind = self._expression(expression), self._types[expression]
-        if pa.types.is_integer(kind):
+        if pa.types.is_integer(kind) and kind.bit_width == 64:  # others are summed in 64 bits
             return cast(made, _WHOLE)
         if pa.types.is_decimal128(kind) and kind.precision > _WIDE_DIGITS:
             return cast(made, pa.decimal256(76, kind.scale))

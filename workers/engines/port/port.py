@@ -20,6 +20,8 @@ from odf_node.protocol.metadata.engine import (
 )
 from odf_node.protocol.metadata.transforms import SqlQueryStep, Transform
 
+SPARK = "spark"
+"""Name of the engine that takes double quotes for a text."""
 INPUT = "input"
 """Name of the view over the input of a raw query."""
 QUERY_SECONDS = 3600.0

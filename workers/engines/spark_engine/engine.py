@@ -24,7 +24,7 @@ from odf_node.protocol.metadata.transforms import Transform
 
 from ..exchange import worker_side as exchange
 from ..iteration.transform import execute
-from ..port.port import QUERY_SECONDS, QUIET, InvalidQuery, Listener, steps_of
+from ..port.port import QUERY_SECONDS, QUIET, SPARK, InvalidQuery, Listener, steps_of
 from ..port.positions import blamed_on, said
 from ..port.query_size import QuerySize, check_size
 from ..spark.allowed import PREPROCESS, TRANSFORM
@@ -40,7 +40,7 @@ from .transform import compute
 class SparkEngine:
     """`Engine` on the Spark of this process. `seconds` limits one query; `settings` are Spark's."""
 
-    name = "spark"
+    name = SPARK
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from odf_node.protocol.arrow_schema import from_arrow, to_arrow
@@ -28,7 +29,8 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ...engines.iteration.checkpoint import holds_state
-from ...engines.port.port import Engine, InvalidQuery, engine_for
+from ...engines.port.port import SPARK, Engine, InvalidQuery, engine_for, steps_of
+from ...engines.port.positions import refuse_quoted_columns
 from ...plan.transform import NO_SCHEMA
 from ...slices.schema import IncompatibleSchema
 from ..ingest.source import EngineFailed
@@ -95,6 +97,10 @@ def run_check(
             new_checkpoint_path=str(checkpoint),
             new_data_path=str(data),
         )
+        if engine.name == SPARK:
+            read = [pq.read_schema(item.schema_file) for item in request.query_inputs]
+            names = {name for each in read for name in each.names}
+            refuse_quoted_columns(steps_of(definition.transform), names)
         response, heard = ask(engine, request, context.job_progress)
         made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
         after = _after_the_query_before(stores, payload, request, engine, context, folder)

@@ -18,7 +18,8 @@ from odf_node.protocol.metadata.events import AddPushSource, SetPollingSource, S
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.datasets.job_payloads.transform_job import CheckReceipt, CheckSourcePayload
 
-from ...engines.port.port import engine_for
+from ...engines.port.port import SPARK, engine_for, steps_of
+from ...engines.port.positions import refuse_quoted_columns
 from ...merge.table import takes_operations
 from ...readers.read import schema_of
 from ...runtime.progress import JobProgress
@@ -46,15 +47,17 @@ def run_source_check(payload: CheckSourcePayload, context: WorkerContext) -> Che
     event = _source(payload)
     vocab = Vocab.of(from_data(payload.vocab, SetVocab) if payload.vocab else SetVocab())
     current = from_data(payload.current, DataSchema) if payload.current is not None else None
+    engine = None
+    if event.preprocess is not None:
+        engine = engine_for(event.preprocess, context.engines.all)
+        if engine.name == SPARK and (declared := schema_of(event.read)) is not None:
+            refuse_quoted_columns(steps_of(event.preprocess), declared.names)
     with work_folder(context.scratch, "check-") as name:
         schema = columns_of(
             event, vocab, current, context.engines, context.job_progress, Path(name)
         )
     if schema is None:
         return CheckReceipt(outcome="unknown", reason=NO_COLUMNS)
-    engine = None
-    if event.preprocess is not None:
-        engine = engine_for(event.preprocess, context.engines.all)
     return CheckReceipt(
         outcome="valid",
         schema=to_data(schema),
