@@ -254,6 +254,32 @@ def test_another_output_is_found_by_computing_it_again(service, told):
     }
 
 
+@pytest.mark.parametrize(
+    ("expression", "depends"),
+    [
+        ("sum(x)", True),
+        ("avg(x) over ()", True),
+        ("sum(x) > 0.2", True),
+        ("max(x)", False),
+        ("sum(cast(x as decimal(10, 2)))", False),
+        ("count(x)", False),
+    ],
+)
+def test_an_answer_that_depends_on_the_order_of_a_sum_of_floats_is_not_called_false(
+    service, expression, depends
+):
+    query = f"select {expression} as y from (values (0.1), (0.2)) as t(x)"
+    with service.http() as client:
+        answer = client.post("/query", json={"query": query, "include": ["Proof"]}).json()
+    told = {name: part for name, part in answer.items() if name != "output"}
+    told["commitment"]["outputHash"] = str(hash_of("other digits"))
+    status, found = judged(service, resigned(told))
+    error = found["error"]
+    assert (status, error["kind"]) == (400, "VerificationFailed::OutputMismatch")
+    assert error.get("depends_on_order", False) is depends
+    assert ("does not say that the answer is false" in error["message"]) is depends
+
+
 @pytest.mark.scenario("Q14")
 def test_a_dataset_that_is_not_here_is_told(service, told):
     nobody = str(seeded().id)

@@ -78,6 +78,8 @@ class TableMade:
         visibility: Visibility = Visibility.PRIVATE,
     ) -> None:
         self.stores, self.offset, self.parts = stores, 0, list[DataSlice]()
+        self.layout: dict[str, Any] = {}
+        """How slices are written: options of Arrow's writer."""
         dataset = key_pair(os.urandom(32)).dataset_id
         self.entry = DatasetEntry(
             dataset, DatasetAlias.parse(alias), DatasetKind.Root, visibility, NOON
@@ -121,7 +123,7 @@ class TableMade:
         """The event of a block with these rows, whose slice is there."""
         table = pa.Table.from_pylist(list(rows), self.columns)
         whole = self._whole(table, operations or [0] * len(rows))
-        content = parquet(whole)
+        content = parquet(whole, **self.layout)
         part = slice_of(content, whole, self.offset)
         self.stores.objects.put(key_of(self.entry, ObjectKind.DATA, part.physical_hash), [content])
         event = AddData(prev_offset=self.offset - 1 if self.offset else None, new_data=part)

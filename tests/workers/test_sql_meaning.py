@@ -90,7 +90,7 @@ def context(tmp_path: Path) -> SessionContext:
 
 def test_a_decimal_with_a_digit_too_many_is_an_error(context: SessionContext) -> None:
     result = meant(context, context.sql("select d + 1 as y from t"))
-    with pytest.raises(pa.ArrowInvalid, match="39"):
+    with pytest.raises(pa.ArrowInvalid, match="precision"):
         list(batches(result, pa.schema([("y", pa.decimal128(38, 0))])))
 
 

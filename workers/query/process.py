@@ -76,6 +76,11 @@ _KIND = re.compile(
     r"^(?:DataFusion error: |Error during planning: |Schema error: |External error: )+"
 )
 _PARSER = re.compile(r'^SQL error: \w+\("(?P<said>.*)"\)$', re.DOTALL)
+_ADDS_FLOATS = re.compile(
+    r"(?m)^ *(?:Aggregate|WindowAggr): .*\b"
+    r"(?:avg|corr|covar\w*|mean|regr_\w+|stddev\w*|sum|var\w*)\(.*:Float"
+)
+"""Matches a plan, as a text with types, in which floats are added."""
 _ADVICE = re.compile(r" Column names are case sensitive\. .*? configuration\.", re.DOTALL)
 """Advice of the engine to change a setting, which no reader can."""
 _NO_FIELD = re.compile(r"No field named (?P<name>\S+)\.(?= )")
@@ -200,7 +205,11 @@ def _computed(
     result, schema, used = _planned(context, question)
     _check_names(schema)
     wanted = needed(result, question.tables, base_names(question.tables), open_index)
-    plan = Planned(schema=to_data(from_arrow(schema)), used={n: wanted.get(n, []) for n in used})
+    plan = Planned(
+        schema=to_data(from_arrow(schema)),
+        used={n: wanted.get(n, []) for n in used},
+        adds_floats=_ADDS_FLOATS.search(result.logical_plan().display_indent_schema()) is not None,
+    )
     say(frame(PLANNED, encoded(plan)))
     hear(LINKED)
     sent = 0

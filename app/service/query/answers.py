@@ -51,11 +51,11 @@ async def document(
 
 async def proven_output(
     queries: Queries, actor: Actor, caller: str, asked: Asked
-) -> dict[TextForm, Multihash]:
-    """Return the hash of an output in each form of text. Raises the same errors as
-    `Queries.begin`."""
-    _, data, facts = await gathered(queries, actor, caller, asked)
-    return {form: output_hash(data, facts, form) for form in TextForm}
+) -> tuple[dict[TextForm, Multihash], bool]:
+    """Return the hash of an output in each form of text, and whether it depends on the order in
+    which floats are added. Raises the same errors as `Queries.begin`."""
+    rows, data, facts = await gathered(queries, actor, caller, asked)
+    return {form: output_hash(data, facts, form) for form in TextForm}, rows.adds_floats
 
 
 async def gathered(

@@ -84,6 +84,8 @@ class Rows:
     scanned: int
     """Number of slices that the query opens, over all datasets."""
     total: int
+    adds_floats: bool
+    """Whether digits of the answer depend on the order in which floats are added."""
     _first: bytes | None
     _pieces: AsyncIterator[bytes]
     _end: _End
@@ -165,6 +167,7 @@ class Queries:
             pins=pins,
             scanned=scanned,
             total=total,
+            adds_floats=planned.adds_floats,
             _first=first,
             _pieces=pieces,
             _end=end,

@@ -26,6 +26,11 @@ from .inputs import PinnedBlockNotFound, PinnedDatasetNotFound
 from .query import Queries
 
 INVALID = "The commitment is invalid and cannot be disputed: "
+ADDS_FLOATS = (
+    "The query was run again and gave another output. The answer depends on the order in which "
+    "floats are added, which differs between machines and programs, so this does not say that the "
+    "answer is false: compare its rows, or add decimals"
+)
 
 
 class Refuted(BadInput):
@@ -70,7 +75,7 @@ class Verification:
         except (UnknownField, InvalidQueryRequest) as bad:
             raise MalformedBody(f"input: {bad.message}") from None
         try:
-            actual = await proven_output(self.queries, actor, caller, asked)
+            actual, adds_floats = await proven_output(self.queries, actor, caller, asked)
         except PinnedDatasetNotFound as gone:
             raise Refuted(
                 "VerificationFailed::DatasetNotFound",
@@ -87,9 +92,10 @@ class Verification:
         if not forms:
             raise Refuted(
                 "VerificationFailed::OutputMismatch",
-                "The query was run again and gave another output",
+                ADDS_FLOATS if adds_floats else "The query was run again and gave another output",
                 expected_hash=told.commitment.output_hash,
                 actual_hash=str(actual[TextForm.ESCAPED]),
+                **({"depends_on_order": True} if adds_floats else {}),
             )
         return None if len(forms) > 1 else min(forms)
 

@@ -128,6 +128,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """A `DataSchema` as plain data: the columns of the result."""
     used: dict[int, list[int]]
     """Numbers of the slices that may have rows of the result, by number of the table."""
+    adds_floats: bool = False
+    """Whether digits of the result depend on the order in which floats are added."""
 
 
 class Why(StrEnum):

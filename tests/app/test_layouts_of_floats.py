@@ -1,0 +1,349 @@
+"""The same rows give the same answers, however they lie in slices and row groups: NaN, -0.0.
+
+Tables of one column each lie beside each other in one dataset, whose slices are cut at random and
+written as peers write them, with bounds of floats, or as this node does. Each door is asked before
+and after a compaction of some of the slices. `ODF_TEST_FLOAT_TABLES` is the number of tables.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import adbc_driver_flightsql.dbapi as adbc
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from adbc_driver_flightsql import DatabaseOptions
+from iceberg_clients import catalogue, duck
+from service import Service, serving
+from table_made import TableMade
+from upkeep_parts import dataset_of
+
+from odf_node.protocol.metadata.engine import RawQueryRequest
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+from odf_node.workers.jobs.compact.run import run_compaction
+from odf_node.workers.jobs.transform.run import run_transform
+from odf_node.workers.slices.write import parquet_settings
+from tests.workers.derivatives import derivative, moment, node_of, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = int(os.environ.get("ODF_TEST_FLOAT_TABLES", "20"))
+BESIDE = 20
+"""Tables in one dataset."""
+NAN = math.nan
+VALUES = [0.0, -0.0, 2.0, 3.5, -1.0, math.inf, -math.inf, NAN, math.copysign(NAN, -1), None]
+WORDS = {0.0: "0.0", 2.0: "2.0", math.inf: "Infinity", NAN: "NaN"}
+"""Values in comparisons, as texts that both engines cast to a float."""
+OPERATORS: dict[str, Callable[[tuple[bool, float], tuple[bool, float]], bool]] = {
+    "=": lambda one, other: one == other,
+    "<>": lambda one, other: one != other,
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other,
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other,
+}
+WORDS_OF_FILTERS = {"=": "eq", "<>": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+Column = Sequence[float | None]
+
+
+def key(value: float) -> tuple[bool, float]:
+    """By which values are compared: NaN is above all numbers, -0.0 is 0.0."""
+    return math.isnan(value), 0.0 if math.isnan(value) else value + 0.0
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A condition on a column in SQL, and what it says of a value that is not null."""
+
+    sql: str
+    holds: Callable[[float], bool]
+    asked: str = ""
+    """The same as a filter of `read`, if that has it."""
+
+    def offsets(self, column: Column) -> list[int]:
+        return [at for at, each in enumerate(column) if each is not None and self.holds(each)]
+
+
+def filters() -> Iterator[Filter]:
+    for word, compared in OPERATORS.items():
+        for value, text in WORDS.items():
+            yield Filter(
+                f"X {word} cast('{text}' as double)",
+                lambda each, c=compared, v=value: c(key(each), key(v)),
+                f"X:{WORDS_OF_FILTERS[word]}:{'inf' if value == math.inf else text.lower()}",
+            )
+    zero_or_nan = {key(0.0), key(NAN)}
+    yield Filter(
+        "X in (cast('NaN' as double), cast('-0.0' as double))",
+        lambda each: key(each) in zero_or_nan,
+        "X:in:nan,-0.0",
+    )
+    yield Filter("X not in (cast(0 as double), 7)", lambda each: key(each) != key(0.0))
+    yield Filter("X between 0 and 2", lambda each: key(0.0) <= key(each) <= key(2.0))
+    yield Filter("not X > 2", lambda each: key(each) <= key(2.0))
+    yield Filter("X is not null", lambda _: True, "X:notnull")
+    yield Filter("case X when 0 then true else false end", lambda each: key(each) == key(0.0))
+    yield Filter("X = -X", lambda each: key(each) in zero_or_nan)
+    yield Filter("X * -1 = 0", lambda each: key(each) == key(0.0))
+
+
+FILTERS = list(filters())
+
+
+def shown(value: float | None) -> str | None:
+    """A number as it is compared; sums of integers, counts and floats alike."""
+    return None if value is None else "nan" if math.isnan(value) else repr(float(value) + 0.0)
+
+
+def group_counts(column: Column) -> list[int]:
+    return sorted(Counter(None if each is None else key(each) for each in column).values())
+
+
+AGGREGATES: dict[str, Callable[[list[float]], float | None]] = {
+    "min(X)": lambda known: min(known, key=key, default=None),
+    "max(X)": lambda known: max(known, key=key, default=None),
+    "count(X)": len,
+    "count(distinct X)": lambda known: len(set(map(key, known))),
+    "sum(case when X > 3 then 1 else 0 end)": lambda known: sum(key(v) > key(3.0) for v in known),
+}
+ROWS_OF: dict[str, Callable[[Column], list[int]]] = {
+    "select count(*) as n from T group by X order by n": group_counts,
+    "select count(*) as n from (select distinct X from T)": lambda column: [
+        len(group_counts(column))
+    ],
+    "select count(*) as n from T a join T b on a.X = b.X": lambda column: [
+        sum(n * n for n in Counter(key(each) for each in column if each is not None).values())
+    ],
+    "select count(*) as n from (select X from T where X > 2 order by X desc limit 3)": (
+        lambda column: [min(3, sum(each is not None and key(each) > key(2.0) for each in column))]
+    ),
+}
+
+
+class Layout:
+    """One dataset of tables, and how it is cut."""
+
+    def __init__(self, stores: Any, number: str, chance: random.Random) -> None:
+        self.chance, self.stores = chance, stores
+        self.name = f"layout{number}"
+        count = chance.randint(6, 24)
+        few = [chance.sample(VALUES, chance.randint(1, 4)) for _ in range(BESIDE)]
+        self.columns = {f"x{at}": [chance.choice(some) for _ in range(count)]
+                        for at, some in enumerate(few)}  # fmt: skip
+        schema = pa.schema([(name, pa.float64()) for name in self.columns])
+        self.made = TableMade(stores, f"kamu/{self.name}", schema)
+        cuts = sorted(chance.sample(range(1, count), chance.randint(0, min(5, count - 1))))
+        for start, end in zip([0, *cuts], [*cuts, count], strict=True):
+            ours = parquet_settings(self.made._whole(schema.empty_table(), []).schema)
+            peers = {"write_page_index": chance.random() < 0.5}
+            settings: dict[str, Any] = dict(ours) if chance.random() < 0.5 else peers
+            self.made.layout = {**settings, "row_group_size": chance.randint(1, 6)}
+            self.made.add(
+                [
+                    {name: each[at] for name, each in self.columns.items()}
+                    for at in range(start, end)
+                ]
+            )
+
+    def written_by_this_node(self) -> Layout:
+        """The same rows as a dataset of which this node wrote all slices."""
+        own = copy(self)
+        own.name += "own"
+        schema = self.made.columns
+        own.made = TableMade(self.stores, f"kamu/{own.name}", schema)
+        settings = dict(parquet_settings(own.made._whole(schema.empty_table(), []).schema))
+        own.made.layout = {**settings, "row_group_size": 3}
+        values = zip(*self.columns.values(), strict=True)
+        rows = [dict(zip(self.columns, each, strict=True)) for each in values]
+        own.made.add(rows[: len(rows) // 2])
+        own.made.add(rows[len(rows) // 2 :])
+        return own
+
+    @property
+    def dataset(self) -> Any:
+        return dataset_of(self.stores, self.made.entry)
+
+    def compact(self, scratch: Path) -> None:
+        run_compaction(
+            self.dataset,
+            CompactPayload(max_slice_records=self.chance.choice([8, 16, 1000])),
+            self.stores,
+            scratch,
+            attempts=3,
+        )
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("layouts") / "node"
+    with serving(folder, flight_port=0, query_wait_s=60, query_text_terms=30_000) as service:
+        yield service
+
+
+@pytest.fixture
+def layouts(service: Service, request: pytest.FixtureRequest) -> list[Layout]:
+    numbers = range(max(1, TABLES // BESIDE))
+    door = zlib.crc32(request.node.name.encode())
+    return [Layout(service.node.stores, f"{door}x{at}", random.Random(at)) for at in numbers]
+
+
+def both_ways(layout: Layout, scratch: Path) -> Iterator[None]:
+    """Before and after a compaction."""
+    yield
+    layout.compact(scratch)
+    yield
+
+
+def asked(service: Service, query: str, *, by_flight: bool) -> list[tuple[Any, ...]]:
+    if by_flight:
+        options = {DatabaseOptions.AUTHORIZATION_HEADER.value: f"Bearer {service.token()}"}
+        url = f"grpc://127.0.0.1:{service.node.flight.port}"
+        with adbc.connect(url, options, autocommit=True) as db, db.cursor() as cursor:
+            cursor.execute(query)
+            return list(map(tuple, cursor.fetchall()))
+    with service.http(service.token()) as http:
+        answer = http.post("/query", json={"query": query, "dataFormat": "arrow"})
+    assert answer.status_code == 200, answer.text
+    table = pa.ipc.open_stream(answer.content).read_all()
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def branches(table: str, name: str, offset: str, more: str = "") -> str:
+    """The rows of each filter on a column, as one query."""
+    return " union all ".join(
+        f"select {at} as q, {offset} as o{more} from {table} where {each.sql.replace('X', name)}"
+        for at, each in enumerate(FILTERS)
+    )
+
+
+def expected(column: Column) -> list[tuple[int, int]]:
+    """Number of the filter and offset, for each row of each filter."""
+    return [(at, o) for at, each in enumerate(FILTERS) for o in each.offsets(column)]
+
+
+def test_filters_of_reads(service: Service, layouts: list[Layout], tmp_path: Path) -> None:
+    with service.http(service.token()) as http:
+        for layout in layouts:
+            name = layout.chance.choice(list(layout.columns))
+            for _ in both_ways(layout, tmp_path):
+                for each in FILTERS:
+                    if each.asked:
+                        params = {"filter": each.asked.replace("X", name), "format": "ndjson"}
+                        answer = http.get(f"/{layout.name}/read", params=params)
+                        assert answer.status_code == 200, answer.text
+                        found = [json.loads(line)["offset"] for line in answer.text.splitlines()]
+                        assert found == each.offsets(layout.columns[name]), params
+
+
+@pytest.mark.parametrize("by_flight", [False, True])
+def test_queries(service: Service, layouts: list[Layout], tmp_path: Path, by_flight: bool) -> None:
+    for layout in layouts:
+        table = f'"{layout.name}"'
+        for _ in both_ways(layout, tmp_path):
+            for name in layout.chance.sample(list(layout.columns), 1 if by_flight else 3):
+                column = layout.columns[name]
+                found = asked(service, branches(table, name, '"offset"'), by_flight=by_flight)
+                assert sorted(found) == expected(column), (layout.name, name)
+                known = [each for each in column if each is not None]
+                wanted = [shown(each(known)) for each in AGGREGATES.values()]
+                listed = ", ".join(f"{sql} as a{at}" for at, sql in enumerate(AGGREGATES))
+                query = f"select {listed} from {table}".replace("X", name)
+                [row] = asked(service, query, by_flight=by_flight)
+                assert [shown(each) for each in row] == wanted, query
+                for given, computed in ROWS_OF.items():
+                    query = given.replace("T", table).replace("X", name)
+                    rows = asked(service, query, by_flight=by_flight)
+                    assert [each for (each,) in rows] == computed(column), query
+
+
+def derived(layout: Layout, engine: Any, scratch: Path, name: str) -> list[tuple[int, int]]:
+    """What a derivative has of the filters on a column."""
+    stores, quote = layout.stores, "`" if engine.name == "spark" else '"'
+    query = branches(layout.name, name, f"{quote}offset{quote}", ", event_time")
+    made = derivative(
+        stores, f"m{layout.chance.getrandbits(60)}", [layout.dataset], query, engine=engine.name
+    )
+    bench = node_of(stores, scratch)
+    bench = replace(bench, engines=replace(bench.engines, first=engine))
+    run_transform(stores, made, TransformPayload(), bench, now=moment(10**9))
+    return sorted((row["q"], row["o"]) for row in read(stores, made))
+
+
+def test_derivatives_on_datafusion(layouts: list[Layout], tmp_path: Path) -> None:
+    engine = DataFusionEngine()
+    for layout in layouts:
+        for _ in both_ways(layout, tmp_path):
+            name = layout.chance.choice(list(layout.columns))
+            found = derived(layout, engine, tmp_path, name)
+            assert found == expected(layout.columns[name]), (layout.name, name)
+
+
+@pytest.mark.spark
+def test_derivatives_on_spark(layouts: list[Layout], spark: SparkSession, tmp_path: Path) -> None:
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+
+    engine = SparkEngine(spark)
+    for layout in layouts:
+        for _ in both_ways(layout, tmp_path):
+            name = layout.chance.choice(list(layout.columns))
+            found = derived(layout, engine, tmp_path, name)
+            assert found == expected(layout.columns[name]), (layout.name, name)
+
+
+def test_preprocessing_of_files_with_bounds(tmp_path: Path) -> None:
+    rows = pa.table({"x": [20.0, NAN, 20.0]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    request = RawQueryRequest(
+        input_data_paths=(str(tmp_path / "rows.parquet"),),
+        transform=TransformSql(
+            queries=(SqlQueryStep(query="select x from input where x <> 7"),), engine="datafusion"
+        ),
+        output_data_path=str(tmp_path / "out.parquet"),
+    )
+    DataFusionEngine().execute_raw_query(request)
+    assert repr(pq.read_table(tmp_path / "out.parquet").to_pydict()) == repr(rows.to_pydict())
+
+
+def test_clients_of_iceberg_read_slices_of_this_node(
+    service: Service, layouts: list[Layout]
+) -> None:
+    """pyiceberg compares NaN by its own rules, DuckDB as the engines do."""
+    catalog = catalogue(service, service.token())
+    with duck(service, service.token()) as db:
+        for layout in layouts:
+            own = layout.written_by_this_node()
+            name = layout.chance.choice(list(layout.columns))
+            column = layout.columns[name]
+            scanned = catalog.load_table(f"kamu.{own.name}")
+            for text, holds in (("> 2.0", lambda v: v > 2.0), ("< 3.0", lambda v: v < 3.0)):
+                found = scanned.scan(row_filter=f"{name} {text}").to_arrow()["offset"].to_pylist()
+                wanted = [at for at, v in enumerate(column) if v is not None and holds(v)]
+                assert sorted(found) == wanted, (name, text)
+            rows = db.execute(branches(f"odf.kamu.{own.name}", name, '"offset"')).fetchall()
+            assert sorted(rows) == expected(column), name
+
+
+def test_slices_of_this_node_have_no_bounds_of_floats(layouts: list[Layout]) -> None:
+    own = layouts[0].written_by_this_node()
+    for part in own.made.parts:
+        with own.dataset.open_object(ObjectKind.DATA, part.physical_hash) as stream:
+            group = pq.ParquetFile(pa.BufferReader(stream.read())).metadata.row_group(0)
+        for chunk in map(group.column, range(group.num_columns)):
+            has_bounds = chunk.statistics is not None and chunk.statistics.has_min_max
+            assert has_bounds is (chunk.physical_type != "DOUBLE"), chunk.path_in_schema
