@@ -97,10 +97,7 @@ def run_check(
             new_checkpoint_path=str(checkpoint),
             new_data_path=str(data),
         )
-        if engine.name == SPARK:
-            read = [pq.read_schema(item.schema_file) for item in request.query_inputs]
-            names = {name for each in read for name in each.names}
-            refuse_quoted_columns(steps_of(definition.transform), names)
+        _refuse_quoted_columns(request, engine)
         response, heard = ask(engine, request, context.job_progress)
         made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
         after = _after_the_query_before(stores, payload, request, engine, context, folder)
@@ -115,6 +112,14 @@ def run_check(
         engine=engine.name,
         engine_version=engine.version,
     )
+
+
+def _refuse_quoted_columns(request: TransformRequest, engine: Engine) -> None:
+    if engine.name == SPARK:
+        read = [pq.read_schema(item.schema_file) for item in request.query_inputs]
+        refuse_quoted_columns(
+            steps_of(request.transform), {name for each in read for name in each.names}
+        )
 
 
 def _after_the_query_before(
