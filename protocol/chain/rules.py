@@ -119,7 +119,7 @@ _AT_THE_END_OF_THE_WAY = (
 
 _OF_THIS_NODE = (
     Rule(data_rules.first_data_has_no_previous_offset, DATA, DATA, Origin.OURS),
-    Rule(data_rules.new_inputs_start_from_nothing, EXECUTING, EXECUTING),
+    Rule(data_rules.new_inputs_start_from_nothing, EXECUTING, EXECUTING, Origin.OURS),
     Rule(definition_rules.push_sources_stay_few, (AddPushSource,), (), Origin.LIMIT),
     Rule(
         definition_rules.polling_source_changes_something,

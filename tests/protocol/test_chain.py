@@ -41,7 +41,7 @@ from odf_node.protocol.chain.errors import (
     SystemTimeIsNotMonotonic,
     WatermarkIsNotMonotonic,
 )
-from odf_node.protocol.chain.rules import RULES, append, fold, report
+from odf_node.protocol.chain.rules import RULES, append, append_received, fold, report
 from odf_node.protocol.chain.state import CHANGES, EMPTY, NOT_UNDERSTOOD_KEPT
 from odf_node.protocol.identity import DatasetAlias, DatasetRef
 from odf_node.protocol.instant import Instant
@@ -327,6 +327,25 @@ def test_an_added_input_starts_from_nothing_and_the_others_go_on():
         then(state, execution(10, 14, filled, going_on, new_watermark=day(6)))
     done = then(state, execution(10, 14, fresh, going_on, new_watermark=day(6)))
     assert done.declared_inputs == (OTHER_INPUT, INPUT)
+
+
+def test_a_received_execution_may_say_that_it_began_in_the_midst_of_an_added_input():
+    blocks, state = [], EMPTY
+    going_on = consumed(prev_block_hash=made_up("b1"), prev_offset=9)
+    filled = consumed(OTHER_INPUT, prev_block_hash=made_up("o1"), prev_offset=3)
+    for event in (
+        DERIVATIVE,
+        transform(INPUT),
+        COLUMNS,
+        execution(0, 9, FIRST_INPUT, new_watermark=day(5)),
+        transform(OTHER_INPUT, INPUT),
+        execution(10, 14, filled, going_on, new_watermark=day(6)),
+    ):
+        block = block_after(state, event)
+        state = append_received(state, block)
+        blocks.append(block)
+    [warning] = report(blocks)
+    assert (warning.rule, warning.origin) == ("new_inputs_start_from_nothing", "ours")
 
 
 # Definitions

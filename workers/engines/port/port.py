@@ -35,6 +35,8 @@ ORDER_OF_CHANGES = (
     "ORDER BY cannot be applied here: the inputs hold retractions or corrections, whose meaning "
     "lies in their order"
 )
+NO_QUERY = "the transform has no query"
+ONLY_QUERIES = "only SELECT queries are accepted"
 _BEFORE_FIRST_WORD = re.compile(r"(?s)(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*")
 
 
@@ -169,7 +171,7 @@ def steps_of(transform: Transform) -> Sequence[SqlQueryStep]:
     if not steps and transform.query:
         steps = (SqlQueryStep(query=transform.query),)
     if not steps:
-        raise InvalidQuery("the transform has no query")
+        raise InvalidQuery(NO_QUERY)
     for step in steps[:-1]:
         if step.alias is None:
             raise InvalidQuery("only the last query may have no alias")
@@ -181,4 +183,4 @@ def check_begins_as_query(text: str) -> None:
     before = _BEFORE_FIRST_WORD.match(text)
     first = text[before.end() if before else 0 :][:6].upper()
     if not first.startswith(("SELECT", "WITH")):
-        raise InvalidQuery("only SELECT queries are accepted")
+        raise InvalidQuery(ONLY_QUERIES)

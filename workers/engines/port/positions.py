@@ -181,3 +181,9 @@ def place_of(message: str) -> dict[str, Any]:
     if where := told(message):
         return dict(zip(("line", "column"), where, strict=True))
     return {}
+
+
+def without_place(message: str) -> str:
+    """Return the message without the position that `said` writes before it."""
+    found = _SAID.match(message)
+    return message[found.end() :] if found else message

@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.metadata.transforms import SqlQueryStep, Transform
 
-from ..port.port import InvalidQuery, NotIncremental, steps_of
+from ..port.port import NO_QUERY, InvalidQuery, NotIncremental, steps_of
 from ..port.positions import located, placed
 from ..spark.catalyst import Catalyst, Node, Origin, expr_id, items
 from ..spark.errors import reason
@@ -82,7 +82,7 @@ def _planned(
         if step.alias is not None:
             session.sql(text).createTempView("`" + step.alias.replace("`", "``") + "`")
     if analysed is None:
-        raise InvalidQuery("the transform has no query")
+        raise InvalidQuery(NO_QUERY)
     analysed = without_today(catalyst, analysed, steps)
     temporal = {table.name: table.primary_key for table in transform.temporal_tables or ()}
     query = query_over(catalyst, inputs, temporal)

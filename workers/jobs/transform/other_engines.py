@@ -6,7 +6,7 @@ store, if anything. If this engine follows a rule of its own, a different result
 - it keeps state where another computes from new rows alone;
 - it splits a correction if the query selects only one half of it;
 - it uses the last watermark of an input without a new one;
-- it refuses the query, or casts a column.
+- it refuses the query, or casts a column. `never_runs.py` has the refusals that are proof.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ from .chains import last_data, watermark_of
 from .engines import engine_of, is_trusted
 from .files import InputFiles, work_folder
 from .iteration import Executed, SchemaNotKnown, checkpoint_file, execute
+from .never_runs import runs_nowhere
 from .other_engines import proves, readable_checkpoint, undecided, with_checkpoint_of
 from .own_checkpoints import Beginning, OwnCheckpoints
 from .result import Made
@@ -119,7 +120,7 @@ def replay(
     Raises:
         NotVerifiable: an input is missing, was rewritten since, lacks a slice or is damaged;
             or no engine here runs the query, or it fails for an internal reason; or it refuses
-            an execution of another engine.
+            an execution of another engine, which that one may have been able to run.
         ForeignState: the checkpoints have none from which it may begin.
         InvalidQuery, …: errors in `FAILS`, for an execution that this engine made, unless a
             limit of this machine ended it.
@@ -132,6 +133,8 @@ def replay(
     recorded = note.at(block.sequence_number)
     is_same = newest_engine
     beginning = Beginning()
+    plan: TransformPlan | None = None
+    inputs: list[Dataset] = []
     try:
         plan, inputs = recorded_plan(stores, dataset.state(block.prev), block, event)
         wanted = None if newest_engine else recorded
@@ -160,6 +163,8 @@ def replay(
         raise
     except NodeError as reason:
         if beginning.is_known and _is_proof(reason, is_same=is_same):
+            raise
+        if plan is not None and runs_nowhere(reason, plan, inputs, context.scratch):
             raise
         raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
 
