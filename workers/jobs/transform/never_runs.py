@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.schema import (
     DataField,
     DataTypeList,
@@ -67,12 +67,10 @@ _WITHOUT_BRACKETS = re.compile(
 
 
 def runs_nowhere(
-    reason: NodeError, plan: TransformPlan, inputs: Sequence[Dataset], scratch: Path
+    refused: InvalidQuery, plan: TransformPlan, inputs: Sequence[Dataset], scratch: Path
 ) -> bool:
     """Whether an engine's refusal proves that no engine of the dialect can run the query."""
-    if not isinstance(reason, InvalidQuery):
-        return False
-    said = without_place(reason.message)
+    said = without_place(refused.message)
     if said.startswith(NO_QUERY):
         return True
     queries = [step.query for step in steps_of(plan.transform)]

@@ -67,6 +67,10 @@ class NotVerifiable(BadInput):
     """A replay lacks something, or that fails: an input, its history, or the engine."""
 
 
+class RunsNowhere(InvalidQuery):
+    """No engine can have run the query."""
+
+
 class ForeignState(NotVerifiable):
     """An execution begins from state that only another node has made."""
 
@@ -133,8 +137,6 @@ def replay(
     recorded = note.at(block.sequence_number)
     is_same = newest_engine
     beginning = Beginning()
-    plan: TransformPlan | None = None
-    inputs: list[Dataset] = []
     try:
         plan, inputs = recorded_plan(stores, dataset.state(block.prev), block, event)
         wanted = None if newest_engine else recorded
@@ -148,8 +150,7 @@ def replay(
                 beginning = _recorded_beginning(dataset, plan, files, is_same=is_same)
             else:
                 beginning = checkpoints.beginning(dataset, block, plan, note, files)
-            out, told, begun = Path(name) / "out", context.job_progress, beginning.checkpoint
-            done = execute(dataset, plan, inputs, engine, files, out, told, checkpoint=begun)
+            done = _executed(dataset, plan, inputs, engine, files, Path(name), context, beginning)
             on_made(done.made)
             _refuse_foreign_state(beginning, done.made)
             if checkpoints is not None:
@@ -159,14 +160,31 @@ def replay(
                 found = _of_another_engine(found, plan, inputs, files, done.made)
             files.trim()
         return found
-    except (NotVerifiable, *CUT_SHORT):
+    except (NotVerifiable, RunsNowhere, *CUT_SHORT):
         raise
     except NodeError as reason:
         if beginning.is_known and _is_proof(reason, is_same=is_same):
             raise
-        if plan is not None and runs_nowhere(reason, plan, inputs, context.scratch):
-            raise
         raise NotVerifiable(f"not verifiable here: {reason.message}", **reason.facts) from reason
+
+
+def _executed(
+    dataset: Dataset,
+    plan: TransformPlan,
+    inputs: list[Dataset],
+    engine: Engine,
+    files: InputFiles,
+    folder: Path,
+    context: WorkerContext,
+    beginning: Beginning,
+) -> Executed:
+    out, told, begun = folder / "out", context.job_progress, beginning.checkpoint
+    try:
+        return execute(dataset, plan, inputs, engine, files, out, told, checkpoint=begun)
+    except InvalidQuery as refused:
+        if runs_nowhere(refused, plan, inputs, context.scratch):
+            raise RunsNowhere(refused.message, **refused.facts) from refused
+        raise
 
 
 def _recorded_beginning(
