@@ -11,6 +11,7 @@ from typing import Any
 
 MAX_UNKNOWN = 1_000
 """Limit of unknown names that are remembered."""
+MAX_REMARKS = 20
 SHOWN_NAMES = 10
 
 
@@ -21,6 +22,7 @@ class FieldsSeen:
         self._absent = dict.fromkeys(columns)
         self._columns = frozenset(columns)
         self._unknown: dict[str, None] = {}
+        self._remarks: dict[str, None] = {}
         self._any = False
 
     @property
@@ -48,6 +50,11 @@ class FieldsSeen:
         """Whether no record has had the column."""
         return name in self._absent
 
+    def remark(self, text: str) -> None:
+        """Record something else to warn of; once, however often it is met."""
+        if len(self._remarks) < MAX_REMARKS:
+            self._remarks[text] = None
+
     def follow(self, other: FieldsSeen) -> None:
         """Add the names in later records."""
         self._any |= other._any
@@ -55,6 +62,8 @@ class FieldsSeen:
         for name in other._unknown:
             if len(self._unknown) < MAX_UNKNOWN:
                 self._unknown[name] = None
+        for text in other._remarks:
+            self.remark(text)
 
     def warnings(self) -> list[str]:
         """Return the warnings for the publisher; call this after all records."""
@@ -64,7 +73,7 @@ class FieldsSeen:
             told.append(f"fields that the schema does not name are not stored: {names}")
         if self._absent and self._any:
             told.append(f"columns that no record names are null: {_shown(self._absent)}")
-        return told
+        return [*told, *self._remarks]
 
 
 def _shown(names: Iterable[str]) -> str:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 
-from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.reading import (
     ReadStep,
     ReadStepGeoJson,
@@ -31,14 +30,16 @@ from odf_node.protocol.source_rules import check_read_step
 
 from ..runtime.content import Content, opened, size_of
 from ..slices.frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
-from .fields_seen import FieldsSeen
+from .features import Features, features_of
+from .fields_seen import MAX_REMARKS, FieldsSeen
 from .forms import forms_of
 from .json_lines import numbered_lines, value_of
-from .json_rows import Shape, Value, compact_json, typed_batches
-from .json_scan import JsonScanner
-from .json_values import AS_DECLARED, How, infer
+from .json_rows import Shape, typed_batches
+from .json_scan import JsonScanner, Value, array_of, keys_of
+from .json_values import How, infer
 from .known import Known
 from .ndjson_lines import NotAgreed, quick_batches
+from .pages import Pages
 from .rejected import Rejected
 
 
@@ -52,7 +53,9 @@ class _Reading:
     values: Callable[[], Iterator[Value]]
     """Starts at the beginning of the file."""
     shape: Shape
-    how: How = AS_DECLARED
+    how: How
+    remarks: dict[str, None] = field(default_factory=dict)
+    """Warnings that values and shape give; complete when the values are."""
 
 
 def read_ndjson(
@@ -85,34 +88,17 @@ def read_json(
 ) -> Frame | None:
     """Read an array of objects, at the root or at `subPath` (dot-separated keys)."""
     check_read_step(step)
-    how = _how(step)
-    sub_path = step.sub_path or ""
-
-    def values(scanner: JsonScanner) -> Iterator[Value]:
-        entered = [
-            _enter(scanner, key, ".".join(sub_path.split(".")[: depth + 1]))
-            for depth, key in enumerate(sub_path.split(".") if sub_path else ())
-        ]
-        if scanner.peek() != "[":
-            if scanner.value() is None and sub_path:
-                raise SubPathNotFound(f"Sub-path not found: {sub_path}")
-            raise SubPathNotFound(
-                f"Sub-path does not specify an array: {sub_path or '.'} (a list of objects is "
-                "expected; NDJSON, application/x-ndjson, takes one object a line)"
-            )
-        yield from _array(scanner)
-        for others in reversed(entered):  # to notice a document that was cut short
-            for _ in others:
-                scanner.value()
-        scanner.end()
-
+    remarks: dict[str, None] = {}
     reading = _Reading(
         content=content,
         limits=limits,
         rejected=rejected,
-        values=partial(_scanned, content, limits, values),
+        values=partial(
+            _scanned, content, limits, partial(_listed, step.sub_path or "", _telling(remarks))
+        ),
         shape=_object,
-        how=how,
+        how=_how(step),
+        remarks=remarks,
     )
     return _frame(reading, schema, known)
 
@@ -126,8 +112,10 @@ def read_ndgeojson(
     known: Known | None = None,
 ) -> Frame | None:
     """Read lines of one `Feature` each."""
-    reading = _of_lines(content, limits, rejected, _feature, _how(step))
-    return _frame(reading, schema, known)
+    remarks: dict[str, None] = {}
+    shape = Features(_telling(remarks), known).record
+    reading = _of_lines(content, limits, rejected, shape, _how(step))
+    return _frame(replace(reading, remarks=remarks), schema, known)
 
 
 def read_geojson(
@@ -138,17 +126,29 @@ def read_geojson(
     rejected: Rejected | None = None,
     known: Known | None = None,
 ) -> Frame | None:
-    """Read a `FeatureCollection`: a row per feature, with its properties, and `geometry` as
-    text."""
+    """Read a `FeatureCollection`: a row per feature, see `features.py`."""
+    remarks: dict[str, None] = {}
+    tell = _telling(remarks)
     reading = _Reading(
         content=content,
         limits=limits,
         rejected=rejected,
-        values=partial(_scanned, content, limits, _collection),
-        shape=_feature,
+        values=partial(_scanned, content, limits, partial(features_of, tell=tell)),
+        shape=Features(tell, known).record,
         how=_how(step),
+        remarks=remarks,
     )
     return _frame(reading, schema, known)
+
+
+def _telling(remarks: dict[str, None]) -> Callable[[str], None]:
+    """Return a function that adds a warning; each is added once."""
+
+    def tell(text: str) -> None:
+        if len(remarks) < MAX_REMARKS:
+            remarks[text] = None
+
+    return tell
 
 
 def _how(step: ReadStep) -> How:
@@ -207,8 +207,14 @@ def _noted(
     seen: FieldsSeen,
     warnings: list[str],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield typed batches; add warnings about field names at the end."""
+    """Yield typed batches; add warnings at the end."""
     yield from _typed(reading, values, schema, seen)
+    _end(reading, seen, warnings)
+
+
+def _end(reading: _Reading, seen: FieldsSeen, warnings: list[str]) -> None:
+    for text in reading.remarks:
+        seen.remark(text)
     warnings += seen.warnings()
 
 
@@ -255,7 +261,7 @@ def _quick_then_slow(
         if reading.rejected is not None:
             reading.rejected.passed(done)
         yield from _typed(reading, islice(reading.values(), done, None), schema, seen)
-    warnings += seen.warnings()
+    _end(reading, seen, warnings)
 
 
 def _scanned(
@@ -276,24 +282,46 @@ def _typed(
     )
 
 
-def _array(scanner: JsonScanner) -> Iterator[Value]:
-    scanner.take("[")
-    if scanner.peek() == "]":
-        scanner.take("]")
-        return
-    while True:
-        yield _value(scanner)
-        if scanner.peek() != ",":
-            break
-        scanner.take(",")
-    scanner.take("]")
+def _listed(sub_path: str, tell: Callable[[str], None], scanner: JsonScanner) -> Iterator[Value]:
+    """Yield the values of the array at a path, and tell what beside it hints at further pages.
+    Raises `SubPathNotFound`."""
+    pages = Pages(tell)
+    entered = [
+        _enter(scanner, key, ".".join(sub_path.split(".")[: depth + 1]), pages)
+        for depth, key in enumerate(sub_path.split(".") if sub_path else ())
+    ]
+    if scanner.peek() != "[":
+        raise _no_array(scanner, sub_path)
+    count = 0
+    for value in array_of(scanner):
+        count += 1
+        yield value
+    for others in reversed(entered):  # to notice a document that was cut short
+        for key in others:
+            pages.met(key, scanner.value())
+    scanner.end()
+    pages.ended(count)
 
 
-def _value(scanner: JsonScanner) -> Value:
-    scanner.peek()
-    line = scanner.line
-    content = scanner.value()
-    return Value(line, content, scanner.size)
+def _no_array(scanner: JsonScanner, sub_path: str) -> SubPathNotFound:
+    """Return an error that names the arrays that a path could lead to."""
+    arrays = []
+    kind = None
+    if scanner.peek() == "{":
+        for key in keys_of(scanner):
+            if scanner.peek() == "[":
+                arrays.append(f"{sub_path}.{key}" if sub_path else key)
+                break  # it may be long
+            value = scanner.value()
+            kind = value if key == "type" else kind
+    elif scanner.value() is None and sub_path:
+        return SubPathNotFound(f"Sub-path not found: {sub_path}")
+    hint = "a list of objects is expected; NDJSON, application/x-ndjson, takes one object a line"
+    if arrays == ["features"] and kind in (None, "FeatureCollection"):
+        hint = "the document is a FeatureCollection, which a source of GeoJson reads"
+    elif arrays:
+        hint = f"an object has its records deeper, here perhaps at `subPath: {arrays[0]}`"
+    return SubPathNotFound(f"Sub-path does not specify an array: {sub_path or '.'} ({hint})")
 
 
 def _object(line: int, value: Any) -> dict[str, Any]:
@@ -302,58 +330,14 @@ def _object(line: int, value: Any) -> dict[str, Any]:
     return value
 
 
-def _enter(scanner: JsonScanner, wanted: str, path: str) -> Iterator[str]:
+def _enter(scanner: JsonScanner, wanted: str, path: str, pages: Pages) -> Iterator[str]:
     """Step to the value of a key of the object that starts here; return the iterator of later
     keys."""
     if scanner.peek() != "{":
         raise SubPathNotFound(f"Sub-path not found: {path}")
-    keys = _keys(scanner)
+    keys = keys_of(scanner)
     for key in keys:
         if key == wanted:
             return keys
-        scanner.value()
+        pages.met(key, scanner.value())
     raise SubPathNotFound(f"Sub-path not found: {path}")
-
-
-def _keys(scanner: JsonScanner) -> Iterator[str]:
-    """Yield the keys of an object; the caller consumes each value before the next key."""
-    scanner.take("{")
-    if scanner.peek() == "}":
-        scanner.take("}")
-        return
-    while True:
-        line = scanner.line
-        key = scanner.value()
-        if type(key) is not str:
-            raise BadRow("a key must be text", line=line)
-        scanner.take(":")
-        yield key
-        if scanner.peek() != ",":
-            break
-        scanner.take(",")
-    scanner.take("}")
-
-
-def _collection(scanner: JsonScanner) -> Iterator[Value]:
-    if scanner.peek() != "{":
-        raise BadInput("a GeoJson document must be a FeatureCollection")
-    kind = None
-    features = False
-    for key in _keys(scanner):
-        if key == "features" and scanner.peek() == "[":
-            features = True
-            yield from _array(scanner)
-        else:
-            value = scanner.value()
-            kind = value if key == "type" else kind
-    if kind != "FeatureCollection" or not features:
-        raise BadInput("a GeoJson document must be a FeatureCollection with features")
-    scanner.end()
-
-
-def _feature(line: int, value: Any) -> dict[str, Any]:
-    record = _object(line, value)
-    properties, geometry = record.get("properties"), record.get("geometry")
-    if record.get("type") != "Feature" or not isinstance(properties, dict) or geometry is None:
-        raise BadRow("not a Feature with properties and geometry", line=line)
-    return {**properties, "geometry": compact_json(geometry)}

@@ -10,8 +10,7 @@ from typing import Any
 from ..runtime.content import Content, opened
 from ..slices.frame import BadRow, Limits
 from .csv_records import BOM
-from .json_rows import Value
-from .json_scan import DECODER, SHOWN_TEXT
+from .json_scan import DECODER, SHOWN_TEXT, Value
 
 BLANKS = b" \t\r\n"
 

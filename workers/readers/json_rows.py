@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,18 +14,9 @@ from ..slices.frame import BadRow, Limits
 from .chunks import chunks
 from .fields_seen import FieldsSeen
 from .forms import not_of
-from .json_scan import NumberText
+from .json_scan import NumberText, Value
 from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter, doubt_of
 from .rejected import Rejected, sifted
-
-
-class Value(NamedTuple):
-    """A value, the line on which it begins, and the length of its text."""
-
-    line: int
-    content: Any
-    size: int
-
 
 Record = tuple[int, dict[str, Any]]
 Shape = Callable[[int, Any], dict[str, Any]]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from codecs import getincrementaldecoder
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 from ..slices.frame import BadRow, Limits
 from .csv_records import BOM
@@ -17,6 +18,14 @@ CHUNK_BYTES = 1 << 16
 SHOWN_TEXT = 200
 """Limit of the characters of a text that an error shows."""
 _BLANKS = " \t\r\n"
+
+
+class Value(NamedTuple):
+    """A value, the line on which it begins, and the length of its text."""
+
+    line: int
+    content: Any
+    size: int
 
 
 class NumberText(str):
@@ -147,3 +156,40 @@ class JsonScanner:
     def _excerpt(self) -> str:
         text = self._buffer[self._position : self._position + SHOWN_TEXT]
         return text.split("\n", 1)[0].strip()
+
+
+def array_of(scanner: JsonScanner) -> Iterator[Value]:
+    """Yield the values of the array that starts here. Raises `BadRow`."""
+    scanner.take("[")
+    if scanner.peek() == "]":
+        scanner.take("]")
+        return
+    while True:
+        scanner.peek()
+        line = scanner.line
+        content = scanner.value()
+        yield Value(line, content, scanner.size)
+        if scanner.peek() != ",":
+            break
+        scanner.take(",")
+    scanner.take("]")
+
+
+def keys_of(scanner: JsonScanner) -> Iterator[str]:
+    """Yield the keys of the object that starts here; the caller consumes each value before the
+    next key. Raises `BadRow`."""
+    scanner.take("{")
+    if scanner.peek() == "}":
+        scanner.take("}")
+        return
+    while True:
+        line = scanner.line
+        key = scanner.value()
+        if type(key) is not str:
+            raise BadRow("a key must be text", line=line)
+        scanner.take(":")
+        yield key
+        if scanner.peek() != ",":
+            break
+        scanner.take(",")
+    scanner.take("}")

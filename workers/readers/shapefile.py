@@ -27,8 +27,8 @@ from odf_node.protocol.metadata.reading import ReadStepEsriShapefile
 from ..prepare.zip import entry_names, unzip
 from ..runtime.content import Content, size_of
 from ..slices.frame import BadRow, Frame, Limits, check_names
-from .json_rows import Value, compact_json, typed_batches
-from .json_scan import NumberText
+from .json_rows import compact_json, typed_batches
+from .json_scan import NumberText, Value
 from .known import Known
 from .rejected import Rejected
 
