@@ -52,11 +52,13 @@ class Matched:
 def match(
     header: Sequence[str], declared: Sequence[str], rule: HeaderRule = HeaderRule.NAMES
 ) -> Matched:
-    """Match fields to columns; both sides have the same number of names.
+    """Match fields to columns.
 
     Raises:
         HeaderMismatch.
     """
+    if len(header) != len(declared):
+        raise _of_other_columns(header, declared)
     own = tuple(range(len(declared)))
     if rule is HeaderRule.POSITION:
         return Matched(own)
@@ -94,6 +96,33 @@ def _keys(header: Sequence[str], declared: Sequence[str]) -> tuple[list[str], li
     if len(set(found)) == len(found) and len(set(wanted)) == len(wanted):
         return found, wanted
     return list(header), list(declared)
+
+
+def _of_other_columns(header: Sequence[str], declared: Sequence[str]) -> HeaderMismatch:
+    """Return the error of a header with more or fewer names, which tells the difference."""
+    found, wanted = _keys(header, declared)
+    new = [name for key, name in zip(found, header, strict=True) if key not in wanted]
+    lost = [name for key, name in zip(wanted, declared, strict=True) if key not in found]
+    parts = []
+    if new:
+        parts.append(
+            f"the header has {_named('a new column', 'new columns', new)}, which SetDataSchema and "
+            "a new definition of the source (AddPushSource, SetPollingSource) add"
+        )
+    if lost:
+        parts.append(f"the header lacks {_named('the column', 'the columns', lost)}")
+    counts = f"{len(declared)} columns are declared, and the header has {len(header)}"
+    return HeaderMismatch(
+        "; ".join([*parts, counts]),
+        header=list(header[:SHOWN_NAMES]),
+        declared=list(declared[:SHOWN_NAMES]),
+    )
+
+
+def _named(one: str, several: str, names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name[:100]}`" for name in names[:SHOWN_NAMES])
+    more = ", …" if names[SHOWN_NAMES:] else ""
+    return f"{one if len(names) == 1 else several} {shown}{more}"
 
 
 def _mismatch(header: Sequence[str], declared: Sequence[str], reason: str) -> HeaderMismatch:

@@ -80,6 +80,15 @@ class JsonNumbers(StrEnum):
     """As by default, and columns of text take numbers as they are written."""
 
 
+class ContentType(StrEnum):
+    """What the type that a web server declares means."""
+
+    CHECKED = "checked"
+    """An answer of type text/html is a web page, no data. This is the default."""
+    ANY = "any"
+    """Nothing: some servers declare that type for everything."""
+
+
 class EpochUnit(StrEnum):
     """The unit of numbers that count from the beginning of 1970."""
 
@@ -106,6 +115,7 @@ class ReadOptions:
     time_zone: str | None = None
     epoch: EpochUnit | None = None
     json_numbers: JsonNumbers = JsonNumbers.EXACT
+    content_type: ContentType = ContentType.CHECKED
     columns: Mapping[str, ColumnOptions] = field(default_factory=dict)
 
 
@@ -232,6 +242,7 @@ OPTIONS = (
         "jsonNumbers", "json_numbers", JsonNumbers, "numbers in columns of another kind",
         steps=_JSON,
     ),
+    _chosen("contentType", "content_type", ContentType, "what text/html of a server means"),
 )  # fmt: skip
 """All options. Documentation, commands and the form list them from here."""
 _BY_KEY = {option.key: option for option in OPTIONS}

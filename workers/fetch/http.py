@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC
 from email.utils import format_datetime, parsedate_to_datetime
 from importlib.metadata import version
+from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
@@ -20,8 +21,10 @@ import httpx
 from odf_node.protocol.instant import Instant, MalformedInstant
 from odf_node.protocol.metadata.data import SourceState
 from odf_node.protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
+from odf_node.protocol.source_options import ContentType, options_of
 
 from ..prepare.gzip import members
+from ..readers.web_pages import BEGIN_BYTES, is_page_type, is_text, web_page
 from .addresses import allowed_addresses
 from .templates import expand
 from .values import (
@@ -54,6 +57,7 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
         SourceUnreachable: no connection, another status, too many redirects, an unknown encoding.
         SourceRefused: an address is not allowed, here or after a redirect.
         MalformedArchive: the body is not the gzip that the server declares.
+        WebPage: the server declares that the answer is a web page.
     """
     deadline = Deadline(request.rules)
     headers = {
@@ -75,8 +79,35 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
                 status=response.status_code,
             )
         path = spooled(body_of(response), request.folder / "fetched", request.rules, deadline)
+        check_type(response, path, request)
         left_off = _state_of(response.headers)
-        return Fetched(path=path, state=left_off, event_time=_event_time(step, left_off, request))
+        return Fetched(
+            path=path,
+            state=left_off,
+            event_time=_event_time(step, left_off, request),
+            warnings=_further(response),
+        )
+
+
+def check_type(response: httpx.Response, path: Path, request: FetchRequest) -> None:
+    """Raise `WebPage` if the server declares a web page, unless the bytes or the source tell
+    otherwise: packed and binary files begin with bytes of their own, and JSON with a bracket."""
+    if request.source is None or not is_page_type(response.headers.get("content-type", "")):
+        return
+    read = request.source.read
+    with path.open("rb") as stream:
+        begin = stream.read(BEGIN_BYTES)
+    if options_of(read).content_type is ContentType.CHECKED and is_text(begin, read):
+        raise web_page(begin)
+
+
+def _further(response: httpx.Response) -> tuple[str, ...]:
+    """Return a warning if the answer links to another page of the same data."""
+    try:
+        has_next = "next" in response.links
+    except ValueError:
+        return ()
+    return ("the answer may be one page of several: it has a Link of rel=next",) if has_next else ()
 
 
 def body_of(response: httpx.Response) -> Iterator[bytes]:

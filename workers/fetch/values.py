@@ -89,7 +89,7 @@ class FetchRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
     """New bytes. `name` is the chosen file, for sources of many files. For a `table`, `path` is the
-    folder with its files."""
+    folder with its files. `warnings` are for the receipt."""
 
     path: Path
     state: SourceState | None
@@ -97,6 +97,7 @@ class Fetched:
     has_more: bool = False
     name: str | None = None
     table: TableFiles | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def state(kind: str, value: str) -> SourceState:

@@ -35,10 +35,10 @@ from .chunks import chunks
 from .csv_arrow import NotAgreed, arrow_texts
 from .csv_headers import matched, refuse_header
 from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
-from .forms import Forms, forms_of, not_of
+from .forms import Forms, forms_of, is_number, not_of
 from .known import Known
 from .rejected import Rejected, sifted
-from .text import BadValue, cast_text, has_text_form
+from .text import BadValue, cast_text, has_text_form, refuse_padded
 
 FEW_BYTES = 2 << 10
 """Size up to which our own tokenizer reads a file, since starting Arrow's takes longer."""
@@ -77,6 +77,8 @@ class _CsvRead:
     """Columns in the order of the file."""
     forms: Forms
     rejected: Rejected | None
+    exact: bool
+    """Figures with leading zeros are no numbers, since nobody declared that they are."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         done = 0
@@ -172,6 +174,8 @@ class _CsvRead:
         columns = []
         for at, (field, text) in enumerate(zip(self.schema, texts, strict=True)):
             try:
+                if self.exact and is_number(field.type):
+                    refuse_padded(text)
                 column = cast_text(self.forms.plain(text, field.name, field.type), field.type)
             except BadValue as bad:
                 raise bad.of_column(at) from None
@@ -208,7 +212,7 @@ def read_csv(
     forms = forms_of(step)
     nulls = frozenset({"", step.null_value or ""})
     header = bool(step.header)
-    match = None
+    match, exact = None, schema is None
     if schema is None:
         schema = _schema_of(
             content,
@@ -241,6 +245,7 @@ def read_csv(
         schema=stored,
         forms=forms,
         rejected=rejected,
+        exact=exact,
     )
     batches = read.batches()
     if match is not None and not match.in_order:

@@ -25,14 +25,15 @@ def matched(
 
     Raises:
         HeaderMismatch.
-        BadRow: the header has more or fewer fields than there are columns.
+        BadRow: the header has more or fewer fields than there are columns, and its names do not
+            count.
     """
     with opened(content) as stream:
         head = next(iter(CsvRecords(stream, form, limits, errors=errors)), None)
     if head is None:
         return None
     check_decoded(head)
-    if len(head.fields) != len(names):
+    if len(head.fields) != len(names) and rule is HeaderRule.POSITION:
         reason = f"{len(names)} fields expected, {len(head.fields)} found"
         raise BadRow(reason, line=head.line)
     try:

@@ -110,14 +110,14 @@ class Forms:
         return None
 
     def _rewrites(self, column: str, wanted: pa.DataType) -> bool:
-        if _is_number(wanted):
+        if is_number(wanted):
             return self.decimal != "." or self.thousands is not None
         if types.is_timestamp(wanted):
             return bool(self.timestamp or self.zone or self.epoch_of(column))
         return types.is_date(wanted) and self.date is not None
 
     def _rewritten(self, text: str, column: str, wanted: pa.DataType) -> str:
-        if _is_number(wanted):
+        if is_number(wanted):
             return _plain_number(text, self.decimal, self.thousands)
         if (
             (unit := self.epoch_of(column))
@@ -155,7 +155,7 @@ def _is_text(wanted: pa.DataType) -> bool:
     return bool(types.is_string(wanted) or types.is_large_string(wanted))
 
 
-def _is_number(wanted: pa.DataType) -> bool:
+def is_number(wanted: pa.DataType) -> bool:
     return bool(types.is_integer(wanted) or types.is_floating(wanted) or types.is_decimal(wanted))
 
 
@@ -208,7 +208,7 @@ def not_of(wanted: pa.DataType, forms: Forms = PLAIN, *, column: str = "") -> st
     name = type_name(wanted)
     if types.is_timestamp(wanted) and (unit := forms.epoch_of(column)) is not None:
         return f"not a value of type {name} (a count of {unit} since 1970, or a time)"
-    if _is_number(wanted) and (forms.decimal != "." or forms.thousands is not None):
+    if is_number(wanted) and (forms.decimal != "." or forms.thousands is not None):
         groups = "" if forms.thousands is None else f"1{forms.thousands}000 or "
         return f"not a value of type {name} (written as {groups}1000{forms.decimal}5)"
     if (pattern := forms.pattern(wanted)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -14,6 +15,7 @@ from odf_node.protocol.scalar_text import scalar_text
 
 from ..runtime.content import Content, mapped, size_of
 from ..slices.frame import BadInputSchema, BadRow, Frame, Limits, check_names
+from .features import is_wgs84, not_wgs84
 from .forms import not_of
 from .known import Known
 from .parquet_bounds import (
@@ -31,6 +33,8 @@ from .rejected import Rejected, shown, sifted
 from .table_files import TablePart, in_table
 from .text import BadValue
 
+MAX_GEO_BYTES = 1 << 20
+"""Limit of the metadata of GeoParquet that is looked at."""
 MAX_SAID = 200
 """Limit of the characters of a library's message about a file."""
 
@@ -74,7 +78,27 @@ def read_parquet(
                 f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
                 column=field.name,
             )
-    return Frame(wanted, _batches(unpacked, stored, wanted, rejected, before))
+    batches = _batches(unpacked, stored, wanted, rejected, before)
+    return Frame(wanted, batches, list(_of_geometries(file)))
+
+
+def _of_geometries(file: pq.ParquetFile) -> Iterator[str]:
+    """Yield warnings about columns whose coordinates are not in WGS 84, by the metadata of
+    GeoParquet; without a system they are."""
+    text = (file.metadata.metadata or {}).get(b"geo", b"")
+    try:
+        columns = json.loads(text)["columns"] if 0 < len(text) <= MAX_GEO_BYTES else {}
+        for name, column in columns.items():
+            system = column.get("crs", "OGC:CRS84")
+            known = system.get("id") or {} if isinstance(system, dict) else {}
+            code = f"{known.get('authority')}:{known.get('code')}" if known else system
+            if isinstance(code, dict):
+                code = str(code.get("name", "an unnamed system"))
+            code = "an unknown system" if code is None else str(code)
+            if not is_wgs84(code):
+                yield f"column `{name[:100]}`: {not_wgs84(code)}"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        yield "the metadata of GeoParquet in the file cannot be read"
 
 
 def values_size(content: Content, limits: Limits) -> int:

@@ -37,6 +37,7 @@ from ..runtime.input_limits import CHUNK_BYTES, MalformedArchive, PrepareLimits
 from ..slices.frame import Limits
 from .arrow_messages import is_compressed
 from .plain_text import TEXTS, Plain, plain_text
+from .web_pages import BEGIN_BYTES, refuse_page
 
 ARROW_FILE = b"ARROW1"
 STREAMS = (
@@ -45,16 +46,6 @@ STREAMS = (
     (re.compile(rb"\x28\xb5\x2f\xfd"), unzstd),
 )
 """First bytes of packed streams, and the function that unpacks each kind."""
-_WEB_PAGE = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*"
-    rb"<(?:!doctype\s+html|html)[\s>]",
-    re.IGNORECASE | re.DOTALL,
-)
-_PAGE_BYTES = 1_024
-
-
-class WebPage(BadInput):
-    """A web page came instead of data: a login, a notice, an error."""
 
 
 class MalformedArrow(BadInput):
@@ -93,17 +84,8 @@ def plain_file(content: Content, step: ReadStep, scratch: Path, limits: Limits) 
     ):
         return _of_sheet(content, step, scratch, limits)
     if isinstance(step, TEXTS):
-        refuse_web_page(begin)
+        refuse_page(begin)
     return plain_text(content, step, scratch / "plain-text", limits)
-
-
-def refuse_web_page(begin: bytes) -> None:
-    """Raise `WebPage` if a file begins as a page."""
-    if _WEB_PAGE.match(begin):
-        shown = begin[:60].decode("utf-8", "replace")
-        raise WebPage(
-            f"the source answers with a web page, not with data; it begins with {shown!r}"
-        )
 
 
 def _of_sheet(content: Content, step: ReadStep, scratch: Path, limits: Limits) -> Plain:
@@ -125,7 +107,7 @@ def _of_sheet(content: Content, step: ReadStep, scratch: Path, limits: Limits) -
 
 def _begin(content: Content) -> bytes:
     with opened(content) as stream:
-        return stream.read(_PAGE_BYTES)
+        return stream.read(BEGIN_BYTES)
 
 
 def _single_entry(content: Content, limits: PrepareLimits) -> Iterator[bytes]:

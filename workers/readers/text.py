@@ -53,7 +53,8 @@ _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})", re.ASCII)
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?", re.ASCII)
 _LARGEST = {"halffloat": 65_520.0, "float": 2.0**128 - 2.0**103}
 """From these numbers on, a narrow type would round to infinity."""
-_PADDED = re.compile(r"[+-]?0[0-9]")
+_PADDED_TEXT = r"^\s*[+-]?0[0-9]"
+_PADDED = re.compile(_PADDED_TEXT)
 FEW = 16
 """Number of values up to which a column is cast value by value, since that is quicker."""
 SHOWN = 4
@@ -210,9 +211,18 @@ def _for_narrower(text: str) -> float:
     return math.nextafter(nearest, math.inf if exact > nearest else -math.inf)
 
 
+def refuse_padded(array: pa.Array) -> None:
+    """Raise `BadValue` for the first text whose figures begin with a zero that a number would
+    lose."""
+    found = pc.match_substring_regex(array, _PADDED_TEXT)
+    if pc.any(found).as_py():
+        at = pc.index(found, True).as_py()
+        raise BadValue(at, array[at].as_py())
+
+
 def is_padded(text: str) -> bool:
     """Whether figures begin with a zero that a number would lose."""
-    return _PADDED.match(text.strip(_ASCII_BLANKS)) is not None
+    return _PADDED.match(text) is not None
 
 
 def parse_bool(text: str, _: pa.DataType) -> bool:

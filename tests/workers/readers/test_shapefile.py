@@ -63,9 +63,9 @@ def test_a_row_is_its_attributes_and_its_geometry(tmp_path: Path) -> None:
             ("capital", pa.bool_()),
             ("geometry", pa.string()),
             ("name", pa.string()),
-            ("people", pa.float64()),
+            ("people", pa.int64()),
             ("share", pa.float64()),
-            ("since", pa.string()),
+            ("since", pa.date32()),
         ]
     )
     city, nothing = rows.to_pylist()
@@ -73,9 +73,9 @@ def test_a_row_is_its_attributes_and_its_geometry(tmp_path: Path) -> None:
     assert city == {
         "capital": True,
         "name": "Zürich",
-        "people": 415_000.0,
+        "people": 415_000,
         "share": 0.25,
-        "since": "2020-1-5",
+        "since": date(2020, 1, 5),
     }
     assert geometry.startswith('{"coordinates":[[[[0.0,0.0],')
     assert geometry.endswith('"type":"MultiPolygon"}')
@@ -94,7 +94,14 @@ def test_a_schema_picks_and_types_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "name"),
-    [("cp1252", b"1252"), ("latin-1", b"ISO-8859-1"), ("cp1251", b"ANSI 1251")],
+    [
+        ("cp1252", b"1252"),
+        ("latin-1", b"ISO-8859-1"),
+        ("latin-1", b"88591"),
+        ("latin-1", b"8859-1\r\n"),
+        ("iso8859-15", b"885915"),
+        ("cp1251", b"ANSI 1251"),
+    ],
 )
 def test_attributes_are_in_the_encoding_that_is_named(
     encoding: str, name: bytes, tmp_path: Path
@@ -155,3 +162,94 @@ def test_damaged_members_are_refused_and_nothing_else_happens(seed: int, tmp_pat
     path = archive({**files, name: bytes(content)}, tmp_path)
     with suppress(BadInput):
         read(path)
+
+
+def of_shapes(kind: int, *rows: tuple[str, Any, int]) -> dict[str, bytes]:
+    """Return the members of a shapefile; a row is the writer's method, its places, a number."""
+    parts = {suffix: io.BytesIO() for suffix in ("shp", "shx", "dbf")}
+    with shapefile.Writer(**parts, shapeType=kind) as out:  # type: ignore[arg-type]
+        out.field("n", "N", 18, 0)
+        for method, places, number in rows:
+            getattr(out, method)(*places)
+            out.record(number)
+    return {f"s.{suffix}": part.getvalue() for suffix, part in parts.items()}
+
+
+def geometry_of(kind: int, method: str, places: Any, folder: Path) -> dict[str, Any]:
+    (row,) = read(archive(of_shapes(kind, (method, places, 1)), folder)).to_pylist()
+    return {key: json.loads(row[key]) for key in row if key.startswith("geo")}
+
+
+def test_heights_and_measures_are_kept(tmp_path: Path) -> None:
+    ring = [[0, 0, 1, 5], [0, 9, 2, 6], [9, 9, 3], [0, 0, 1, 5]]
+    found = geometry_of(shapefile.POLYGONZ, "polyz", [[ring]], tmp_path)
+    assert found["geometry"]["coordinates"] == [
+        [[[0.0, 0.0, 1.0], [0.0, 9.0, 2.0], [9.0, 9.0, 3.0], [0.0, 0.0, 1.0]]]
+    ]
+    assert found["geometry_m"] == [[[5.0, 6.0, None, 5.0]]]
+    found = geometry_of(shapefile.POINTM, "pointm", [1, 2, 9], tmp_path)
+    assert (found["geometry"]["coordinates"], found["geometry_m"]) == ([1.0, 2.0], 9.0)
+    found = geometry_of(shapefile.POINTZ, "pointz", [1, 2, 3], tmp_path)
+    assert found == {"geometry": {"type": "Point", "coordinates": [1.0, 2.0, 3.0]}}
+
+
+def test_a_deleted_row_takes_its_shape_with_it(tmp_path: Path) -> None:
+    files = of_shapes(shapefile.POINT, *(("point", (at, at), at) for at in range(4)))
+    table = bytearray(files["s.dbf"])
+    head, size = int.from_bytes(table[8:10], "little"), int.from_bytes(table[10:12], "little")
+    table[head + size] = ord("*")  # the second row
+    path = archive({**files, "s.dbf": bytes(table)}, tmp_path)
+    step: ReadStep = from_data({"kind": "EsriShapefile"}, ReadStep)
+    frame = open_frame(step, path, Limits())
+    assert frame is not None
+    rows = frame.table().to_pylist()
+    places = [json.loads(row["geometry"])["coordinates"] for row in rows]
+    assert [row["n"] for row in rows] == [0, 2, 3]
+    assert places == [[0.0, 0.0], [2.0, 2.0], [3.0, 3.0]]
+    assert frame.warnings == ["1 rows that are marked as deleted are left out, with their shapes"]
+
+
+def test_whole_numbers_are_exact(tmp_path: Path) -> None:
+    files = of_shapes(
+        shapefile.POINT, ("point", (0, 0), 2**53 + 1), ("point", (0, 0), -(10**16) - 1)
+    )
+    numbers = read(archive(files, tmp_path)).column("n")
+    assert (numbers.type, numbers.to_pylist()) == (pa.int64(), [2**53 + 1, -(10**16) - 1])
+
+
+def test_shapes_without_rows_are_refused(tmp_path: Path) -> None:
+    files = of_shapes(shapefile.POINT, *(("point", (at, at), at) for at in range(4)))
+    fewer = of_shapes(shapefile.POINT, *(("point", (at, at), at) for at in range(3)))
+    with pytest.raises(MalformedShapefile, match="4 shapes, and 3 rows"):
+        read(archive({**files, "s.dbf": fewer["s.dbf"]}, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("projection", "told"),
+    [
+        ('GEOGCS["GCS_WGS_1984",DATUM["D_WGS_1984"]]', None),
+        ('GEOGCRS["WGS 84",ENSEMBLE["x"]]', None),
+        ('PROJCS["ETRS_1989_UTM_Zone_32N",GEOGCS["GCS_ETRS_1989"]]', "ETRS_1989_UTM_Zone_32N"),
+        ('PROJCS["WGS_1984_UTM_Zone_32N",GEOGCS["GCS_WGS_1984"]]', "WGS_1984_UTM_Zone_32N"),
+    ],
+)
+def test_coordinates_of_another_system_are_warned_of(
+    projection: str, told: str | None, tmp_path: Path
+) -> None:
+    files = {**of_shapes(shapefile.POINT, ("point", (0, 0), 1)), "s.prj": projection.encode()}
+    step: ReadStep = from_data({"kind": "EsriShapefile"}, ReadStep)
+    frame = open_frame(step, archive(files, tmp_path), Limits())
+    assert frame is not None
+    frame.table()
+    assert [told in text for text in frame.warnings if told] == ([True] if told else [])
+    assert bool(frame.warnings) == (told is not None)
+
+
+def test_an_encoding_that_is_not_known_is_told(tmp_path: Path) -> None:
+    with pytest.raises(MalformedShapefile, match=r"which \.cpg names, is not known"):
+        read(archive({**members(), "cities.cpg": b"KLINGON"}, tmp_path))
+
+
+def test_litter_of_archives_is_no_member(tmp_path: Path) -> None:
+    files = {"__MACOSX/._cities.shp": b"x", "._cities.shp": b"x", **members()}
+    assert read(archive(files, tmp_path)).num_rows == 2

@@ -160,7 +160,10 @@ def _attempt(
         commit(dataset, batch, context)
     receipt = batch.receipts[0]
     return PollReceipt(
-        **{name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__},
+        **{
+            **{name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__},
+            "warnings": (*found.warnings, *receipt.warnings),
+        },
         ran=receipt.ran,
         fetches=1,
         has_more=found.has_more,
