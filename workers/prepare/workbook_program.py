@@ -67,7 +67,7 @@ def _chosen(book: Any, wanted: str | None) -> tuple[str, dict[str, Any] | None]:
         for each in book.sheets_metadata
         if each.name in names and str(each.visible).endswith("Visible")
     ]
-    full = [name for name in shown if book.get_sheet_by_name(name).total_height]
+    full = [name for name in shown if book.get_sheet_by_name(name).end is not None]
     if len(full) == 1:
         return full[0], None
     return "", {"problem": "sheets" if full else "empty", "sheets": full}
