@@ -66,7 +66,7 @@ NUMBERS = {
     "Float32": {"1e39": None, "1.5": "1.5"},
     "Bool": {"true": "True", "1": None, "0": None, "1.0": None},
     "String": {
-        **{"1": None, "1.5": None, "true": None, "[]": None},
+        "1": None, "1.5": None, "true": None, "[]": None,
         "18446744073709551616": "'18446744073709551616'",
     },
     "Decimal": {"1": "Decimal('1.00')", "1.129": "Decimal('1.12')", "1e400": None},
