@@ -41,7 +41,7 @@ from .arrow_values import (
 )
 from .errors import BadInput
 from .multihash import ARROW0_SHA3_256, Multihash
-from .slice_file import UNREADABLE, UnreadableSlice
+from .slice_file import UNREADABLE, UnreadableSlice, schema_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -206,9 +206,10 @@ def digest_of(file: pq.ParquetFile) -> ArrowDigest:
         UnreadableSlice: the file is truncated or is not valid Parquet.
     """
     try:
-        digest = ArrowDigest(file.schema_arrow)
+        schema = schema_of(file)
+        digest = ArrowDigest(schema)
         for batch in _batches(file):
-            digest.update(batch)
+            digest.update(batch if batch.schema.types == schema.types else batch.cast(schema))
     except UNREADABLE as error:
         raise UnreadableSlice.of(error) from None
     return digest

@@ -25,7 +25,7 @@ from .arrow_digest import (
 )
 from .arrow_values import storage_type
 from .multihash import Multihash
-from .slice_file import UNREADABLE, UnreadableSlice
+from .slice_file import UNREADABLE, UnreadableSlice, schema_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -58,7 +58,7 @@ class SliceDigest:
         self.indeterminate = False
         """A struct and its member both had nulls in one window, at different rows, so readers may
         compute different hashes. Check this before treating a mismatch as damage."""
-        self._schema = file.schema_arrow
+        self._schema = schema_of(file)
         self._checks = checks
         self._failure: UnreadableSlice | UnsupportedColumn | None = None
         self._columns = Columns(file, source)

@@ -7,6 +7,7 @@ chunks are read by `parquet_footer`.
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Sequence
 from typing import Any, BinaryIO
@@ -23,6 +24,7 @@ MAX_FOOTER_ITEMS = 1_000_000
 """Limit of entries in a list of a footer."""
 FOLLOWED_FOOTER_BYTES = 1 << 20
 """Limit in bytes of a footer that is parsed in Python, which takes some tenths of a second."""
+_ARROW_SCHEMA = b"ARROW:schema"
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError)
 """Errors of Arrow, or of the file that it reads, for bytes that are not Parquet."""
 
@@ -55,6 +57,48 @@ def open_slice(source: pa.Buffer | BinaryIO, dictionaries: Sequence[str] = ()) -
         return file
     except UNREADABLE as error:
         raise UnreadableSlice.of(error) from None
+
+
+def schema_of(file: pq.ParquetFile) -> pa.Schema:
+    """Return the columns of a slice. Types that Parquet has no name for (Date64, times in seconds)
+    are those of the Arrow schema in the footer, where the stored numbers fit: the Rust
+    implementation writes them as bare numbers."""
+    schema: pa.Schema = file.schema_arrow
+    told = (file.metadata.metadata or {}).get(_ARROW_SCHEMA)
+    if told is None or not any(_holds_numbers(field.type) for field in schema):
+        return schema
+    try:
+        origin = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told)))
+    except (ValueError, *UNREADABLE):
+        return schema
+    if origin.names != schema.names:
+        return schema
+    fields = [_believed(field, origin.field(at)) for at, field in enumerate(schema)]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def _believed(found: pa.Field, told: pa.Field) -> pa.Field:
+    return found.with_type(_believed_type(found.type, told.type))
+
+
+def _believed_type(found: pa.DataType, told: pa.DataType) -> pa.DataType:
+    if pa.types.is_signed_integer(found) and pa.types.is_temporal(told):
+        fits = not pa.types.is_interval(told) and found.bit_width == told.bit_width
+        return told if fits else found
+    if pa.types.is_list(found) and (pa.types.is_list(told) or pa.types.is_large_list(told)):
+        return pa.list_(_believed(found.value_field, told.value_field))
+    if pa.types.is_struct(found) and pa.types.is_struct(told) and found.names == told.names:
+        pairs = zip(found.fields, told.fields, strict=True)
+        return pa.struct([_believed(one, other) for one, other in pairs])
+    return found
+
+
+def _holds_numbers(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _holds_numbers(kind.value_type)
+    if pa.types.is_struct(kind):
+        return any(_holds_numbers(field.type) for field in kind.fields)
+    return bool(pa.types.is_signed_integer(kind))
 
 
 def row_groups(source: pa.Buffer | BinaryIO) -> list[RowGroup]:

@@ -20,7 +20,7 @@ from pyarrow import types
 from odf_node.protocol.arrow_digest import UnsupportedColumn
 from odf_node.protocol.metadata.schema import DataTypeOption
 from odf_node.protocol.slice_digest import ColumnCheck, ColumnChecks, SliceDigest
-from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice, schema_of
 
 from ...lanes import Stream
 from ..contents.claims import SliceClaim
@@ -62,7 +62,7 @@ class GateCheck:
         if wrong := _wrong_outside(self._file, self._claim):
             self._found = [wrong]
             return
-        self._watchers = _Watchers(self._file.schema_arrow, self._claim)
+        self._watchers = _Watchers(schema_of(self._file), self._claim)
         try:
             if self._limits.rows:
                 self._digest = SliceDigest(self._file, self._content, checks=self._watchers.checks)
@@ -73,7 +73,7 @@ class GateCheck:
         self._found = self._system_columns()
 
     def _system_columns(self) -> list[Finding]:
-        watchers = _Watchers(self._file.schema_arrow, self._claim)
+        watchers = _Watchers(schema_of(self._file), self._claim)
         watchers.check_alone(self._file)
         return watchers.found()
 
@@ -120,7 +120,7 @@ def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
     if rows != expected:
         message = f"{expected} rows were declared, it has {rows}"
         return Finding(reason="RowCountMismatch", message=message)
-    if problem := difference(file.schema_arrow, claim.columns):
+    if problem := difference(schema_of(file), claim.columns):
         return Finding(reason="SchemaMismatch", message=problem)
     return None
 
