@@ -41,7 +41,7 @@ from .arrow_values import (
 )
 from .errors import BadInput
 from .multihash import ARROW0_SHA3_256, Multihash
-from .slice_file import UNREADABLE, UnreadableSlice, schema_of
+from .slice_file import UNREADABLE, UnreadableSlice, as_stated, schema_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -209,7 +209,7 @@ def digest_of(file: pq.ParquetFile) -> ArrowDigest:
         schema = schema_of(file)
         digest = ArrowDigest(schema)
         for batch in _batches(file):
-            digest.update(batch if batch.schema.types == schema.types else batch.cast(schema))
+            digest.update(as_stated(batch, schema))
     except UNREADABLE as error:
         raise UnreadableSlice.of(error) from None
     return digest

@@ -77,6 +77,13 @@ def schema_of(file: pq.ParquetFile) -> pa.Schema:
     return pa.schema(fields, metadata=schema.metadata)
 
 
+def as_stated(batch: pa.RecordBatch, stated: pa.Schema) -> pa.RecordBatch:
+    """Return rows of a slice, all columns or some, with the types of `schema_of`."""
+    if all(field.type == stated.field(field.name).type for field in batch.schema):
+        return batch
+    return batch.cast(pa.schema([stated.field(name) for name in batch.schema.names]))
+
+
 def _believed(found: pa.Field, told: pa.Field) -> pa.Field:
     return found.with_type(_believed_type(found.type, told.type))
 

@@ -55,8 +55,8 @@ ROWS = pa.record_batch(
     schema=SCHEMA,
 )
 SHOWN = [
-    {"day": "1970-01-01T00:00:00", "clock": "00:00:01", "moment": "1970-01-01T00:00:01"},
-    {"day": "2024-10-04T00:00:00", "clock": None, "moment": "1969-12-31T23:59:59"},
+    {"day": "1970-01-01", "clock": "00:00:01", "moment": "1970-01-01T00:00:01Z"},
+    {"day": "2024-10-04", "clock": None, "moment": "1969-12-31T23:59:59Z"},
     {"day": None, "clock": "23:59:59", "moment": None},
 ]
 

@@ -20,6 +20,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.kartothek.predicates import mask_of
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.slice_file import as_stated, schema_of
 
 from ...stores.ports.values import ObjectKind
 from ..integrity.hashing import hash_of_stream
@@ -105,10 +106,11 @@ class SliceScan:
         with self._opened(data) as stream:
             try:
                 file = pq.ParquetFile(stream, pre_buffer=False)
+                stated = schema_of(file)
                 there = [n for n in wanted.names if n in file.schema_arrow.names]
                 extra = [time] if late and time not in there else []
                 for batch in batches_of(file, stream, columns=[*there, *extra]):
-                    rows = batch
+                    rows = as_stated(batch, stated)
                     if late and self._known_until is not None:
                         known = rows.column(time).cast(pa.timestamp("ms"), safe=False)
                         limit = pa.scalar(self._known_until.millis, pa.int64())
