@@ -63,7 +63,7 @@ PROBLEM_BYTES = 65_536
 def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
     """Return a connection pool with the client's timeouts; use it as a context."""
     authorities = trusted()
-    guarded = None if limits.networks is None else GuardedTransport(limits.networks, authorities)
+    guarded = None if limits.networks is None else GuardedTransport(limits, authorities)
     return httpx.Client(
         transport=guarded,
         verify=authorities,

@@ -29,6 +29,10 @@ class ClientLimits:
     networks: tuple[str, ...] | None = None
     """Address ranges allowed beside the public network; None allows all addresses."""
     connect_s: float = 20.0
+    answer_s: float = 120.0
+    """Limit of the wait for a whole response head, with its connection and request."""
+    whole_s: float | None = None
+    """Limit of all requests of one exchange together, bodies included."""
     idle_s: float = 60.0
     """Limit of a pause within an HTTP body."""
     patience_s: float = 120.0

@@ -171,11 +171,18 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(
-            node.mirrors, threads=settings.mirror_threads, poll_s=settings.mirror_poll_s
+            node.mirrors,
+            threads=settings.mirror_threads,
+            poll_s=settings.mirror_poll_s,
+            turn_s=settings.mirror_turn_s,
+            is_shared=settings.tenancy is Tenancy.MULTI,
         )
         mirrors.start()
         deliverer = Deliverer(
-            node.delivering, threads=settings.webhook_threads, poll_s=settings.webhook_poll_s
+            node.delivering,
+            threads=settings.webhook_threads,
+            poll_s=settings.webhook_poll_s,
+            is_shared=settings.tenancy is Tenancy.MULTI,
         )
         followers = [*_followers(node), _webhook_follower(node, deliverer)]
         for follower in followers:

@@ -9,6 +9,7 @@ changes with patch releases, so this module lists the ranges that it sometimes l
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -16,6 +17,8 @@ from odf_node.protocol.errors import Refused
 
 Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Sequence[str]]
+RESOLVE_S = 10.0
+"""Limit in seconds of the resolution of a name."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 _UNICAST = IPv6Network("2000::/3")
 """The range of IPv6 from which public addresses are assigned; the rest has other uses or none."""
@@ -45,9 +48,26 @@ class HostRefused(Refused):
 
 
 def resolved(host: str, port: int) -> Sequence[str]:
-    """Resolve a host by the system's resolver. Raises `OSError`, `UnicodeError`."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[4][0]) for address in found))
+    """Resolve a host by the system's resolver, which takes as long as the server of its names
+    makes it wait; after `RESOLVE_S` seconds we do not. Raises `OSError`, `UnicodeError`."""
+    outcome: list[Sequence[str] | OSError | UnicodeError] = []
+
+    def resolve() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            outcome.append(list(dict.fromkeys(str(address[4][0]) for address in found)))
+        except (OSError, UnicodeError) as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=resolve, name="resolver", daemon=True)
+    thread.start()
+    thread.join(RESOLVE_S)
+    if not outcome:
+        raise TimeoutError(f"the name {host!r} was not resolved within {RESOLVE_S:g} s")
+    [found] = outcome
+    if isinstance(found, OSError | UnicodeError):
+        raise found
+    return found
 
 
 def reachable(

@@ -10,7 +10,7 @@ from buckets import fresh_location, log_in
 from chains import make_dataset
 from raw_peer import VERSION
 from servers import wait_until
-from service import described, seeded, serving, ten_rows
+from service import SCHEMA, described, seeded, serving, ten_rows
 from static_files import answering, send
 
 from odf_node.app.client import sync
@@ -19,6 +19,7 @@ from odf_node.app.client.urls import Location
 from odf_node.app.service.mirrors.mirrors import mirror_asked
 from odf_node.protocol.codec.manifests import MalformedManifest
 from odf_node.protocol.identity import DatasetAlias, DatasetRef
+from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.runtime.networks import HostRefused
 from odf_node.storage.stores.ports.mirror_values import Mirror
@@ -351,6 +352,21 @@ def test_a_service_that_is_stopped_leaves_its_pull_to_the_next_one(source, tmp_p
         outcome = service.node.stores.jobs.get(job).outcome
         assert outcome.result["objects"] == len(chain.objects) - 1
         assert same(source, service, chain)
+
+
+def test_a_pull_that_takes_long_lets_others_go_first_and_goes_on(source, tmp_path):
+    """Each turn ends with the object that it fetched."""
+    chain = seeded().add(described(), SetDataSchema(schema=SCHEMA))
+    for _ in range(3):
+        chain.add_rows(2)
+    smart, _ = followed(source, chain, "in-turns")
+    settings = {"mirror_networks": HERE, "mirror_poll_s": 0.05, "mirror_turn_s": 0.0001}
+    with serving(tmp_path, **settings) as service:
+        made = create(service, "in-turns", smart)
+        assert ended(service, made)["status"] == "succeeded"
+        assert same(source, service, chain)
+        job = service.node.stores.jobs.get(made.json()["job"])
+        assert job.outcome.result["objects"] < len(chain.objects)  # others came in earlier turns
 
 
 def test_objects_above_the_limit_of_the_node_are_not_taken(source, tmp_path):

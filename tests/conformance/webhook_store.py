@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from chain_maker import NOON, some_id
@@ -83,6 +84,24 @@ class WebhookStoreContract:
         assert stores.webhooks.due(now=NOON, limit=10) == []
         assert stores.webhooks.find("wh_1") == replace(made, position=head, resets=1)
         assert stores.webhooks.attempts("wh_1", limit=5) == [attempt()]
+
+    def test_those_come_first_that_were_served_longest_ago_and_few_of_an_account(
+        self, stores: Stores
+    ) -> None:
+        made = added(stores)
+        for number in (2, 3):
+            assert stores.webhooks.add(hook(made.dataset, f"wh_{number}"), most=MOST)
+        assert stores.webhooks.add(hook(made.dataset, "wh_b", BERT.id), most=MOST)
+        stores.webhooks.note("wh_2", attempt())
+        stores.webhooks.note("wh_1", attempt())
+
+        def due(limit: int = 10, **more: Any) -> list[str]:
+            return [each.id for each in stores.webhooks.due(now=NOON, limit=limit, **more)]
+
+        assert due() == ["wh_3", "wh_b", "wh_2", "wh_1"]
+        assert due(each=2) == ["wh_3", "wh_b", "wh_2"]
+        assert due(limit=2, each=1) == ["wh_3", "wh_b"]
+        assert due(without=[made.account]) == ["wh_b"]
 
     def test_one_holder_at_a_time_until_the_lease_runs_out(self, stores: Stores) -> None:
         added(stores)

@@ -32,6 +32,7 @@ from ..http.deps import (
     BaseDep,
     MaintainedDep,
     OpenDep,
+    OutgoingDep,
     ReadableDep,
     SettingsDep,
     StoresDep,
@@ -72,10 +73,11 @@ def _follow(
     actor: Actor,
     asked: MirrorAsked,
     visibility: Visibility,
+    look_s: float,
 ) -> tuple[DatasetEntry, JobId]:
     from ..mirrors.mirror_creation import create_mirror  # importing its client takes long
 
-    return create_mirror(mirrors, access, actor, asked, visibility)
+    return create_mirror(mirrors, access, actor, asked, visibility, look_s=look_s)
 
 
 @router.post("/datasets", status_code=201, summary="Create a dataset from a DatasetSnapshot")
@@ -86,6 +88,7 @@ async def create(
     mirrors: MirrorsDep,
     access: AccessDep,
     settings: SettingsDep,
+    outgoing: OutgoingDep,
     actor: ActorDep,
     base: BaseDep,
     visibility: str = "private",
@@ -99,7 +102,8 @@ async def create(
     manifest = await small_body(request, settings.max_manifest_bytes)
     mirror = await run_in_threadpool(mirror_asked, manifest)
     if mirror is not None:
-        entry, job = await run_in_threadpool(_follow, mirrors, access, actor, mirror, asked)
+        work = partial(_follow, mirrors, access, actor, mirror, asked, settings.mirror_look_s)
+        entry, job = await outgoing.run(caller_of(request.scope), work)
         shown = {**summary(access, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
         return JsonAnswer(shown, 201, {"location": shown["url"]})
     made = await run_in_threadpool(usecase.prepare_dataset, authoring, actor, manifest, asked)

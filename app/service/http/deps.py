@@ -17,6 +17,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 from ..auth.access import Action
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..limits.shares import Outgoing
 from ..settings import Settings
 
 T = TypeVar("T")
@@ -92,6 +93,7 @@ def base_at(settings: Settings, connection: HTTPConnection) -> str:
 
 
 StoresDep = Annotated[Stores, Depends(wired(Stores))]
+OutgoingDep = Annotated[Outgoing, Depends(wired(Outgoing))]
 SettingsDep = Annotated[Settings, Depends(wired(Settings))]
 AccessDep = Annotated[DatasetAccess, Depends(wired(DatasetAccess))]
 ActorDep = Annotated[Actor, Depends(asking)]

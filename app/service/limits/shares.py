@@ -101,6 +101,25 @@ class Slots:
                 del self._held[caller]
 
 
+class Outgoing:
+    """Requests to servers of strangers, during a request to this node: they wait in threads of
+    their own, so that slow servers take none from anybody else."""
+
+    def __init__(self, *, most: int, each: int) -> None:
+        self._slots = Slots(
+            "requests to other servers",
+            most=most,
+            each=each,
+            settings=("ODF_NODE_OUTGOING", "ODF_NODE_OUTGOING_CALLER"),
+        )
+        self._threads = CapacityLimiter(most)
+
+    async def run(self, caller: str, work: Callable[[], T]) -> T:
+        """Run the work in a thread. Raises `ShareTaken`, `AllTaken`, and the errors of the work."""
+        with self._slots.taken(caller):
+            return await to_thread.run_sync(work, limiter=self._threads)
+
+
 class Turn:
     """A turn that was taken. Any task may give it back; only the first time counts."""
 

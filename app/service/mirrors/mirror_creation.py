@@ -5,6 +5,8 @@ It is not in `mirrors.py` because importing the client takes long.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.node.naming import refuse_reserved
 from odf_node.storage.stores.ports.errors import AliasTaken, DatasetIdTaken
@@ -23,8 +25,11 @@ def create_mirror(
     actor: Actor,
     asked: MirrorAsked,
     visibility: Visibility,
+    *,
+    look_s: float,
 ) -> tuple[DatasetEntry, JobId]:
-    """Create a dataset with the Seed of the remote only, and submit the job that fills it.
+    """Create a dataset with the Seed of the remote only, and submit the job that fills it. The
+    remote is waited for `look_s` seconds at most.
 
     Raises:
         Unauthenticated, Unauthorized, ReservedName, AliasTaken, DatasetIdTaken, RemoteUnusable,
@@ -38,7 +43,9 @@ def create_mirror(
     stores = mirrors.stores
     if stores.registry.find(DatasetRef(alias=alias)) is not None:
         raise AliasTaken(alias)
-    block, seed = first_look(asked, mirrors.limits)
+    message_s = min(mirrors.limits.message_s, look_s / 3)  # of the smart protocol, which has two
+    limits = replace(mirrors.limits, whole_s=look_s, message_s=message_s, connect_s=message_s)
+    block, seed = first_look(asked, limits)
     if stores.registry.find(DatasetRef(id=seed.dataset_id)) is not None:
         raise DatasetIdTaken(seed.dataset_id)
     entry = DatasetEntry(seed.dataset_id, alias, seed.dataset_kind, visibility, mirrors.clock())

@@ -10,6 +10,9 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
+from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 
 from odf_node.protocol.errors import BadInput, NodeError
@@ -17,13 +20,15 @@ from odf_node.protocol.identity import DatasetRef
 from odf_node.storage.datasets.job_payloads import heal_job, mirror_job
 from odf_node.storage.stores.ports import JobClaims
 from odf_node.storage.stores.ports.errors import LeaseLost
-from odf_node.storage.stores.ports.values import Failed, Job, JobOutcome, Succeeded
+from odf_node.storage.stores.ports.values import AccountId, Failed, Job, JobOutcome, Succeeded
 
 from ..errors import INTERNAL, INTERNAL_MESSAGE
 from .mirrors import Mirrors
 
 LEASE = timedelta(seconds=60)
 BEAT_S = 15.0
+SHARE = 4
+"""An account has one of so many threads at a time."""
 KINDS = (mirror_job.KIND, heal_job.FETCH)
 _log = logging.getLogger("odf.mirror")
 
@@ -36,11 +41,28 @@ class Stopping(Exception):
     """The pull stops early, because the service stops or the lease of the job is lost."""
 
 
-class MirrorRunner:
-    """Threads that pull the mirrors of one node until `stop`."""
+class TurnOver(Stopping):
+    """The pull stops, because others wait and its turn has taken long; it goes on later."""
 
-    def __init__(self, mirrors: Mirrors, *, threads: int, poll_s: float) -> None:
-        self._mirrors, self._poll_s = mirrors, poll_s
+
+class MirrorRunner:
+    """Threads that pull the mirrors of one node until `stop`. An account has a quarter of them."""
+
+    def __init__(
+        self,
+        mirrors: Mirrors,
+        *,
+        threads: int,
+        poll_s: float,
+        turn_s: float,
+        is_shared: bool = True,
+    ) -> None:
+        """`turn_s` limits a pull in seconds, after which others go first; `is_shared` is false if
+        all mirrors are of one account."""
+        self._mirrors, self._poll_s, self._turn_s = mirrors, poll_s, turn_s
+        self._each = max(1, threads // SHARE) if is_shared else threads
+        self._busy: Counter[AccountId | None] = Counter()
+        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._name = f"mirror-{secrets.token_hex(4)}"
         self._threads = [
@@ -65,18 +87,42 @@ class MirrorRunner:
             try:
                 wake_up.clear()
                 job = self._mirrors.stores.jobs.claim(worker, KINDS, lease=LEASE)
-                if job is not None:
-                    self._run(job, worker)
+                if job is not None and self._in_its_share(job, worker):
                     continue
             except Exception:  # the database may be busy or restarting: retry later
                 _log.exception("no mirror could be looked for")
             wake_up.wait(self._poll_s)
 
+    def _in_its_share(self, job: Job, worker: str) -> bool:
+        """Run the job; put it back, and return False, if its account has its share already."""
+        account = job.spec.account
+        with self._lock:
+            is_free = self._busy[account] < self._each
+            self._busy[account] += is_free
+        if not is_free:
+            self._put_back(job, worker)
+            return False
+        try:
+            self._run(job, worker)
+        finally:
+            with self._lock:
+                self._busy[account] -= 1
+        return True
+
+    def _put_back(self, job: Job, worker: str) -> None:
+        with suppress(LeaseLost):  # cancelled, or taken over
+            pause = timedelta(seconds=self._poll_s)
+            self._mirrors.stores.jobs.put_back(job.id, worker, pause=pause)
+
     def _run(self, job: Job, worker: str) -> None:
-        progress = _Beating(self._mirrors.stores.jobs, job, worker, self._stop)
+        jobs = self._mirrors.stores.jobs
+        progress = _Beating(jobs, job, worker, self._stop, turn_s=self._turn_s)
         try:
             with progress:
                 outcome = self._outcome(job, progress)
+        except TurnOver:
+            self._put_back(job, worker)
+            return
         except Stopping:
             return  # after its lease ends, another service claims the job
         try:
@@ -126,7 +172,10 @@ class _Beating:
     """Extends the lease of a job during its pull. It ends the pull when the lease is lost or the
     service stops."""
 
-    def __init__(self, jobs: JobClaims, job: Job, worker: str, stop: threading.Event) -> None:
+    def __init__(
+        self, jobs: JobClaims, job: Job, worker: str, stop: threading.Event, *, turn_s: float
+    ) -> None:
+        self._until = time.monotonic() + turn_s
         self._jobs, self._job, self._worker, self._stop = jobs, job, worker, stop
         self._lost, self._done = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._beat, name="mirror-lease", daemon=True)
@@ -168,6 +217,8 @@ class _Beating:
 
     def object_done(self) -> None:
         self._go_on()
+        if time.monotonic() >= self._until:  # an object that arrived is not fetched again
+            raise TurnOver("the turn of the pull is over")
 
     def committing(self) -> None:
         self._go_on()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..limits.shares import Slots
+from ..limits.shares import Outgoing, Slots
 from ..news.atom_feeds import AtomFeeds
 from ..news.feeds import ChainFeed, LogFeed
 from ..news.head_polls import HeadPolls
@@ -34,6 +34,11 @@ class NewsParts(WriteParts):
             each=self.settings.events_listeners_caller,
             settings=("ODF_NODE_EVENTS_LISTENERS", "ODF_NODE_EVENTS_LISTENERS_CALLER"),
         )
+
+    @cached_property
+    def outgoing(self) -> Outgoing:
+        settings = self.settings
+        return Outgoing(most=settings.outgoing, each=settings.outgoing_caller)
 
     @cached_property
     def atom_feeds(self) -> AtomFeeds:

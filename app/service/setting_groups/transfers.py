@@ -83,8 +83,25 @@ class TransferSettings(SharedSettings):
     mirror_networks: tuple[IPvAnyNetwork, ...] = Field(
         (), description="Ranges mirrors may pull from, beside the public network."
     )
+    outgoing: int = Field(
+        16,
+        gt=0,
+        description="Requests to servers of users (first looks of mirrors, addresses and pings of "
+        "webhooks) that wait at the same time; more are refused with 429.",
+    )
+    outgoing_caller: int = Field(2, gt=0, description="The same, for one account.")
+    mirror_look_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds that the first look at the remote of a new mirror may take.",
+    )
+    mirror_turn_s: float = Field(
+        600.0,
+        gt=0,
+        description="Seconds after which a pull lets other mirrors go first, and goes on later.",
+    )
     mirror_threads: int = Field(
-        2, ge=0, le=64, description="Mirrors this service pulls at the same time; 0 = none."
+        4, ge=0, le=64, description="Mirrors this service pulls at the same time; 0 = none."
     )
     mirror_poll_s: float = Field(
         2.0, gt=0, description="Seconds between two looks for mirrors that are to be pulled."

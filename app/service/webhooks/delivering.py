@@ -2,7 +2,9 @@
 
 The chain is the queue: a webhook stores only a position. The position moves after the receiver has
 accepted the delivery, so after a kill in between the node repeats it with the same id. A lease
-ensures that one process at a time works on a webhook. A failing receiver delays no other.
+ensures that one process at a time works on a webhook. A receiver that fails or is slow delays no
+other for long: turns are short, the webhook that was served longest ago is next, and an account has
+a share of the threads.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from odf_node.protocol.errors import NodeError, Refused
@@ -19,7 +23,7 @@ from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.ports.derivation_values import Problem
 from odf_node.storage.stores.ports.errors import AccountNotFound
-from odf_node.storage.stores.ports.values import DatasetEntry, Scope
+from odf_node.storage.stores.ports.values import AccountId, DatasetEntry, Scope
 from odf_node.storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
 
 from ..auth.actors import Actor
@@ -34,8 +38,10 @@ from .signing import signed_headers
 from .webhooks import Webhooks, source_of
 
 _log = logging.getLogger("odf.webhooks")
-DELIVERIES_A_TURN = 500
-"""Limit of deliveries in a turn; then webhooks that wait for a thread get a turn."""
+TURN_S = 5.0
+"""Seconds after which a turn ends with its delivery; then others that wait get the thread."""
+SHARE = 4
+"""An account has one of so many threads at a time."""
 STOP_S = 5.0
 CHANCES = 256
 Holder = str
@@ -67,9 +73,9 @@ def take_turn(delivering: Delivering, webhook: str, go_on: Callable[[], bool]) -
     """Deliver new notices in order, until all are delivered, one fails, or the turn is over."""
     hooks, holder = delivering.hooks, delivering.hooks.random(8).hex()
     held = _lease(delivering, webhook, holder)
-    sent = 0
+    until = time.monotonic() + TURN_S
     try:
-        while held is not None and sent < DELIVERIES_A_TURN:
+        while held is not None:
             page = _page(delivering, held)
             for notice in page.notices:
                 position = held.position
@@ -77,9 +83,8 @@ def take_turn(delivering: Delivering, webhook: str, go_on: Callable[[], bool]) -
                 if held is None or held.position != position:
                     return
                 held = _deliver(delivering, held, holder, notice)
-                if held is None:
+                if held is None or time.monotonic() >= until:
                     return
-                sent += 1
             if page.is_last:
                 return
     finally:
@@ -188,22 +193,33 @@ def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | 
 
 
 class Deliverer:
-    """Runs a turn for each due webhook in a thread; at most `threads` at a time."""
+    """Runs a turn for each due webhook in a thread: at most `threads` at a time, and a quarter of
+    them for one account."""
 
-    def __init__(self, delivering: Delivering, *, threads: int, poll_s: float) -> None:
+    def __init__(
+        self, delivering: Delivering, *, threads: int, poll_s: float, is_shared: bool = True
+    ) -> None:
+        """`is_shared` is false if all webhooks are of one account."""
         self._delivering, self._threads, self._poll_s = delivering, threads, poll_s
-        self._at_work: dict[str, threading.Thread] = {}
-        self._lock = threading.Lock()
+        self._each = max(1, threads // SHARE) if is_shared else threads
+        self._at_work: dict[str, tuple[AccountId, threading.Thread]] = {}
+        self._lock, self._looking = threading.Lock(), threading.Lock()
         self._stop = threading.Event()
 
     def look(self) -> float:
         """Start turns of due webhooks. Return the seconds until the next call."""
         hooks = self._delivering.hooks
-        with self._lock:
-            free = self._threads - len(self._at_work)
-        if free > 0:
-            for webhook in hooks.store.due(now=hooks.clock(), limit=free):
-                self._begin(webhook.id)
+        with self._looking:
+            with self._lock:
+                busy = Counter(account for account, _ in self._at_work.values())
+            if busy.total() < self._threads:
+                full = [account for account, count in busy.items() if count >= self._each]
+                # An account with some threads may have more due webhooks than it may begin.
+                for webhook in hooks.store.due(
+                    now=hooks.clock(), limit=self._threads, each=self._each, without=full
+                ):
+                    if busy.total() < self._threads and busy[webhook.account] < self._each:
+                        busy[webhook.account] += self._begin(webhook)
         return self._poll_s
 
     def stop(self) -> None:
@@ -211,19 +227,21 @@ class Deliverer:
         self._stop.set()
         until = time.monotonic() + STOP_S
         with self._lock:
-            threads = list(self._at_work.values())
+            threads = [thread for _, thread in self._at_work.values()]
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _begin(self, webhook: str) -> None:
+    def _begin(self, webhook: Webhook) -> bool:
+        """Start a turn; return whether there was none yet."""
         thread = threading.Thread(
-            target=self._turn, args=(webhook,), name=f"webhook-{webhook}", daemon=True
+            target=self._turn, args=(webhook.id,), name=f"webhook-{webhook.id}", daemon=True
         )
         with self._lock:
-            if webhook in self._at_work or self._stop.is_set():
-                return
-            self._at_work[webhook] = thread
+            if webhook.id in self._at_work or self._stop.is_set():
+                return False
+            self._at_work[webhook.id] = webhook.account, thread
         thread.start()
+        return True
 
     def _turn(self, webhook: str) -> None:
         try:
@@ -233,3 +251,5 @@ class Deliverer:
         finally:
             with self._lock:
                 del self._at_work[webhook]
+        with suppress(Exception):  # else the next look finds what waits
+            self.look()

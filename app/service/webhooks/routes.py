@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_node.storage.stores.ports.values import Account
+from odf_node.storage.stores.ports.webhook_values import DeliveryAttempt
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import AccessDep, ActorDep, ReadableDep, wired
+from ..http.deps import AccessDep, ActorDep, OutgoingDep, ReadableDep, wired
+from ..limits.shares import caller_of
 from . import webhooks as usecase
 from .webhooks import Webhooks, find_webhook, read_body, shown, shown_attempt
 
@@ -35,11 +37,16 @@ def webhooks(hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Re
 
 
 async def add(
-    request: Request, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep
+    request: Request,
+    hooks: WebhooksDep,
+    entry: ReadableDep,
+    account: ManagingDep,
+    outgoing: OutgoingDep,
 ) -> Response:
     """Add `{"url": "https://…"}`; `since` is `beginning` or a block. Show the secret once."""
     body = read_body(await small_body(request, MAX_BODY_BYTES))
-    made, secret = await run_in_threadpool(usecase.add_webhook, hooks, account, entry, body)
+    work = partial(usecase.add_webhook, hooks, account, entry, body)  # resolves a name
+    made, secret = await outgoing.run(caller_of(request.scope), work)
     return JsonAnswer({**shown(made), "secret": secret}, 201)
 
 
@@ -77,12 +84,22 @@ def change_secret(
     return JsonAnswer({**shown(found), "secret": usecase.change_secret(hooks, found)})
 
 
-def ping(
-    webhook: str, hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep, access: AccessDep
+async def ping(
+    webhook: str,
+    request: Request,
+    hooks: WebhooksDep,
+    entry: ReadableDep,
+    account: ManagingDep,
+    access: AccessDep,
+    outgoing: OutgoingDep,
 ) -> Response:
     """Send a signed empty delivery, and return its outcome."""
-    found = find_webhook(hooks.store, account, entry, webhook)
-    attempt = usecase.ping(hooks, found, entry, access.shown_alias(entry))
+
+    def work() -> DeliveryAttempt:
+        found = find_webhook(hooks.store, account, entry, webhook)
+        return usecase.ping(hooks, found, entry, access.shown_alias(entry))
+
+    attempt = await outgoing.run(caller_of(request.scope), work)
     return JsonAnswer(shown_attempt(attempt))
 
 

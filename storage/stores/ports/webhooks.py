@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from odf_node.protocol.identity import DatasetId
@@ -53,8 +53,17 @@ class WebhookWork(Protocol):
     calls change nothing and return False.
     """
 
-    def due(self, *, now: Instant, limit: int) -> Sequence[Webhook]:
-        """Return active, unleased webhooks that do not know the head of their dataset yet."""
+    def due(
+        self,
+        *,
+        now: Instant,
+        limit: int,
+        each: int | None = None,
+        without: Collection[AccountId] = (),
+    ) -> Sequence[Webhook]:
+        """Return active, unleased webhooks that do not know the head of their dataset yet: those
+        first whose last attempt is longest ago, `each` of an account at most, and none of the
+        accounts `without`."""
 
     def lease(self, webhook: str, holder: str, *, now: Instant, until: Instant) -> Webhook | None:
         """Take or extend the lease. None if another has it, or if nothing is to be delivered."""

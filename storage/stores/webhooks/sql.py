@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -91,16 +91,34 @@ class SqlWebhookStore(SqlWebhookReads):
         with writing(self._engine) as db:
             db.execute(sa.update(webhooks).where(_C.id == webhook).values(**change))
 
-    def due(self, *, now: Instant, limit: int) -> Sequence[Webhook]:
-        query = (
-            sa.select(webhooks)
+    def due(
+        self,
+        *,
+        now: Instant,
+        limit: int,
+        each: int | None = None,
+        without: Collection[AccountId] = (),
+    ) -> Sequence[Webhook]:
+        last = sa.select(sa.func.max(_A.number)).where(_A.webhook == _C.id).scalar_subquery()
+        waiting = (
+            sa.select(_C.id, _C.account, sa.func.coalesce(last, 0).label("last"))
             .join(refs, _ITS_HEAD)
             .where(
                 _C.position.is_distinct_from(refs.c.hash),
                 _is_deliverable(now),
                 sa.or_(_C.leased_until.is_(None), _C.leased_until <= now),
+                _C.account.not_in(without),
             )
-            .order_by(_C.id)
+            .subquery()
+        )
+        order = (waiting.c.last, waiting.c.id)
+        rank = sa.func.row_number().over(partition_by=waiting.c.account, order_by=order)
+        ranked = sa.select(waiting, rank.label("rank")).subquery()
+        query = (
+            sa.select(webhooks)
+            .join(ranked, ranked.c.id == _C.id)
+            .where(sa.true() if each is None else ranked.c.rank <= each)
+            .order_by(ranked.c.last, ranked.c.id)
             .limit(limit)
         )
         with reading(self._engine) as db:
