@@ -7,6 +7,7 @@ Each leaf is read, laid out and hashed separately: `streams` are the hash inputs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from .arrow_digest import (
 from .arrow_values import storage_type
 from .multihash import Multihash
 from .slice_file import UNREADABLE, UnreadableSlice, schema_of
+from .stored_values import Misfit, first_misfit
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -54,12 +56,14 @@ class SliceDigest:
         source: pa.Buffer | BinaryIO,
         *,
         checks: ColumnChecks = NO_CHECKS,
+        judges_values: bool = False,
     ) -> None:
         self.indeterminate = False
         """A struct and its member both had nulls in one window, at different rows, so readers may
         compute different hashes. Check this before treating a mismatch as damage."""
         self._schema = schema_of(file)
-        self._checks = checks
+        self._checks, self._judges_values = checks, judges_values
+        self._misfits: dict[int, Misfit] = {}
         self._failure: UnreadableSlice | UnsupportedColumn | None = None
         self._columns = Columns(file, source)
         begun = zip(beginnings(self._schema), self._columns.all, strict=True)
@@ -68,6 +72,12 @@ class SliceDigest:
         self.streams: Sequence[Iterator[Any]] = [
             self._guarded(start, column) for start, column in longest_first
         ]
+
+    @property
+    def misfit(self) -> Misfit | None:
+        """The first value, by column and row, that a dataset must not store, if values are judged.
+        Complete when the streams are read."""
+        return self._misfits[min(self._misfits)] if self._misfits else None
 
     def finish(self, digests: Sequence[bytes]) -> Multihash:
         """Return the logical hash for the digests of all streams, in the order of the streams.
@@ -103,6 +113,8 @@ class SliceDigest:
             values = batch.column(0)
             if check is not None:
                 check(values)
+            if self._judges_values and column.leaf not in self._misfits:
+                self._judge(column, values, count)
             if column.coded:
                 yield coded.stream(values)
             elif len(values):
@@ -115,3 +127,10 @@ class SliceDigest:
             raise UnreadableSlice(
                 f"column {column.name!r} has {count} values for {self._columns.rows} rows"
             )
+
+    def _judge(self, column: Column, values: pa.Array, before: int) -> None:
+        stated = self._schema.field(column.name).type
+        if types.is_integer(values.type) and types.is_temporal(stated):
+            values = values.view(stated)
+        if (bad := first_misfit(column.name, values)) is not None:
+            self._misfits[column.leaf] = replace(bad, row=before + bad.row)

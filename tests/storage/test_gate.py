@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bad_values import BAD_COLUMNS, GOOD_ENDS
 from chain_maker import NOON, linked, parquet, slice_of, some_id, table
 from footers import deadly
 from msgspec.structs import replace
@@ -430,3 +431,50 @@ def test_a_slice_of_too_much_is_read_no_further_than_its_bound(
     bound = max(FREE_BYTES, len(content))
     assert hashed <= bound < rows * cell // 4
     assert read["text"] * cell <= bound + CACHE_WINDOW_ROWS * cell  # and the window that is over it
+
+
+# --- values that no reader can take ---------------------------------------------------------------
+
+
+def with_values(column: pa.Array) -> tuple[pa.Table, SetDataSchema]:
+    rows = honest(len(column)).append_column("v", column)
+    return rows, SetDataSchema(schema=from_arrow(bare_values(rows).schema))
+
+
+def bare_values(rows: pa.Table) -> pa.Table:
+    """The rows with the values of dictionaries: types of datasets know no dictionaries."""
+    kind = rows.schema.field("v").type
+    at = rows.num_columns - 1
+    if not pa.types.is_dictionary(kind):
+        return rows
+    return rows.set_column(at, "v", pa.nulls(rows.num_rows, kind.value_type))
+
+
+@pytest.mark.parametrize("what", BAD_COLUMNS)
+@pytest.mark.parametrize("limits", [ALL, SYSTEM_ONLY])
+def test_a_value_that_no_reader_can_take_is_refused_with_column_and_offset(
+    what: str, limits: CheckLimits
+) -> None:
+    column, reason = BAD_COLUMNS[what]
+    rows, schema = with_values(column)
+    content = parquet(rows)
+    interval = OffsetInterval(start=0, end=rows.num_rows - 1)
+    claim = claim_of(rows, content, schema, offset_interval=interval)
+    check = GateCheck(pa.py_buffer(content), claim, limits)
+    [found] = check.found(hash_all(check.streams))
+    assert found.reason == "UnstorableValue"
+    assert found.message.startswith("column `v")
+    assert "offset 1: " in found.message
+    assert reason in found.message
+
+
+@pytest.mark.parametrize("what", GOOD_ENDS)
+def test_values_at_the_ends_of_what_may_be_stored_are_taken(what: str) -> None:
+    rows, schema = with_values(GOOD_ENDS[what])
+    assert looked(rows, schema) == []
+
+
+@pytest.mark.parametrize("what", ["text", "a day far off", "74 hours"])
+def test_rows_that_are_hashed_after_the_push_are_not_judged_again(what: str) -> None:
+    rows, schema = with_values(BAD_COLUMNS[what][0])
+    assert looked(rows, schema, CheckLimits(ratio=1000, values=False)) == []

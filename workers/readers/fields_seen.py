@@ -68,12 +68,16 @@ class FieldsSeen:
     def warnings(self) -> list[str]:
         """Return the warnings for the publisher; call this after all records."""
         told = []
-        if self._unknown:
-            names = _shown(sorted(self._unknown))  # in one order, however the file was cut
-            told.append(f"fields that the schema does not name are not stored: {names}")
+        told += not_stored("fields", self._unknown)
         if self._absent and self._any:
             told.append(f"columns that no record names are null: {_shown(self._absent)}")
         return [*told, *self._remarks]
+
+
+def not_stored(what: str, names: Iterable[str]) -> list[str]:
+    """Return the warning about names in the input that no column has."""
+    listed = sorted(names)  # in one order, however the file was cut
+    return [f"{what} that the schema does not name are not stored: {_shown(listed)}"] * bool(listed)
 
 
 def _shown(names: Iterable[str]) -> str:

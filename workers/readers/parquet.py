@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -12,10 +13,12 @@ import pyarrow.parquet as pq
 
 from odf_node.protocol.metadata.reading import ReadStepParquet
 from odf_node.protocol.scalar_text import scalar_text
+from odf_node.protocol.stored_values import first_misfit
 
 from ..runtime.content import Content, mapped, size_of
 from ..slices.frame import BadInputSchema, BadRow, Frame, Limits, check_names
 from .features import is_wgs84, not_wgs84
+from .fields_seen import not_stored
 from .forms import not_of
 from .known import Known
 from .parquet_bounds import (
@@ -28,11 +31,14 @@ from .parquet_bounds import (
     planned,
     row_sizes,
 )
-from .recast import can_recast, recast
+from .parquet_columns import FileColumns, columns_of
+from .recast import can_recast, loss, recast
 from .rejected import Rejected, shown, sifted
 from .table_files import TablePart, in_table
 from .text import BadValue
 
+INT96_UNIT = "us"
+"""Nanoseconds, which Arrow takes for the old type of times, end in the year 2262."""
 MAX_GEO_BYTES = 1 << 20
 """Limit of the metadata of GeoParquet that is looked at."""
 MAX_SAID = 200
@@ -62,13 +68,16 @@ def read_parquet(
     """
     if size_of(content) == 0 and part is None:
         return None if schema is None else Frame.empty(schema)
-    stored, file, reading = _opened(content, limits, groups)
+    plain, file, reading = _opened(content, limits, groups)
+    columns = _columns(plain, schema, known, part)
+    stored, warnings = columns.schema, list(columns.warnings)
     check_names(stored.names, limits)
-    unpacked = _unpacked(file, stored, reading.rows, limits, size_of(content), groups, before)
+    unpacked = _unpacked(file, columns, reading.rows, limits, size_of(content), groups, before)
     if part is not None:
         check_names(part.schema.names, limits)
         stored, unpacked = part.schema, in_table(unpacked, part)
     wanted = schema if schema is not None else _as_known(stored, known)
+    warnings += not_stored("columns", set(stored.names) - set(wanted.names))
     for field in wanted:
         if field.name not in stored.names:
             raise BadInputSchema(f"the file has no column `{field.name}`", column=field.name)
@@ -78,8 +87,9 @@ def read_parquet(
                 f"column `{field.name}` is {found} in the file, which cannot become {field.type}",
                 column=field.name,
             )
-    batches = _batches(unpacked, stored, wanted, rejected, before)
-    return Frame(wanted, batches, list(_of_geometries(file)))
+    warnings += _of_geometries(plain)
+    conversion = _Conversion(columns, stored, wanted, warnings)
+    return Frame(wanted, conversion.batches(unpacked, rejected, before), warnings)
 
 
 def _of_geometries(file: pq.ParquetFile) -> Iterator[str]:
@@ -116,18 +126,46 @@ def values_size(content: Content, limits: Limits) -> int:
 
 def _opened(
     content: Content, limits: Limits, groups: Sequence[int] | None = None
-) -> tuple[pa.Schema, pq.ParquetFile, Reading]:
-    """Return the columns of a file, the file, and how to read it or some of its row groups."""
+) -> tuple[pq.ParquetFile, pq.ParquetFile, Reading]:
+    """Return the file without and with dictionary indices, and how to read it or some of its row
+    groups."""
     try:
         stream = mapped(content)
-        file = pq.ParquetFile(stream)
-        stored = pa.schema([_plain(field) for field in file.schema_arrow])
-        limits.check_columns(file.metadata.num_columns)
-        reading = planned(memoryview(stream.read_buffer()), file.schema, limits, groups)
-        file = pq.ParquetFile(stream, read_dictionary=reading.dictionaries)
+        plain = pq.ParquetFile(stream, coerce_int96_timestamp_unit=INT96_UNIT)
+        limits.check_columns(plain.metadata.num_columns)
+        reading = planned(memoryview(stream.read_buffer()), plain.schema, limits, groups)
+        file = pq.ParquetFile(
+            stream,
+            read_dictionary=reading.dictionaries,
+            coerce_int96_timestamp_unit=INT96_UNIT,
+        )
     except UNREADABLE as bad:
         raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
-    return stored, file, reading
+    return plain, file, reading
+
+
+def _columns(
+    file: pq.ParquetFile, schema: pa.Schema | None, known: Known | None, part: TablePart | None
+) -> FileColumns:
+    """Return the columns of a file. An index of pandas is restored if nothing says which columns
+    there are, or if it is one of them. Raises `BadInputSchema`, `MalformedParquet`."""
+    wanted: dict[str, pa.DataType] = {}
+    if schema is not None:
+        wanted = {field.name: field.type for field in schema}
+    elif known is not None:
+        wanted = {name: field.type for name, field in known.fields.items()}
+
+    def takes(name: str) -> bool:
+        if part is not None:
+            return False
+        if schema is None and (known is None or name == known.event_time):
+            return True
+        return name in wanted
+
+    try:
+        return columns_of(file, wanted, takes)
+    except UNREADABLE as bad:
+        raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
 
 
 def _said(bad: Exception) -> str:
@@ -139,7 +177,7 @@ def _said(bad: Exception) -> str:
 
 def _unpacked(
     file: pq.ParquetFile,
-    stored: pa.Schema,
+    columns: FileColumns,
     rows: int,
     limits: Limits,
     size: int,
@@ -154,14 +192,7 @@ def _unpacked(
             for start, stop in parts(sizes):
                 total += int(sizes[start:stop].sum())
                 check_unpacked(total, allowed, limits.archives)
-                part = batch.slice(start, stop - start)
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        _made(column, field.type)
-                        for column, field in zip(part.columns, stored, strict=True)
-                    ],
-                    schema=stored,
-                )
+                yield columns.made(batch.slice(start, stop - start), done + start)
             done += batch.num_rows
     except UNREADABLE as bad:
         raise MalformedParquet(f"the Parquet file is damaged: {_said(bad)}") from None
@@ -176,60 +207,53 @@ def _by_group(
         yield from file.iter_batches(rows, row_groups=[group])
 
 
-def _made(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the values without their dictionary, in the given type."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column if column.type == kind else column.cast(kind)
-
-
 def _as_known(stored: pa.Schema, known: Known | None) -> pa.Schema:
     if known is None:
         return stored
     return pa.schema([field.with_type(known.type_of(field.name, field.type)) for field in stored])
 
 
-def _plain(field: pa.Field) -> pa.Field:
-    """Return the field without file-specific metadata and dictionary layout."""
-    stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    return pa.field(field.name, stored, field.nullable)
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    """From the columns of a file to those of a schema, row by row checked; adds to `warnings` what
+    the types of the schema cannot keep."""
 
+    columns: FileColumns
+    stored: pa.Schema
+    wanted: pa.Schema
+    warnings: list[str]
 
-def _batches(
-    unpacked: Iterator[pa.RecordBatch],
-    stored: pa.Schema,
-    wanted: pa.Schema,
-    rejected: Rejected | None,
-    done: int,
-) -> Iterator[pa.RecordBatch]:
-    for batch in unpacked:
-        yield from sifted(
-            batch.num_rows,
-            partial(_converted, batch, stored, wanted, done),
-            rejected,
-            partial(shown, batch),
-        )
-        done += batch.num_rows
+    def batches(
+        self, unpacked: Iterator[pa.RecordBatch], rejected: Rejected | None, done: int
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in unpacked:
+            convert = partial(self._converted, batch, done)
+            yield from sifted(batch.num_rows, convert, rejected, partial(shown, batch))
+            done += batch.num_rows
 
+    def _converted(self, batch: pa.RecordBatch, done: int, start: int, stop: int) -> pa.RecordBatch:
+        part = batch.slice(start, stop - start)
+        columns = [
+            self._cast(part.column(self.stored.get_field_index(field.name)), field, done + start)
+            for field in self.wanted
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
 
-def _converted(
-    batch: pa.RecordBatch, stored: pa.Schema, wanted: pa.Schema, done: int, start: int, stop: int
-) -> pa.RecordBatch:
-    part = batch.slice(start, stop - start)
-    columns = [
-        _cast(part.column(stored.get_field_index(field.name)), field, done + start)
-        for field in wanted
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
-
-
-def _cast(column: pa.Array, field: pa.Field, done: int) -> pa.Array:
-    try:
-        column = recast(column, field.type)
-    except BadValue as bad:
-        where = f"row {done + bad.index + 1} is {not_of(field.type)}"
-        raise BadRow(where, column=field.name, value=bad.value) from None
-    if not field.nullable and column.null_count:
-        row = done + pc.index(pc.is_null(column), True).as_py() + 1
-        raise BadRow(f"row {row} has no value in a required column", column=field.name)
-    return column
+    def _cast(self, column: pa.Array, field: pa.Field, done: int) -> pa.Array:
+        if text := first_misfit(field.name, column, texts_only=True):
+            reason = f"row {done + text.row + 1}: {text.reason}"
+            raise BadRow(reason, column=text.column, value=text.value)
+        self.columns.check(field.name, column, done)
+        try:
+            made = recast(column, field.type)
+        except BadValue as bad:
+            where = f"row {done + bad.index + 1} is {not_of(field.type)}"
+            raise BadRow(where, column=field.name, value=bad.value) from None
+        if not field.nullable and made.null_count:
+            row = done + pc.index(pc.is_null(made), True).as_py() + 1
+            raise BadRow(f"row {row} has no value in a required column", column=field.name)
+        if made is not column and (lost := loss(column, made)):
+            warning = f"column `{field.name}` is {column.type} in the file: {lost}"
+            if warning not in self.warnings:
+                self.warnings.append(warning)
+        return made

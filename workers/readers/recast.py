@@ -49,6 +49,38 @@ def can_recast(found: pa.DataType, wanted: pa.DataType) -> bool:
     return True
 
 
+def loss(column: pa.Array, made: pa.Array) -> str | None:
+    """Return what a conversion has lost, as a sentence; None for nothing. Texts have their own
+    rules, and nested values are not compared."""
+    for from_type, to_type, is_lossy, sentence in _LOSSES:
+        if from_type(column.type) and to_type(made.type):
+            return sentence.format(made.type) if is_lossy(column, made) else None
+    return None
+
+
+def _differs_back(column: pa.Array, made: pa.Array) -> bool:
+    """Whether the values converted back are others; NaN is one value."""
+    back = pc.cast(made, column.type, safe=False)
+    differs = pc.not_equal(back, column)
+    if pa.types.is_floating(column.type):
+        differs = pc.and_(differs, pc.invert(pc.is_nan(column)))
+    return pc.any(differs).as_py() is True
+
+
+def _has_fractions(column: pa.Array, _: pa.Array) -> bool:
+    return pc.any(pc.not_equal(pc.trunc(column), column)).as_py() is True
+
+
+def _has_more_digits(column: pa.Array, made: pa.Array) -> bool:
+    if made.type.scale >= column.type.scale:
+        return False
+    return pc.any(pc.not_equal(pc.round(column, made.type.scale), column)).as_py() is True
+
+
+def _has_time_of_day(column: pa.Array, made: pa.Array) -> bool:
+    return _differs_back(pc.cast(column, pa.timestamp(column.type.unit)), made)
+
+
 def _recast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     for from_type, to_type, change in _RULES:
         if from_type(column.type) and to_type(wanted):
@@ -208,3 +240,28 @@ _RULES: tuple[tuple[Matches, Matches, Recast], ...] = (
     (pa.types.is_struct, pa.types.is_struct, _struct),
 )
 """The first matching rule applies; otherwise Arrow's cast, which refuses a loss."""
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_fraction(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+Lossy = Callable[[pa.Array, pa.Array], bool]
+_LOSSES: tuple[tuple[Matches, Matches, Lossy, str], ...] = (
+    (_is_fraction, pa.types.is_integer, _has_fractions, "fractions are cut off, to be {}"),
+    (_is_number, pa.types.is_floating, _differs_back, "numbers lose digits, to be {}"),
+    (pa.types.is_decimal, pa.types.is_decimal, _has_more_digits, "digits are rounded, to be {}"),
+    (
+        pa.types.is_timestamp,
+        pa.types.is_timestamp,
+        _differs_back,
+        "times lose their last digits, to be {}",
+    ),
+    (pa.types.is_time, pa.types.is_time, _differs_back, "times lose their last digits, to be {}"),
+    (pa.types.is_timestamp, pa.types.is_date, _has_time_of_day, "times of day are cut off"),
+)
+"""Conversions that take values they change."""

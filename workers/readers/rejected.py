@@ -15,6 +15,7 @@ from msgspec import structs
 
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.scalar_text import scalar_text
+from odf_node.protocol.stored_values import first_misfit
 
 from ..slices.frame import RAW_CHARS, BadRow, InputTooLarge
 
@@ -177,5 +178,7 @@ def _value(column: pa.Array, at: int) -> Any:
         return column[at].as_py()
     except (ValueError, OverflowError):
         kind = column.type
-        plain = pa.types.is_primitive(kind)
-        return column.view(f"int{kind.bit_width}")[at].as_py() if plain else "…"
+        if pa.types.is_primitive(kind):
+            return column.view(f"int{kind.bit_width}")[at].as_py()
+        bad = first_misfit("", column.slice(at, 1))
+        return "…" if bad is None else bad.value

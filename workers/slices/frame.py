@@ -67,6 +67,12 @@ class BadRow(BadInput):
             return self
         return self.at(self.line + lines)
 
+    def in_row(self, number: int) -> BadRow:
+        """Return the same error with the number of its record, from 1, in a format without
+        lines."""
+        reason = f"row {number}: {self.reason}"
+        return BadRow(reason, column=self.column, value=self.value)
+
     def at(self, line: int | None) -> BadRow:
         """Return the same error with the line of its record."""
         return BadRow(self.reason, line=line, column=self.column, value=self.value)

@@ -25,6 +25,14 @@ def to_millis(array: pa.Array) -> pa.Array:
         raise BadRow(f"a time is out of range ({bad})") from None
 
 
+def is_finer(array: pa.Array) -> bool:
+    """Whether a time has digits beyond its milliseconds."""
+    per_milli = {"us": 1_000, "ns": 1_000_000}.get(array.type.unit, 1)
+    counts = array.view(pa.int64())
+    kept = pc.multiply(pc.divide(counts, per_milli), per_milli)
+    return pc.any(pc.not_equal(kept, counts)).as_py() is True
+
+
 def filled(times: pa.Array | pa.ChunkedArray, fallback: Instant) -> pa.Array | pa.ChunkedArray:
     """Replace missing times or days by the fallback."""
     if not times.null_count:

@@ -27,6 +27,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.multihash import SHA3_256, Multihash
 from odf_node.protocol.slice_digest import SliceDigest
+from odf_node.protocol.stored_values import Misfit
 from odf_node.storage.datasets.dataset.local_files import chunks
 from odf_node.storage.lanes import THREADS, expect, hash_all
 from odf_node.storage.stores.ports.values import StoredFile
@@ -216,16 +217,27 @@ def write_small(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buff
 
 def described(path: Path, start: int) -> DataSlice:
     """Read hashes, size and offsets (from `start`) from a file as it is on disk."""
+    return _read_back(path, start, judges_values=False)[0]
+
+
+def judged(path: Path, start: int) -> tuple[DataSlice, Misfit | None]:
+    """Describe a file of an engine, and return its first value that must not be stored."""
+    return _read_back(path, start, judges_values=True)
+
+
+def _read_back(path: Path, start: int, *, judges_values: bool) -> tuple[DataSlice, Misfit | None]:
     size = path.stat().st_size
     expect(size)
     with pa.memory_map(str(path)) as mapped:
         content = mapped.read_buffer()
         file = pq.ParquetFile(content)
-        rows, digest = file.metadata.num_rows, SliceDigest(file, content)
+        rows = file.metadata.num_rows
+        digest = SliceDigest(file, content, judges_values=judges_values)
         threads = 1 if size < SMALL_BYTES else THREADS
         physical, *leaves = hash_all([chunks(path), *digest.streams], threads=threads)
         logical = digest.finish(leaves)
-    return _data_slice(logical, Multihash(SHA3_256, physical), start, rows, size)
+    data = _data_slice(logical, Multihash(SHA3_256, physical), start, rows, size)
+    return data, digest.misfit
 
 
 def described_small(content: pa.Buffer, batches: Sequence[pa.RecordBatch], start: int) -> DataSlice:

@@ -51,6 +51,9 @@ class ReadFacts(RowFacts):
     last: int | None = None
     """`first` and `last` event times, in the unit of their column."""
     warnings: tuple[str, ...] = ()
+    """Of the reader."""
+    remarks: tuple[str, ...] = ()
+    """About the form in which the rows are stored."""
     names: FieldsSeen | None = None
     nulls_found: NullCounts | None = None
     """Nulls in required columns, if all rows are written."""

@@ -1,13 +1,14 @@
-"""From a frame to rows that can be merged: event time, clashing names, positions.
+"""From a frame to rows that can be merged: storable values, event time, clashing names, positions.
 
-Top-level times become milliseconds UTC. Each row has an event time column; its position in the
-input makes every later order total.
+A value that a dataset must not store is a bad row, whatever the format. Top-level times become
+milliseconds UTC. Each row has an event time column; its position in the input makes every later
+order total.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,21 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.instant import Instant
+from odf_node.protocol.stored_values import first_misfit, may_misfit
 
 from ..readers.forms import PLAIN, Forms, not_of
 from ..readers.rejected import Rejected, halved
 from ..readers.text import BadValue, cast_text
 from ..slices.columns import POSITION
 from ..slices.frame import BadInputSchema, BadRow, Frame
-from ..slices.millis import to_millis
+from ..slices.millis import is_finer, to_millis
 from ..slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
-from .bad_times import BadTimes
+from .bad_rows import BadRows
 
 Change = Callable[[pa.Array], pa.Array]
-FIRST_MS = Instant.parse("0001-01-01T00:00:00Z").millis
-LAST_MS = Instant.parse("9999-12-31T23:59:59.999Z").millis
-DAY_MS = 86_400_000
+FINER = ("us", "ns")
+FINER_THAN_STORED = (
+    "column `{}` has times finer than milliseconds, which are cut: declare it as a text or as a "
+    "whole number to keep every digit"
+)
+NULLS_ARE_TEXT = (
+    "column `{}` holds nulls only, and is stored as text: declare a schema for another type"
+)
 OUT_OF_RANGE = (
     "the event time is outside of the years 1 to 9999; where a source declares no time, whole "
     "numbers are seconds since 1970"
@@ -69,7 +75,9 @@ class Normalized:
     """Schema without the position."""
     batches: Iterator[pa.RecordBatch]
     seen: Seen
-    """Complete when all batches are consumed."""
+    """Complete when all batches are consumed, like the remarks."""
+    remarks: dict[str, None] = field(default_factory=dict)
+    """What the publisher should know about the form in which the rows are stored; in order."""
 
 
 def normalized(
@@ -81,11 +89,14 @@ def normalized(
     known: pa.Schema | None = None,
     rejected: Rejected | None = None,
     forms: Forms = PLAIN,
+    before: int = 0,
+    nulls_are_text: bool = False,
 ) -> Normalized:
     """Convert the frame's rows to the form in which they are merged. `known` is the dataset's
-    schema, if it has one; `forms` are the formats of undeclared event times. Rows with an invalid
-    time are added to `rejected`, if the frame also sets bad rows aside there. Such errors have the
-    line of their row, if the format has lines.
+    schema, if it has one; `forms` are the formats of undeclared event times; the input has `before`
+    rows before these. Rows that must not be stored are added to `rejected`, if the frame also sets
+    bad rows aside there. Such errors have the line of their row, or its number if the format has no
+    lines. With `nulls_are_text`, a column of nulls that the dataset does not know is one of texts.
 
     Raises:
         BadInputSchema: system columns in the batch, or an event time that is none.
@@ -96,25 +107,46 @@ def normalized(
         names = renamed(names, vocab, takes_operations=takes_operations)
     _check_distinct(names)
     changes: dict[int, Change] = {}
+    watched: dict[int, str] = {}
+    remarks: dict[str, None] = {}
     fields = []
     for at, (given, name) in enumerate(zip(frame.schema, names, strict=True)):
         field = _typed(given.with_name(name), vocab, known)
+        if nulls_are_text and pa.types.is_null(field.type):
+            field = field.with_type(pa.string())
+            remarks[NULLS_ARE_TEXT.format(name)] = None
         is_event_time = field.name == vocab.event_time_column
         wanted, change = _change(field, coerces and is_event_time, known, forms)
-        if is_event_time and wanted.type in (MILLIS, pa.date32()):
-            change = partial(_event_times, field.name, change)
         fields.append(wanted)
-        if change is not None:
-            changes[at] = change
+        if change is not None or may_misfit(field.type):
+            changes[at] = partial(_storable, field.name, change)
+        if pa.types.is_timestamp(field.type) and field.type.unit in FINER:
+            watched[at] = FINER_THAN_STORED.format(name)
     schema = pa.schema(fields)
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
         schema = schema.append(pa.field(vocab.event_time_column, _event_time(vocab, known)))
     batches = frame.batches
+    if watched:
+        batches = _watched(batches, watched, remarks)
     if changes:
-        batches = _changed(batches, changes, BadTimes(frame.lines, rejected))
+        batches = _changed(batches, changes, BadRows(frame.lines, rejected, before=before))
     seen = Seen()
-    return Normalized(schema, _numbered(batches, schema, vocab.event_time_column, seen), seen)
+    numbered = _numbered(batches, schema, vocab.event_time_column, seen)
+    return Normalized(schema, numbered, seen, remarks)
+
+
+def _watched(
+    batches: Iterator[pa.RecordBatch], watched: Mapping[int, str], remarks: dict[str, None]
+) -> Iterator[pa.RecordBatch]:
+    """Pass on the rows; remark on columns whose times have more digits than are stored."""
+    left = dict(watched)
+    for batch in batches:
+        for at, remark in list(left.items()):
+            if is_finer(batch.column(at)):
+                remarks[remark] = None
+                del left[at]
+        yield batch
 
 
 def renamed(names: list[str], vocab: Vocab, *, takes_operations: bool) -> list[str]:
@@ -173,22 +205,24 @@ def _change(
     return field, None
 
 
-def _event_times(name: str, change: Change | None, given: pa.Array) -> pa.Array:
-    """Convert event times to the stored form. Raises `BadRow` for an invalid instant."""
-    times = change(given) if change else given
-    if times.null_count == len(times):
-        return times
-    days = pa.types.is_date(times.type)
-    unit, count = ("days", DAY_MS) if days else ("ms", 1)
-    first, last = FIRST_MS // count, LAST_MS // count
-    known = _counts(times)
-    if known.min() < first or known.max() > last:
-        counts = pc.cast(times, pa.int32() if days else pa.int64())
-        fits = pc.and_(pc.greater_equal(counts, first), pc.less_equal(counts, last))
-        at = pc.index(fits, False).as_py()
-        value = given[at].as_py() if pa.types.is_integer(given.type) else f"{counts[at]} {unit}"
-        raise BadRow(OUT_OF_RANGE, column=name, value=value)
-    return times
+def _storable(name: str, change: Change | None, given: pa.Array) -> pa.Array:
+    """Convert values to the stored form. Raises `BadRow` for a value that must not be stored, in
+    either form: a conversion may overflow, and numbers may be times."""
+    _check(name, given)
+    if change is None:
+        return given
+    made = change(given)
+    _check(name, made, given)
+    return made
+
+
+def _check(name: str, values: pa.Array, given: pa.Array | None = None) -> None:
+    bad = first_misfit(name, values)
+    if bad is None:
+        return
+    if given is not None and pa.types.is_integer(given.type):
+        raise BadRow(OUT_OF_RANGE, column=name, value=given[bad.row].as_py())
+    raise BadRow(bad.reason, column=bad.column, value=bad.value)
 
 
 def _counts(times: pa.Array) -> npt.NDArray[Any]:
@@ -221,12 +255,12 @@ def _from_text(array: pa.Array, name: str, wanted: pa.DataType, forms: Forms) ->
 
 
 def _changed(
-    batches: Iterator[pa.RecordBatch], changes: Mapping[int, Change], bad_times: BadTimes
+    batches: Iterator[pa.RecordBatch], changes: Mapping[int, Change], bad_rows: BadRows
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for batch in batches:
         change = partial(_change_rows, batch, changes)
-        yield from halved(batch.num_rows, change, partial(bad_times.met, batch, done))
+        yield from halved(batch.num_rows, change, partial(bad_rows.met, batch, done))
         done += batch.num_rows
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.metadata.reading import ReadStepParquet
 
 from ..merge.changes import coded, in_slice_types
 from ..merge.keys import ALL_HASHES
@@ -89,6 +90,8 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
             known=known,
             rejected=rejected,
             forms=forms_of(plan.read),
+            before=split.rows,
+            nulls_are_text=plan.coerces and isinstance(plan.read, ReadStepParquet),
         )
         schema = slice_schema(rows.schema, plan.vocab, known)
         totals = Totals(read.cut, _sampled(read))
@@ -115,6 +118,7 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
             first=rows.seen.first,
             last=rows.seen.latest,
             warnings=tuple(frame.warnings),
+            remarks=tuple(rows.remarks),
             names=frame.names,
             nulls_found=found.nulls,
             rejected=_rows(rejected),

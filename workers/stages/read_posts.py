@@ -138,12 +138,14 @@ def _rejected(most: int | None, facts: Sequence[ReadFacts]) -> Rejected | None:
 
 def _warnings(facts: Sequence[ReadFacts]) -> tuple[str, ...]:
     """Return warnings for the publisher; those about field names need the names of all records."""
+    remarks = [text for each in facts for text in each.remarks]
     names = [each.names for each in facts if each.names is not None]
     if not names:
-        return tuple(dict.fromkeys(text for each in facts for text in each.warnings))
+        said = [text for each in facts for text in each.warnings]
+        return tuple(dict.fromkeys([*said, *remarks]))
     for other in names[1:]:
         names[0].follow(other)
-    return tuple(names[0].warnings())
+    return tuple(dict.fromkeys([*names[0].warnings(), *remarks]))
 
 
 def _ascends(facts: Sequence[ReadFacts]) -> bool:

@@ -26,3 +26,6 @@ class CheckLimits(Struct, frozen=True, kw_only=True):
     """Limit of the ratio of decoded bytes to the bytes of the file. It applies above an amount that
     every file may hold."""
     rows: bool = True
+    values: bool = True
+    """Whether values are judged. Not of a slice that is already in the chain: it is what its block
+    declares."""

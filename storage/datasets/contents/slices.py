@@ -16,8 +16,10 @@ from pyarrow import types
 from odf_node.protocol.arrow_digest import UnsupportedColumn
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.scalar_text import scalar_text
 from odf_node.protocol.slice_digest import ColumnChecks, SliceDigest
 from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
+from odf_node.protocol.stored_values import Misfit
 
 from ...lanes import Stream
 
@@ -27,11 +29,23 @@ WINDOW_ROWS = 65_536
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One difference between a slice and its declaration. `certain` means that it proves the slice
-    wrong."""
+    wrong; a `remark` means that it is what was declared, and still hard to read."""
 
     reason: str
     message: str
     certain: bool = True
+    remark: bool = False
+
+
+UNSTORABLE = "UnstorableValue"
+"""The reason of a finding about a value that this node would not have stored."""
+
+
+def unstorable(bad: Misfit, first_offset: int) -> Finding:
+    """Return the finding about a value of a slice whose rows begin with an offset."""
+    where = f"column `{scalar_text(bad.column)}`, offset {first_offset + bad.row}"
+    message = f"{where}: {bad.reason}: {bad.value!r}"
+    return Finding(reason=UNSTORABLE, message=message, certain=False, remark=True)
 
 
 class SliceCheck:
@@ -69,11 +83,15 @@ class SliceCheck:
         except UnreadableSlice as error:
             return [unreadable(error)]
         wrong = self._wrong_count or self._offsets.found()
-        return [*wrong, *_differing(actual, self._declared, self._digest)]
+        found = [*wrong, *_differing(actual, self._declared, self._digest)]
+        if not found and (bad := self._digest.misfit) is not None:
+            found = [unstorable(bad, self._declared.offset_interval.start)]
+        return found
 
     def _begin(self, source: pa.Buffer | BinaryIO) -> None:
         try:
-            self._digest = SliceDigest(self._file, source, checks=self._offsets.checks())
+            checks = self._offsets.checks()
+            self._digest = SliceDigest(self._file, source, checks=checks, judges_values=True)
             self.streams = self._digest.streams
         except UnsupportedColumn as error:
             self._found = self._without_hash(error)

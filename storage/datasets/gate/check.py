@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,19 @@ from pyarrow import types
 from odf_node.protocol.arrow_digest import UnsupportedColumn
 from odf_node.protocol.metadata.schema import DataTypeOption
 from odf_node.protocol.slice_digest import ColumnCheck, ColumnChecks, SliceDigest
-from odf_node.protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice, schema_of
+from odf_node.protocol.slice_file import (
+    UNREADABLE,
+    UnreadableSlice,
+    as_stated,
+    open_slice,
+    schema_of,
+)
+from odf_node.protocol.stored_values import Misfit, first_misfit, may_misfit
 
 from ...lanes import Stream
 from ..contents.claims import SliceClaim
 from ..contents.slice_limits import CheckLimits
-from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable
+from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable, unstorable
 from .columns import difference
 
 FREE_BYTES = 64 << 20
@@ -65,7 +73,12 @@ class GateCheck:
         self._watchers = _Watchers(schema_of(self._file), self._claim)
         try:
             if self._limits.rows:
-                self._digest = SliceDigest(self._file, self._content, checks=self._watchers.checks)
+                self._digest = SliceDigest(
+                    self._file,
+                    self._content,
+                    checks=self._watchers.checks,
+                    judges_values=self._limits.values,
+                )
                 self.streams = [self._counted(stream) for stream in self._digest.streams]
                 return
         except UnsupportedColumn:  # no logical hash is defined, so none can be wrong
@@ -73,9 +86,14 @@ class GateCheck:
         self._found = self._system_columns()
 
     def _system_columns(self) -> list[Finding]:
+        """Check the system columns, and the values that are judged, without hashing rows."""
         watchers = _Watchers(schema_of(self._file), self._claim)
         watchers.check_alone(self._file)
-        return watchers.found()
+        if (found := watchers.found()) or not self._limits.values:
+            return found
+        first = self._claim.declared.offset_interval.start
+        bad = _first_misfit(self._file)
+        return [] if bad is None else [unstorable(bad, first)]
 
     def _rows(self, digest: SliceDigest, digests: Sequence[bytes]) -> list[Finding]:
         if self._left < 0:
@@ -89,6 +107,8 @@ class GateCheck:
         declared = self._claim.declared.logical_hash
         if wrong := self._watchers.found():
             return wrong
+        if digest.misfit is not None:
+            return [unstorable(digest.misfit, self._claim.declared.offset_interval.start)]
         if actual == declared or digest.indeterminate:
             return []
         message = f"its rows hash to {actual}, but {declared} was declared"
@@ -122,6 +142,21 @@ def _wrong_outside(file: Any, claim: SliceClaim) -> Finding | None:
         return Finding(reason="RowCountMismatch", message=message)
     if problem := difference(schema_of(file), claim.columns):
         return Finding(reason="SchemaMismatch", message=problem)
+    return None
+
+
+def _first_misfit(file: Any) -> Misfit | None:
+    """Return the first value, column by column, that must not be stored."""
+    stated = schema_of(file)
+    for field in stated:
+        if not may_misfit(field.type):
+            continue
+        before = 0
+        for batch in file.iter_batches(WINDOW_ROWS, columns=[field.name], use_threads=False):
+            values = as_stated(batch, stated).column(0)
+            if (bad := first_misfit(field.name, values)) is not None:
+                return replace(bad, row=before + bad.row)
+            before += batch.num_rows
     return None
 
 

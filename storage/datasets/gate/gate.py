@@ -18,6 +18,7 @@ from odf_node.protocol.errors import BadInput
 from ...stores.ports.values import ObjectKind
 from ..contents.claims import SliceClaim
 from ..contents.slice_limits import CheckLimits, GateLimits
+from ..contents.slices import UNSTORABLE
 from ..dataset.dataset import Dataset
 from . import wire
 from .child import MAX_FILES
@@ -30,13 +31,15 @@ COPY_BYTES = 1 << 20
 
 
 class DataDoesNotMatchMetadata(BadInput):
-    """A slice is not what its block declares. Facts: `block`, `sequence_number`, `object`,
-    `reason` (as verification names it)."""
+    """A slice is not what its block declares, or has a value that readers cannot take. Facts:
+    `block`, `sequence_number`, `object`, `reason` (as verification names it)."""
 
     def __init__(self, claim: SliceClaim, reason: str, message: str) -> None:
+        what = "has a value that cannot be stored here"
+        if reason != UNSTORABLE:
+            what = "is not what it declares"
         super().__init__(
-            f"block {claim.sequence_number} ({claim.block}) names a slice that is not what it "
-            f"declares: {message}",
+            f"block {claim.sequence_number} ({claim.block}) names a slice that {what}: {message}",
             block=str(claim.block),
             sequence_number=claim.sequence_number,
             object=str(claim.declared.physical_hash),
@@ -46,10 +49,13 @@ class DataDoesNotMatchMetadata(BadInput):
 
 
 class SliceGate:
-    """Checks slices against their blocks."""
+    """Checks slices against their blocks, and judges their values unless they are in the chain
+    already."""
 
-    def __init__(self, limits: GateLimits, children: Children = CHILDREN) -> None:
-        self.limits, self._children = limits, children
+    def __init__(
+        self, limits: GateLimits, children: Children = CHILDREN, *, judges_values: bool = True
+    ) -> None:
+        self.limits, self._children, self._judges_values = limits, children, judges_values
 
     def hashes_rows(self, claims: Sequence[SliceClaim]) -> bool:
         """Return whether the rows of these slices are hashed before the head moves."""
@@ -63,7 +69,9 @@ class SliceGate:
             DataDoesNotMatchMetadata: for the first slice that does not match its block.
             ObjectDamaged, ObjectHealing: the bytes of a slice do not match its hash.
         """
-        how = CheckLimits(ratio=self.limits.ratio, rows=self.hashes_rows(claims))
+        how = CheckLimits(
+            ratio=self.limits.ratio, rows=self.hashes_rows(claims), values=self._judges_values
+        )
         for batch in _batches(claims):
             try:
                 self._check(dataset, batch, how)

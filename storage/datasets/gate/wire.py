@@ -27,6 +27,7 @@ def dump(claims: Sequence[SliceClaim], limits: CheckLimits) -> bytes:
     said = {
         "ratio": limits.ratio,
         "rows": limits.rows,
+        "values": limits.values,
         "columns": [_columns(one) for one in known],
         "claims": [
             [
@@ -55,7 +56,7 @@ def load(text: bytes) -> tuple[list[SliceClaim], CheckLimits]:
         )
         for block, number, ns, declared, index in said["claims"]
     ]
-    return claims, CheckLimits(ratio=said["ratio"], rows=said["rows"])
+    return claims, CheckLimits(ratio=said["ratio"], rows=said["rows"], values=said["values"])
 
 
 def _columns(columns: Columns) -> dict[str, Any]:

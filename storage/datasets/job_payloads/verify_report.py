@@ -72,7 +72,8 @@ class VerifyReport:
     notes: tuple[Problem, ...] = ()
     """Differences that do not prove damage."""
     warnings: tuple[Problem, ...] = ()
-    """Broken rules that only this project has, so that the writer need not know them."""
+    """Broken rules that only this project has, so that the writer need not know them, and values
+    that it would not store: the bytes are the declared ones."""
     data_blocks: tuple[CheckedBlock, ...] = ()
     """Data blocks of the requested interval, newest first."""
 

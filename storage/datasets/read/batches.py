@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from odf_node.protocol.parquet_footer import PLAIN_DICTIONARY, RLE_DICTIONARY, RowGroup
 from odf_node.protocol.slice_file import row_groups
+from odf_node.protocol.stored_values import readable
 
 BATCH_ROWS = 16_384
 BATCH_BYTES = 8 * 1024 * 1024
@@ -32,8 +33,8 @@ def batches_of(
     columns: Sequence[str] | None = None,
     groups: Sequence[int] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of these row groups (none: of all) in order, decoded by this thread. `stream`
-    is the stream that the file was opened on."""
+    """Yield the rows of these row groups (none: of all) in order, decoded by this thread, with
+    texts that every reader takes. `stream` is the stream that the file was opened on."""
     asked: dict[str, Any] = {
         "columns": columns,
         "row_groups": list(groups or range(file.metadata.num_row_groups)),
@@ -45,7 +46,8 @@ def batches_of(
         if probe is not None and probe.num_rows:
             widest = max(widest, probe.nbytes // probe.num_rows)
         del probe
-    yield from file.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // widest)), **asked)
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES // widest))
+    yield from map(readable, file.iter_batches(rows, **asked))
 
 
 def _widest(groups: Sequence[RowGroup]) -> tuple[int, bool]:

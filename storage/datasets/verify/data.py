@@ -57,6 +57,7 @@ class BlockFindings:
     """Number of rows that were hashed and are right."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
 
 
 def splits_of(
@@ -136,6 +137,8 @@ def _findings_of(
             findings.records += findings.checked.records
         for found in verdict.findings:
             listed = findings.problems if found.certain else findings.notes
+            if found.remark:
+                listed = findings.warnings
             listed.append(_problem(block, named, found))
     state = DAMAGED if findings.problems else UNCLEAR if findings.notes else VALID
     findings.checked = described(block, objects=state)

@@ -156,6 +156,8 @@ def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
     """Combine the findings on a derivative's slice; other bytes are fine if its rows are right."""
     if not physical:
         return rows
+    remarks = [finding for finding in rows if finding.remark]
+    rows = [finding for finding in rows if not finding.remark]
     if any(finding.reason == "UnreadableSlice" for finding in rows):
         return physical
     if any(finding.certain for finding in rows):
@@ -163,7 +165,7 @@ def _weigh(physical: list[Finding], rows: list[Finding]) -> list[Finding]:
     if rows:  # it is uncertain whether the rows are right, so report the other bytes too
         return [*physical, *rows]
     message = physical[0].message + ", but its rows are the declared ones: it was encoded anew"
-    return [Finding(reason=physical[0].reason, message=message, certain=False)]
+    return [Finding(reason=physical[0].reason, message=message, certain=False), *remarks]
 
 
 def _dropped(_: bytes) -> object:

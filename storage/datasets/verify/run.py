@@ -297,6 +297,7 @@ def _check_data(findings: _Findings, where: Where, *, logical: bool) -> None:
             findings.records += of_block.records
             findings.add(*of_block.problems)
             findings.notes += of_block.notes
+            findings.warnings += of_block.warnings
             findings.checked.append(of_block.checked)
             findings.step("objects", findings.objects, len(named))
     for size, problem in check_linked(runner, tuple(findings.links), newest_first):

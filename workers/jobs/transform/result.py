@@ -20,10 +20,12 @@ from odf_node.protocol.metadata.data import Checkpoint, DataSlice
 from odf_node.protocol.metadata.engine import TransformResponseSuccess
 from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.stored_values import Misfit
 
 from ...slices.conform import NullCounts, conform
+from ...slices.frame import BadRow
 from ...slices.schema import IncompatibleSchema, holds_null_type, same_type
-from ...slices.write import WRITE_ROWS, described, file_hash, write_batches
+from ...slices.write import WRITE_ROWS, file_hash, judged, write_batches
 from ..ingest.source import EngineFailed
 
 
@@ -38,6 +40,14 @@ class Made:
     data_path: Path
     checkpoint: Checkpoint | None
     checkpoint_path: Path
+    misfit: Misfit | None
+    """The first value that must not be stored. A replay compares it all the same."""
+
+    def check_values(self) -> None:
+        """Raise `BadRow` for a value that must not be stored."""
+        if (bad := self.misfit) is not None:
+            reason = f"row {bad.row + 1} of the result: {bad.reason}"
+            raise BadRow(reason, column=bad.column, value=bad.value)
 
 
 def checked(
@@ -62,13 +72,15 @@ def checked(
     if rows and not _fits(found, wanted):
         data_path = _rewritten(data_path, wanted)
     grown = schema is None or len(wanted) > len(schema.fields)
+    data, misfit = judged(data_path, next_offset) if rows else (None, None)
     return Made(
         schema=SetDataSchema(schema=from_arrow(wanted)) if grown else None,
         arrow=wanted,
-        data=described(data_path, next_offset) if rows else None,
+        data=data,
         data_path=data_path,
         checkpoint=_checkpoint(checkpoint_path),
         checkpoint_path=checkpoint_path,
+        misfit=misfit,
     )
 
 

@@ -143,6 +143,7 @@ class Run:
                 job_progress,
                 checkpoint=checkpoint_file(self.dataset, plan, files),
             )
+            done.made.check_values()
             job_progress.phase("commit")
             self.warnings += [text for text in done.warnings if text not in self.warnings]
             receipt = self._commit(state, plan, done, engine)

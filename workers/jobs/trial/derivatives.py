@@ -85,6 +85,7 @@ def try_transform(
     )
     response, heard = ask(engine, request, context.job_progress)
     found = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
+    found.check_values()
     counts = [known.rows.num_rows for known, *_ in inputs if known.rows is not None]
     return replace(
         made,

@@ -37,7 +37,7 @@ def hash_rows(
 
     A history that no longer exists counts as correct.
     """
-    gate = SliceGate(replace(limits, hashed_at_once=None))
+    gate = SliceGate(replace(limits, hashed_at_once=None), judges_values=False)
     try:
         claims = _claims(dataset, payload)
     except (InvalidInterval, NotFound):

@@ -1,0 +1,330 @@
+"""Values that no reader could take are refused with row and column, in every format and by every
+way; the good rows beside them are not lost."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from bad_values import BAD_COLUMNS, DAYS, GOOD_ENDS, TEXTS, counts
+from msgspec.structs import replace
+from throwaway import throwaway_stores
+
+from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddPushSource
+from odf_node.protocol.metadata.reading import (
+    MergeStrategyAppend,
+    MergeStrategySnapshot,
+    ReadStep,
+    ReadStepCsv,
+    ReadStepGeoJson,
+    ReadStepJson,
+    ReadStepNdGeoJson,
+    ReadStepNdJson,
+    ReadStepParquet,
+)
+from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_node.storage.datasets.node.stores import Stores
+from odf_node.workers.jobs.ingest.run import run_ingest
+from odf_node.workers.slices.frame import BadRow
+from tests.workers.datasets import created, upload
+from tests.workers.derivatives import derivative, node_of, read
+from tests.workers.transform.test_transform_run import run
+
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+
+
+@pytest.fixture
+def stores() -> Stores:
+    return throwaway_stores()
+
+
+@pytest.fixture
+def bench(stores: Stores, tmp_path: Path) -> Any:
+    return node_of(stores, tmp_path)
+
+
+def parquet(column: pa.Array, **columns: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": range(len(column)), "v": column, **columns}), sink)
+    return sink.getvalue()
+
+
+def post(stores: Stores, bench: Any, dataset: Dataset, body: bytes, **asked: Any) -> IngestReceipt:
+    payload = replace(upload(stores, dataset, body), **asked)
+    return run_ingest(dataset, payload, bench, now=NOW)
+
+
+# --- formats ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", [what for what in BAD_COLUMNS if "ns" not in what])
+def test_a_parquet_file_with_a_bad_value_is_refused(stores: Stores, bench: Any, what: str) -> None:
+    column, reason = BAD_COLUMNS[what]
+    dataset = created(stores, read=ReadStepParquet())
+    head = dataset.head()
+    with pytest.raises(BadRow, match=f"column `v.*`: row 2: .*{reason}") as refused:
+        post(stores, bench, dataset, parquet(column))
+    assert str(refused.value.facts["column"]).startswith("v")
+    assert dataset.head() == head
+
+
+@pytest.mark.parametrize("what", GOOD_ENDS)
+def test_a_parquet_file_with_good_values_is_taken(stores: Stores, bench: Any, what: str) -> None:
+    dataset = created(stores, read=ReadStepParquet())
+    assert post(stores, bench, dataset, parquet(GOOD_ENDS[what])).rows_added > 0
+
+
+@pytest.mark.parametrize("what", ["text", "text in a list", "a day far off", "74 hours"])
+def test_bad_rows_are_set_aside_and_the_good_ones_are_taken(
+    stores: Stores, bench: Any, what: str
+) -> None:
+    dataset = created(stores, read=ReadStepParquet())
+    body = parquet(BAD_COLUMNS[what][0])
+    receipt = post(stores, bench, dataset, body, on_bad_rows="quarantine")
+    assert (receipt.rows_added, receipt.rows_rejected) == (2, 1)
+    assert [row["id"] for row in read(stores, dataset)] == [0, 2]
+
+
+WORDS = {
+    "Date": ["29349-01-26", "0000-01-01", "infinity", "-infinity"],
+    "Timestamp": ["29349-01-26T00:00:00Z", "0000-12-31T23:59:59Z", "infinity"],
+    "Time": ["74:00:00", "24:00:00", "-01:00:00"],
+    "Decimal": ["99999.99"],
+}
+TYPES = {
+    "Date": {"kind": "Date"},
+    "Timestamp": {"kind": "Timestamp", "unit": "Millisecond", "timezone": "UTC"},
+    "Time": {"kind": "Time", "unit": "Millisecond"},
+    "Decimal": {"kind": "Decimal", "precision": 4, "scale": 2},
+}
+
+
+def _declared(kind: str) -> dict[str, Any]:
+    from odf_node.protocol.codec.manifests import from_data
+    from odf_node.protocol.metadata.schema import DataSchema
+
+    fields = [{"name": "v", "type": TYPES[kind]}]
+    return {"schema": from_data({"fields": fields}, DataSchema)}
+
+
+FEATURE = (
+    '{{"type": "Feature", "geometry": {{"type": "Point", "coordinates": [1, 2]}}, '
+    '"properties": {{"v": "{}"}}}}'
+)
+FORMATS: dict[str, tuple[type[ReadStep], str]] = {
+    "csv": (ReadStepCsv, "v\n{}\n"),
+    "ndjson": (ReadStepNdJson, '{{"v": "{}"}}\n'),
+    "json": (ReadStepJson, '[{{"v": "{}"}}]'),
+    "geojson": (
+        ReadStepGeoJson,
+        '{{"type": "FeatureCollection", "features": [' + FEATURE + "]}}",
+    ),
+    "ndgeojson": (ReadStepNdGeoJson, FEATURE + "\n"),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("kind", "word"), [(k, w) for k, words in WORDS.items() for w in words])
+def test_a_text_with_such_a_value_is_refused(
+    stores: Stores, bench: Any, form: str, kind: str, word: str
+) -> None:
+    step, text = FORMATS[form]
+    header = {"header": True} if form == "csv" else {}
+    dataset = created(stores, read=step(**_declared(kind), **header))
+    with pytest.raises(BadInput, match="`v`"):
+        post(stores, bench, dataset, text.format(word).encode())
+    assert dataset.state().last_offset is None
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_bytes_that_are_no_text_are_refused(stores: Stores, bench: Any, form: str) -> None:
+    step, text = FORMATS[form]
+    header = {"header": True} if form == "csv" else {}
+    dataset = created(stores, read=step(ddl_schema=("v STRING",), **header))
+    body = text.format("X").encode().replace(b"X", b"\xff\xfe")
+    with pytest.raises(BadInput):
+        post(stores, bench, dataset, body)
+    assert dataset.state().last_offset is None
+
+
+@pytest.mark.parametrize("form", ["ndjson", "json"])
+def test_a_number_for_a_time_outside_of_the_years_is_refused(
+    stores: Stores, bench: Any, form: str
+) -> None:
+    step, text = FORMATS[form]
+    dataset = created(stores, read=step(**_declared("Timestamp")))
+    body = text.replace('"{}"', "{}").format(10**17).encode()
+    with pytest.raises(BadInput, match="`v`"):
+        post(stores, bench, dataset, body)
+
+
+# --- conversions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "DATE NOT NULL", "DOUBLE", "TIMESTAMP", "BOOLEAN"])
+def test_bad_texts_are_refused_before_they_are_parsed(
+    stores: Stores, bench: Any, kind: str
+) -> None:
+    dataset = created(stores, read=ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}")))
+    with pytest.raises(BadRow, match="column `v`"):
+        post(stores, bench, dataset, parquet(TEXTS))
+
+
+def test_a_day_far_off_can_be_kept_as_text(stores: Stores, bench: Any) -> None:
+    dataset = created(stores, read=ReadStepParquet(ddl_schema=("id BIGINT", "v STRING")))
+    post(stores, bench, dataset, parquet(counts(pa.date32(), DAYS)))
+    assert [row["v"] for row in read(stores, dataset)] == ["1970-01-01", "29349-01-26", None]
+
+
+# --- engines ----------------------------------------------------------------------------------
+
+
+def sql(query: str, engine: str = "datafusion") -> TransformSql:
+    return TransformSql(engine=engine, queries=(SqlQueryStep(query=query),))
+
+
+def preprocessed(stores: Stores, query: str) -> Dataset:
+    source = AddPushSource(
+        source_name="default",
+        read=ReadStepParquet(),
+        preprocess=sql(query),
+        merge=MergeStrategyAppend(),
+    )
+    return created(stores, source=source)
+
+
+def test_bad_texts_do_not_reach_the_engine(stores: Stores, bench: Any) -> None:
+    dataset = preprocessed(stores, "select id, v from input")
+    with pytest.raises(BadRow, match="column `v`: row 2: a text that is no UTF-8"):
+        post(stores, bench, dataset, parquet(TEXTS))
+
+
+def test_a_query_may_mend_days_far_off(stores: Stores, bench: Any) -> None:
+    body = parquet(counts(pa.date32(), DAYS))
+    mending = "select id, case when id = 1 then null else v end as v from input"
+    dataset = preprocessed(stores, mending)
+    assert post(stores, bench, dataset, body).rows_added == 3
+    other = created(
+        stores,
+        number=2,
+        source=AddPushSource(
+            source_name="default",
+            read=ReadStepParquet(),
+            preprocess=sql("select id, v from input"),
+            merge=MergeStrategyAppend(),
+        ),
+    )
+    with pytest.raises(BadRow, match="years 1 to 9999"):
+        post(stores, bench, other, body)
+
+
+FAR = "select event_time, n, arrow_cast(cast(n * 10000000 as int), 'Date32') as v from {}"
+
+
+def test_a_result_of_a_derivative_with_a_bad_value_is_not_sealed(
+    stores: Stores, bench: Any, tmp_path: Path
+) -> None:
+    from tests.workers.derivatives import add_rows, root
+
+    cities = root(stores, "cities")
+    far = derivative(stores, "far", [cities], FAR.format("cities"))
+    rows = [("2024-01-01T00:00:00Z", "A", 0), ("2024-01-01T00:00:00Z", "A", 1)]
+    add_rows(stores, cities, rows, tmp_path, at=10)
+    head = far.head()
+    with pytest.raises(BadRow, match="column `v`: row 2 of the result: a day outside"):
+        run(stores, far, bench)
+    assert far.head() == head
+
+
+# --- what is stored already -------------------------------------------------------------------
+
+
+def test_a_dataset_that_has_bad_values_goes_on(
+    stores: Stores, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of earlier versions and of peers are in histories; corrections repeat them."""
+    from odf_node.workers.readers import parquet as reader
+    from odf_node.workers.stages import normalize
+
+    dataset = created(
+        stores, read=ReadStepParquet(), merge=MergeStrategySnapshot(primary_key=("id",))
+    )
+    with monkeypatch.context() as before:
+        for module in (reader, normalize):
+            before.setattr(module, "first_misfit", lambda *_, **__: None)
+        post(stores, bench, dataset, parquet(TEXTS, d=counts(pa.date32(), DAYS)))
+    good = parquet(pa.array(["a", "b", "c"]), d=pa.array([1, 2, 3], pa.int32()).view(pa.date32()))
+    receipt = post(stores, bench, dataset, good)
+    assert receipt.rows_corrected == 3
+
+
+# --- what is said -----------------------------------------------------------------------------
+
+FINE = pa.array([0, 1_234_567, None], pa.int64()).view(pa.timestamp("us", "UTC"))
+
+
+def warnings(stores: Stores, bench: Any, body: bytes, step: ReadStep, **more: Any) -> list[str]:
+    number = more.pop("number", 1)
+    return list(post(stores, bench, created(stores, number=number, read=step), body).warnings)
+
+
+def test_cut_microseconds_are_said(stores: Stores, bench: Any) -> None:
+    [said] = warnings(stores, bench, parquet(FINE), ReadStepParquet())
+    assert "`v` has times finer than milliseconds" in said
+    whole = parquet(FINE.cast(pa.timestamp("ms", "UTC"), safe=False).cast(FINE.type))
+    assert warnings(stores, bench, whole, ReadStepParquet(), number=2) == []
+
+
+def test_columns_that_are_not_stored_are_said(stores: Stores, bench: Any) -> None:
+    step = ReadStepParquet(ddl_schema=("id BIGINT",))
+    [said] = warnings(stores, bench, parquet(FINE, extra=FINE), step)
+    assert said == "columns that the schema does not name are not stored: `extra`, `v`"
+
+
+def test_an_unknown_column_of_nulls_is_text(stores: Stores, bench: Any) -> None:
+    body = parquet(pa.nulls(3))
+    [said] = warnings(stores, bench, body, ReadStepParquet())
+    assert "`v` holds nulls only, and is stored as text" in said
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "said"),
+    [
+        (pa.array([1.5, 2.0]), "BIGINT", "fractions are cut off"),
+        (pa.array([(1 << 53) + 1, 1]), "DOUBLE", "numbers lose digits"),
+        (pa.array([(1 << 64) - 1, 1], pa.uint64()), "DOUBLE", "numbers lose digits"),
+        (pa.array([0.1, 1.0]), "FLOAT", "numbers lose digits"),
+        (pa.array(["1.555", "1"]).cast(pa.decimal128(6, 3)), "DECIMAL(6, 2)", "are rounded"),
+        (pa.array(["1.5", "1"]).cast(pa.decimal128(6, 1)), "BIGINT", "fractions are cut off"),
+        (FINE.slice(0, 2), "DATE", "times of day are cut off"),
+        (pa.array([1.0, None, float("nan")]), "FLOAT", None),
+        (pa.array([1, 2]), "DOUBLE", None),
+        (pa.array([1.0, 2.0]), "BIGINT", None),
+        (pa.array(["1.500", "1"]).cast(pa.decimal128(6, 3)), "DECIMAL(6, 2)", None),
+        (pa.array([0, 86_400_000]).view(pa.timestamp("ms")), "DATE", None),
+    ],
+)
+def test_a_conversion_that_loses_something_is_said(
+    stores: Stores, bench: Any, column: pa.Array, kind: str, said: str | None
+) -> None:
+    step = ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}"))
+    found = warnings(stores, bench, parquet(column), step)
+    assert len(found) == (said is not None)
+    assert all("column `v` is " in text and str(said) in text for text in found)
+
+
+@pytest.mark.parametrize(("value", "kind"), [(1 << 63, "BIGINT"), (1 << 32, "INT")])
+def test_a_number_that_does_not_fit_is_refused(
+    stores: Stores, bench: Any, value: int, kind: str
+) -> None:
+    dataset = created(stores, read=ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}")))
+    with pytest.raises(BadRow, match="column `v`: row 2"):
+        post(stores, bench, dataset, parquet(pa.array([1, value], pa.uint64())))
