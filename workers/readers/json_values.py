@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isinf
 from typing import Any
 
 import pyarrow as pa
@@ -170,10 +171,16 @@ def _whole(number: NumberText, *, cuts: bool) -> int:
 
 
 def _float(wanted: pa.DataType, _: str, __: How) -> Convert:
+    is_double = pa.types.is_float64(wanted)
+
     def convert(value: Any) -> float:
-        if type(value) in (int, NumberText):
+        if type(value) not in (int, NumberText):
+            raise ValueError("no number")
+        if not is_double:
             return parse_float(str(value), wanted)
-        raise ValueError("no number")
+        if isinf(found := float(value)):
+            raise ValueError("too large")
+        return found
 
     return convert
 
