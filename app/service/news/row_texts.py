@@ -16,7 +16,7 @@ from odf_node.storage.datasets.read.records import DataFormat
 
 from ..readers.materials import Materials
 from ..readers.pool import Readers, ReadRefused
-from ..readers.tasks import SliceRef, TailTask
+from ..readers.tasks import SliceRef, TailTask, schema_data
 
 KEPT = 16
 CALLER = "events"
@@ -51,14 +51,16 @@ class RowTexts:
         return await asyncio.shield(known)
 
     async def _read(self, dataset: DatasetId, data: DataSlice) -> bytes | None:
+        found = await asyncio.to_thread(self._stores.dataset, DatasetRef(id=dataset))
+        schema = await asyncio.to_thread(lambda: found.state(found.head()).data_schema)
         task = TailTask(
             slices=[SliceRef.of(data)],
+            schema=schema_data(schema),
             skip=0,
             limit=self._max_rows,
             shape=DataFormat.AOS.value,
             max_bytes=self._max_bytes,
         )
-        found = await asyncio.to_thread(self._stores.dataset, DatasetRef(id=dataset))
         materials = Materials(found, self._stores.projections)
         try:
             answer = await self._readers.answer(task, materials, CALLER)

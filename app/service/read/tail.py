@@ -20,7 +20,7 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..readers.materials import Materials
 from ..readers.pool import Readers
-from ..readers.tasks import SliceRef, TailTask
+from ..readers.tasks import SliceRef, TailTask, schema_data
 
 BLOCKS_A_LOOK = 100
 
@@ -66,6 +66,7 @@ def tail_task(
     slices = _newest_slices(tails.stores, entry, skip + limit)
     task = TailTask(
         slices=[SliceRef.of(piece) for piece in reversed(slices)],
+        schema=schema_data(schema),
         skip=skip,
         limit=limit,
         shape=shape.value,

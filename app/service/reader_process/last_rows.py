@@ -12,6 +12,8 @@ from odf_node.protocol.errors import Damaged
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.read.batches import batches_of
+from odf_node.storage.datasets.read.narrowed import loosened
+from odf_node.storage.datasets.read.scan import fitted
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..readers.tasks import MAX_TAIL, AnswerTooLong
@@ -24,34 +26,45 @@ class SliceUnreadable(Damaged):
 
 
 def last_rows(
-    slices: Sequence[DataSlice], opened: Open, *, skip: int, limit: int, max_bytes: int
+    slices: Sequence[DataSlice],
+    opened: Open,
+    schema: pa.Schema,
+    *,
+    skip: int,
+    limit: int,
+    max_bytes: int,
 ) -> pa.Table | None:
-    """Return the `limit` rows before the last `skip`, in offset order; None without slices.
+    """Return the `limit` rows before the last `skip`, in offset order and in the columns of the
+    dataset's `schema`, since slices may hold them as other Arrow types; None without slices.
 
     Raises:
         AnswerTooLong: the rows have more than `max_bytes`. SliceUnreadable.
     """
     tables: list[pa.Table] = []
-    wanted, left = skip + limit, max_bytes
+    wanted, left, shown = skip + limit, max_bytes, loosened(schema)
     for piece in reversed(slices):
-        table = _of_slice(piece, opened, wanted, left)
+        table = _of_slice(piece, opened, shown, wanted, left)
         wanted, left = wanted - table.num_rows, left - table.nbytes
         tables.insert(0, table)
     if not tables:
         return None
-    whole = pa.concat_tables(tables, promote_options="default")
+    whole = pa.concat_tables(tables)
     end = max(0, whole.num_rows - skip)
     start = max(0, end - limit)
     return whole.slice(start, end - start)
 
 
-def _of_slice(piece: DataSlice, opened: Open, wanted: int, max_bytes: int) -> pa.Table:
+def _of_slice(
+    piece: DataSlice, opened: Open, schema: pa.Schema, wanted: int, max_bytes: int
+) -> pa.Table:
     with opened(ObjectKind.DATA, piece.physical_hash) as file:
         try:
             parquet = pq.ParquetFile(file, pre_buffer=False)
             groups, skipped = _needed_groups(parquet.metadata, wanted)
-            batches = _drop_first(batches_of(parquet, file, groups=groups), skipped)
-            return pa.Table.from_batches(_bounded(batches, max_bytes), parquet.schema_arrow)
+            there = [name for name in schema.names if name in parquet.schema_arrow.names]
+            batches = batches_of(parquet, file, columns=there, groups=groups)
+            rows = (fitted(batch, schema) for batch in _drop_first(batches, skipped))
+            return pa.Table.from_batches(_bounded(rows, max_bytes), schema)
         except MemoryError:
             raise
         except (pa.ArrowException, OSError) as broken:

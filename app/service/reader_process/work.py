@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.chain.state import Vocab
@@ -63,9 +64,14 @@ def run(task: Task, objects: Objects) -> Iterator[Told]:
 
 def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
     """Compute the whole answer before the first byte, so that a too long one can be refused."""
-    pieces = [each.data() for each in task.slices]
+    schema = schema_of(task.schema)
     table = last_rows(
-        pieces, objects.open_whole, skip=task.skip, limit=task.limit, max_bytes=task.max_bytes
+        [each.data() for each in task.slices],
+        objects.open_whole,
+        pa.schema([]) if schema is None else to_arrow(schema),
+        skip=task.skip,
+        limit=task.limit,
+        max_bytes=task.max_bytes,
     )
     text = _JSON.encode(shaped(table, DataFormat(task.shape)))
     if len(text) > task.max_bytes:

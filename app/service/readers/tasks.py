@@ -64,6 +64,8 @@ class TailTask(msgspec.Struct, frozen=True, tag="tail", kw_only=True):
 
     slices: list[SliceRef]
     """Oldest first."""
+    schema: Any
+    """A `DataSchema` as plain data: the columns in which rows are returned."""
     skip: int
     limit: int
     shape: str
