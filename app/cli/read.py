@@ -17,7 +17,7 @@ from odf_node.storage.stores.ports.errors import ObjectNotFound
 from ..client.http import RemoteMissing
 from ..client.sync import opened
 from ..client.urls import Location
-from ..service.read.read import Reading, ReadRequest
+from ..service.read.read import CHANGELOG, Reading, ReadRequest
 from .output import json_option
 from .tokens import token_option
 
@@ -37,9 +37,10 @@ class DatasetNotWhole(Damaged):
 @click.option(
     "--projection",
     type=click.Choice(["changelog", "state", "facts"]),
-    help="Every row; the last row of each primary key; or rows that were not taken back, as is the "
-    "default with --as-of.",
+    help="Every row; the last row of each primary key; or rows that were not taken back (facts), "
+    "which is the default.",
 )
+@click.option("--changelog", is_flag=True, help="Every row; the same as --projection changelog.")
 @click.option("--columns", metavar="A,B", help="Only these columns, in this order.")
 @click.option(
     "--filter",
@@ -73,6 +74,7 @@ def read(
     as_at: str | None,
     as_of: str | None,
     projection: str | None,
+    changelog: bool,
     columns: str | None,
     filters: tuple[str, ...],
     skip: int,
@@ -82,13 +84,15 @@ def read(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Print the rows of the dataset in DIR or at URL; `--json` is `--format json`."""
+    """Print the current rows of the dataset in DIR or at URL; `--json` is `--format json`."""
     from odf_node.storage.datasets.read.view import view_of
 
+    if changelog and projection not in (None, CHANGELOG):
+        raise click.UsageError("give --changelog or --projection")
     request = ReadRequest(
         as_at=as_at,
         as_of=as_of,
-        projection=projection,
+        projection=CHANGELOG if changelog else projection,
         columns=columns,
         filters=filters,
         skip=skip,

@@ -257,7 +257,7 @@ class FolderQuery:
 
         folder = Path(tempfile.mkdtemp(prefix="odf-sql-"))
         inputs = FolderInputs(self._folders, self._block)
-        queries = Queries(load_settings(data=folder), inputs, inputs)
+        queries = Queries(load_settings(data=folder), inputs, inputs, inputs)
         try:
             yield queries
         finally:

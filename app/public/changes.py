@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odf_node.protocol.errors import BadInput, Conflict, NotFound
 
-from ..service.read.read import ReadRequest
+from ..service.read.read import CHANGELOG, ReadRequest
 from .rows import RowSource
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def changes_since(
 ) -> Changes:
     """Return the first `limit` rows from a position on. Raises `HistoryReplaced`."""
     require_same_history(source, since)
-    request = ReadRequest(as_at=at, projection="changelog", skip=since.offset, limit=limit)
+    request = ReadRequest(as_at=at, projection=CHANGELOG, skip=since.offset, limit=limit)
     with source.rows(request) as rows:
         table = rows.reader.read_all()
         return Changes(table, Position(since.offset + table.num_rows, rows.block))
@@ -75,7 +75,7 @@ def require_same_history(source: RowSource, since: Position) -> None:
     if since.block is None:
         return
     try:
-        with source.rows(ReadRequest(as_at=since.block, limit=0)):
+        with source.rows(ReadRequest(as_at=since.block, projection=CHANGELOG, limit=0)):
             return
     except NotFound as gone:
         if gone.facts.get("block") != since.block:

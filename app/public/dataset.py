@@ -14,7 +14,7 @@ from odf_node.protocol.errors import BadInput
 from ..client.event_lines import block_data
 from ..client.sync import opened
 from ..client.walk import ChainReader
-from ..service.read.read import ReadRequest
+from ..service.read.read import CHANGELOG, ReadRequest
 from .changes import Changes, Position, changes_since
 from .following import Following, NothingToFollow
 from .libraries import library
@@ -42,8 +42,12 @@ class TimeWithoutZone(BadInput):
     """A time without a zone."""
 
 
+class OtherProjection(BadInput):
+    """`changelog=True` beside another projection."""
+
+
 class Selection(TypedDict, total=False):
-    """Rows and columns to read; by default all."""
+    """Rows and columns to read; by default all columns of the current rows."""
 
     columns: Sequence[str]
     """Only these columns, in this order."""
@@ -52,9 +56,12 @@ class Selection(TypedDict, total=False):
     several filters. The reader skips slices that cannot contain such a row."""
     as_of: Time
     """Events up to this event time, corrections folded."""
+    changelog: bool
+    """Every row as it was written, with those that were retracted or corrected since; the same as
+    `projection="changelog"`."""
     projection: ProjectionName
-    """`changelog`: every row; `state`: the last row of each primary key; `facts`: rows that were
-    not retracted. By default the changelog, with `as_of` the facts."""
+    """`facts`: current rows, those that were neither retracted nor corrected; `state`: the last
+    row of each primary key; `changelog`: every row. By default the facts."""
     skip: int
     """Number of rows to skip first."""
     limit: int
@@ -78,13 +85,13 @@ class Dataset:
     @property
     def schema(self) -> pa.Schema:
         """Columns, including system columns, with their Arrow types."""
-        with self.batches(limit=0) as rows:
+        with self.batches(limit=0, changelog=True) as rows:
             return rows.reader.schema
 
     @property
     def block(self) -> str:
         """Hash of the block as of which rows are read now."""
-        with self.batches(limit=0) as rows:
+        with self.batches(limit=0, changelog=True) as rows:
             return rows.block
 
     @contextmanager
@@ -102,13 +109,13 @@ class Dataset:
             yield rows
 
     def arrow(self, **selection: Unpack[Selection]) -> pa.Table:
-        """Return all rows as an Arrow table; its metadata names the block (`odf.block`)."""
+        """Return the current rows as an Arrow table; its metadata names the block (`odf.block`)."""
         with self.batches(**selection) as rows:
             table = rows.reader.read_all()
         return table.replace_schema_metadata({"odf.block": rows.block})
 
     def pandas(self, **selection: Unpack[Selection]) -> pd.DataFrame:
-        """Return all rows as a pandas frame; `attrs["odf.block"]` names the block."""
+        """Return the current rows as a pandas frame; `attrs["odf.block"]` names the block."""
         library("pandas", "Dataset.pandas")
         table = self.arrow(**selection)
         frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas()
@@ -116,7 +123,7 @@ class Dataset:
         return frame
 
     def polars(self, **selection: Unpack[Selection]) -> pl.DataFrame:
-        """Return all rows as a Polars frame."""
+        """Return the current rows as a Polars frame."""
         polars = library("polars", "Dataset.polars")
         frame: pl.DataFrame = polars.from_arrow(self.arrow(**selection))
         return frame
@@ -124,8 +131,8 @@ class Dataset:
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, **selection: Unpack[Selection]
     ) -> duckdb.DuckDBPyRelation:
-        """Return all rows as a DuckDB relation of the connection, by default DuckDB's default
-        connection."""
+        """Return the current rows as a DuckDB relation of the connection, by default that of
+        DuckDB."""
         default = library("duckdb", "Dataset.duckdb")
         relation: duckdb.DuckDBPyRelation = (connection or default).from_arrow(
             self.arrow(**selection)
@@ -222,12 +229,21 @@ def _request(at: str | None, selection: Selection) -> ReadRequest:
     return ReadRequest(
         as_at=at,
         as_of=None if as_of is None else _text(as_of),
-        projection=selection.get("projection"),
+        projection=_projection(selection),
         columns=None if columns is None else ",".join(columns),
         skip=selection.get("skip", 0),
         limit=selection.get("limit"),
         filters=(filters,) if isinstance(filters, str) else tuple(filters),
     )
+
+
+def _projection(selection: Selection) -> str | None:
+    named = selection.get("projection")
+    if not selection.get("changelog"):
+        return named
+    if named not in (None, CHANGELOG):
+        raise OtherProjection(f"changelog=True and projection={named!r}: give one of them")
+    return CHANGELOG
 
 
 def _text(time: Time) -> str:

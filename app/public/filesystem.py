@@ -25,6 +25,9 @@ class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no t
     """A read-only file system. Create it by a path `odf://HOST[:PORT]/[ACCOUNT/]DATASET`, or with
     `fsspec.filesystem`.
 
+    The files of a dataset have its current rows; those of `DATASET@changelog` have every row. If
+    rows were retracted or corrected, the first are one file, which is read whole.
+
     A node on this machine is read by http, any other by https; `odf+http://` and `odf+https://` set
     the protocol.
 
@@ -53,7 +56,7 @@ class OdfFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no t
     ) -> None:
         super().__init__(**options)
         self._node = NodeFiles.of(host, scheme, token, at, cache)
-        finalize(self, self._node.http.close)
+        finalize(self, self._node.close)
         wait_for_arrow_at_exit()
 
     @classmethod

@@ -1,9 +1,12 @@
-"""The data slices of datasets on a node as files with paths: list them, and read parts of them.
+"""The rows of datasets on a node as files with paths: list them, and read parts of them.
 
     HOST[:PORT]/[ACCOUNT/]DATASET/{first offset, 20 digits}-{hash}.parquet
+    HOST[:PORT]/[ACCOUNT/]DATASET/current-{block}.parquet
+    HOST[:PORT]/[ACCOUNT/]DATASET@changelog/{first offset, 20 digits}-{hash}.parquet
 
-A name contains the hash of its file, so the content never changes. The files of a dataset are
-listed again whenever its folder is listed.
+The files of a dataset have its current rows: its slices, or, if rows were taken back, one file that
+is made here from what `Dataset.batches` reads. A name contains the hash of its file or its block,
+so the content never changes. The files of a dataset are listed again whenever its folder is listed.
 """
 
 from __future__ import annotations
@@ -11,13 +14,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import httpx
+import pyarrow.parquet as pq
 
 from odf_node.protocol.errors import BadInput, NotFound
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.integrity.hashing import hash_of_stream
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..client.folder import FolderRepository, chunks_of
@@ -26,8 +33,12 @@ from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.ranges import read_range
 from ..client.repositories import HttpRepository
+from ..service.read.read import CHANGELOG, FACTS, ReadRequest
+from .place import place_of
+from .rows import FromChain, FromNode
 
-_FILE = re.compile(r"\d{20}-f1620[0-9a-f]{64}\.parquet")
+_FILE = re.compile(r"(?:\d{20}|current)-f1620[0-9a-f]{64}\.parquet")
+_OF_CHANGELOG = f"@{CHANGELOG}"
 
 
 class AnotherNode(BadInput):
@@ -36,7 +47,7 @@ class AnotherNode(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class SliceFile:
-    """A data slice as a file."""
+    """A data slice as a file, or a file of current rows."""
 
     path: str
     size: int
@@ -44,6 +55,8 @@ class SliceFile:
     hash: Multihash
     system_time: str
     block: str
+    made: Path | None = None
+    """The file itself, if it was made here."""
 
     @classmethod
     def of(cls, folder: str, told: dict[str, Any]) -> SliceFile:
@@ -83,6 +96,8 @@ class NodeFiles:
     http: httpx.Client = field(default_factory=open_http)
     _known: dict[str, SliceFile] = field(default_factory=dict)
     _tenancy: dict[str, str] = field(default_factory=dict)
+    _folders: list[Path] = field(default_factory=list)
+    """Temporary folders with the files that were made here."""
 
     @classmethod
     def of(
@@ -93,6 +108,12 @@ class NodeFiles:
             raise AnotherNode("name the node that the token is for: host='node.example'")
         folder = None if cache is None else FolderRepository(Path(cache))
         return cls(host=host, scheme=scheme, token=token, at=at, cache=folder)
+
+    def close(self) -> None:
+        """Close connections, and remove the files that were made here."""
+        self.http.close()
+        while self._folders:
+            rmtree(self._folders.pop(), ignore_errors=True)
 
     def entries(self, path: str) -> list[SliceFile | str]:
         """Return the files of a dataset, oldest first, or the paths of the entries of a node or an
@@ -122,6 +143,10 @@ class NodeFiles:
     def read(self, file: SliceFile, start: int, end: int) -> bytes:
         """Read a range of bytes. Raises the errors of `read_range` and `HttpRepository`; with a
         cache `HashMismatch`."""
+        if file.made is not None:
+            with file.made.open("rb") as stream:
+                stream.seek(start)
+                return stream.read(max(0, end - start))
         if self.cache is not None:
             with self._kept(file, self.cache) as stream:
                 stream.seek(start)
@@ -142,10 +167,41 @@ class NodeFiles:
 
     def _slices(self, folder: str) -> list[SliceFile]:
         """List the files of a dataset, oldest first."""
-        pages = self._api(folder).file_pages(self.at)
-        found = [SliceFile.of(folder, each) for page in pages for each in page["files"]]
+        found: list[SliceFile] = []
+        for page in self._api(folder).file_pages(self.at):
+            if page.get("hasRetractions") and not folder.endswith(_OF_CHANGELOG):
+                found = [self._current(folder, page["at"], page["files"][0]["systemTime"])]
+                break
+            found += [SliceFile.of(folder, each) for each in page["files"]]
         self._known.update((each.path, each) for each in found)
         return found[::-1]
+
+    def _current(self, folder: str, block: str, system_time: str) -> SliceFile:
+        """Return the file of the rows that stand as of a block, and make it first if needed. With
+        a cache the rows come from hashed slices, else from the node."""
+        path = f"{folder}/current-{block}.parquet"
+        if path in self._known:
+            return self._known[path]
+        url = self._url(folder)
+        place = place_of(url, self._token_for(url))
+        source = FromNode(place) if self.cache is None else FromChain(place)
+        self._folders.append(Path(mkdtemp(prefix="odf-files-")))
+        file = self._folders[-1] / f"{block}.parquet"
+        request = ReadRequest(as_at=block, projection=FACTS)
+        with source.rows(request) as rows, pq.ParquetWriter(file, rows.reader.schema) as out:
+            for batch in rows.reader:
+                out.write_batch(batch)
+        with file.open("rb") as stream:
+            name = hash_of_stream(stream)
+        return SliceFile(
+            path=path,
+            size=file.stat().st_size,
+            records=pq.read_metadata(file).num_rows,
+            hash=name,
+            system_time=system_time,
+            block=block,
+            made=file,
+        )
 
     def _has_accounts(self, host: str) -> bool:
         """Whether paths of datasets on the host begin with an account."""
@@ -163,6 +219,7 @@ class NodeFiles:
         if self.host is not None and host != self.host:
             raise AnotherNode(f"these are files of {self.host}, not of {host}", host=host)
         scheme = self.scheme or ("http" if is_home(f"http://{host}", None) else "https")
+        inner = inner.removesuffix(_OF_CHANGELOG)
         return f"{scheme}://{host}/{quote(inner)}{'/' if inner else ''}"
 
     def _token_for(self, url: str) -> str | None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from odf_node.protocol.arrow_schema import to_arrow
@@ -23,12 +24,17 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.pruning.filters import Filter
 from odf_node.storage.datasets.read.narrowed import narrowed
 from odf_node.storage.datasets.read.read import Asked, reading
+from odf_node.storage.datasets.read.rows import Projection
 from odf_node.storage.datasets.read.view import View, view_of
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.sync import opened
+from ..service.read.read import CHANGELOG, FACTS, ReadRequest
 from .place import Place
+from .rows import FromChain, FromNode
+
+Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,10 @@ class Listed:
     vocab: Vocab
     schema: pa.Schema
     slices: tuple[tuple[DataSlice, Instant], ...]
+    only_adds: bool = False
+    """Whether the node says that no row of the dataset takes another back."""
+    missing: Offsets | None = None
+    """Ascending offsets of rows that are left out; None: no rows are."""
 
     @property
     def end(self) -> int | None:
@@ -50,7 +60,29 @@ class Listed:
         """Return only the slices that may contain a row satisfying all filters, judged by their
         offsets. Raises `UnknownColumn`, `MalformedFilter`."""
         with self._view() as view:
-            return replace(self, slices=narrowed(view, filters).view.slices)
+            return self._only(narrowed(view, filters).view.slices)
+
+    def shown(self, projection: str) -> Listed:
+        """Return the same slices without the rows that the projection leaves out. It reads the
+        offsets of the rows that are left. Raises the same errors as `Dataset.batches`."""
+        if projection == CHANGELOG or (projection == FACTS and self.only_adds) or not self.slices:
+            return self
+        offset = self.vocab.offset_column
+        source = FromNode(self.place) if self.place.is_served else FromChain(self.place)
+        request = ReadRequest(as_at=str(self.block), projection=projection, columns=offset)
+        with source.rows(request) as rows:
+            found = [batch.column(offset).to_numpy() for batch in rows.reader]
+        left = np.concatenate([np.empty(0, np.int64), *found])
+        missing = np.setdiff1d(np.arange(self.end or 0, dtype=np.int64), left, assume_unique=True)
+        return replace(self, missing=missing)
+
+    def _only(self, slices: tuple[tuple[DataSlice, Instant], ...]) -> Listed:
+        """Return these successive slices alone."""
+        if self.missing is None or not slices:
+            return replace(self, slices=slices)
+        start, end = slices[0][0].offset_interval.start, slices[-1][0].offset_interval.end
+        first, last = np.searchsorted(self.missing, [start, end + 1])
+        return replace(self, slices=slices, missing=self.missing[first:last])
 
     def groups(self, most_bytes: int) -> Iterator[Listed]:
         """Split into groups of successive slices: each has at most `most_bytes` bytes, or a single
@@ -59,12 +91,12 @@ class Listed:
         size = 0
         for each in self.slices:
             if group and size + each[0].size > most_bytes:
-                yield replace(self, slices=tuple(group))
+                yield self._only(tuple(group))
                 group, size = [], 0
             group.append(each)
             size += each[0].size
         if group:
-            yield replace(self, slices=tuple(group))
+            yield self._only(tuple(group))
 
     @contextmanager
     def rows(
@@ -72,9 +104,14 @@ class Listed:
     ) -> Iterator[Iterator[pa.RecordBatch]]:
         """Read the rows of these slices that satisfy all filters. Raises the same errors as
         `Dataset.batches`."""
-        asked = Asked(columns=tuple(columns), filters=tuple(filters))
+        offset, missing = self.vocab.offset_column, self.missing
+        read = columns if missing is None else dict.fromkeys([*columns, offset])
+        asked = Asked(columns=tuple(read), filters=tuple(filters), projection=Projection.CHANGELOG)
         with self._view() as view, reading(view, asked) as (_, batches):
-            yield batches
+            if missing is None:
+                yield batches
+            else:
+                yield (_without(batch, offset, missing).select(list(columns)) for batch in batches)
 
     @contextmanager
     def _view(self) -> Iterator[View]:
@@ -87,6 +124,11 @@ class Listed:
                 slices=self.slices,
                 key=(),
             )
+
+
+def _without(batch: pa.RecordBatch, offset: str, missing: Offsets) -> pa.RecordBatch:
+    is_missing = np.isin(batch.column(offset).to_numpy(), missing, assume_unique=True)
+    return batch.filter(pa.array(~is_missing))
 
 
 def listed(place: Place, at: Multihash | None = None, *, since: int = 0) -> Listed:
@@ -120,6 +162,7 @@ def _by_node(place: Place, at: Multihash | None, since: int) -> Listed:
         ),
         schema=pa.schema([]) if schema is None else to_arrow(from_data(schema, DataSchema)),
         slices=tuple(reversed(slices)),
+        only_adds=page.get("hasRetractions") is False,
     )
 
 

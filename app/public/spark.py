@@ -3,10 +3,11 @@
     spark.dataSource.register(odf_node.SparkSource)
     spark.read.format("odf").load("https://node.example/weather")
 
-The source returns the rows of the changelog. Its partitions are slices, which Spark's Python
-workers fetch and hash themselves. The offset of a stream is a position of the dataset: a checkpoint
-of Spark records which rows were read, so that each row is in exactly one batch, even after a stop
-at any moment.
+A batch has the current rows, or those of another `projection`; a stream has the rows of the
+changelog. Partitions are slices, which Spark's Python workers fetch and hash themselves; the node,
+or the reader of a folder, says which of their rows were taken back. The offset of a stream is a
+position of the dataset: a checkpoint of Spark records which rows were read, so that each row is in
+exactly one batch, even after a stop at any moment.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from pyspark.sql.types import StructType
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.pruning.filters import Filter, parsed_filter
+from odf_node.storage.datasets.read.rows import Projection
 
+from ..service.read.read import CHANGELOG, FACTS
 from .changes import Position, require_same_history
 from .place import place_of
 from .rows import FromChain, FromNode
@@ -45,6 +48,7 @@ from .spark_types import spark_schema, to_spark
 PARTITION_BYTES = 64 << 20
 NOWHERE = 2**62
 """An offset after all others, at which no slice exists."""
+PROJECTIONS = tuple(Projection)
 NEXT, BLOCK = "next", "block"
 """Keys in an offset of a stream: the next offset of the dataset, and the block of its
 `Position`."""
@@ -63,6 +67,7 @@ class Options:
     at: str | None = None
     columns: str | None = None
     filter: str | None = None
+    projection: str | None = None
     startingposition: str = "0"
     maxfilespertrigger: int | None = None
     maxrowspertrigger: int | None = None
@@ -78,6 +83,9 @@ class Options:
             known = ", ".join(cls.__slots__)
             said = f"no option {unknown[0][:100]!r}" if unknown else "no address: load('https://…')"
             raise UnusableOption(f"{said}; known are {known}")
+        if words.get("projection", FACTS) not in PROJECTIONS:
+            known, said = ", ".join(PROJECTIONS), words["projection"]
+            raise UnusableOption(f"a projection is one of {known}, not {said[:50]!r}")
         for name in ("maxfilespertrigger", "maxrowspertrigger", "maxpartitionbytes"):
             if name in words:
                 words[name] = _count(name, words[name])
@@ -164,7 +172,8 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
     """Reads the dataset as of one block."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        return self._parts(self._options.listed(), self._filters)
+        found = self._options.listed().shown(self._options.projection or FACTS)
+        return self._parts(found, self._filters)
 
 
 class PushingReader(Reader):
@@ -184,6 +193,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         super().__init__(options, schema)
         if options.at is not None:
             raise UnusableOption("a stream has no end: leave the option at= out")
+        if options.projection not in (None, CHANGELOG):
+            raise UnusableOption("a stream has the rows of the changelog: leave projection= out")
         self._last: Multihash | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's

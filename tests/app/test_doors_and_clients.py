@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_flightsql.dbapi as adbc
 import duckdb
 import fsspec
 import pandas as pd
@@ -35,6 +36,7 @@ from odf_node.app.public.filesystem import OdfFileSystem
 
 Rows = list[dict[str, Any]]
 FACTS, CHANGELOG = "facts", "changelog"
+ANONYMOUS = {"username": "anonymous", "password": ""}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("client")
     for name in OdfFileSystem.protocol:  # as the entry point of the distribution does it
         fsspec.register_implementation(name, OdfFileSystem, clobber=True)
-    with serving(tmp_path_factory.mktemp("node")) as service:
+    with serving(tmp_path_factory.mktemp("node"), flight_port=0) as service:
         make_door_tables(service)
         with sharing_client(service, service.token(), folder) as sharing:
             yield Node(service, sharing, folder)
@@ -79,17 +81,21 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 def _http(node: Node, name: str) -> Rows:
     with node.service.http() as http:
-        answer = http.get(f"/{name}/read", params={"format": "ndjson", "projection": FACTS})
+        answer = http.get(f"/{name}/read", params={"format": "ndjson"})
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
 def _pandas_read(node: Node, name: str) -> Rows:
-    url = f"{node.url(name)}/read?format=parquet&projection=facts"
+    url = f"{node.url(name)}/read?format=parquet"
     return frame_rows(pd.read_parquet(url, dtype_backend="pyarrow"))
 
 
 def _pandas_files(node: Node, name: str) -> Rows:
     return frame_rows(pd.read_parquet(node.place(name), dtype_backend="pyarrow"))
+
+
+def _pandas_changelog(node: Node, name: str) -> Rows:
+    return frame_rows(pd.read_parquet(f"{node.place(name)}@changelog", dtype_backend="pyarrow"))
 
 
 def _polars_files(node: Node, name: str) -> Rows:
@@ -108,7 +114,26 @@ def _duckdb_files(node: Node, name: str) -> Rows:
 
 
 def _duckdb_csv(node: Node, name: str) -> Rows:
-    return _by_duckdb(f"FROM read_csv('{node.url(name)}/read?format=csv&projection=facts')")
+    return _by_duckdb(f"FROM read_csv('{node.url(name)}/read?format=csv')")
+
+
+def _duckdb_parquet(node: Node, name: str) -> Rows:
+    return _by_duckdb(f"FROM read_parquet('{node.url(name)}/read?format=parquet')")
+
+
+def _sql(table: str) -> Callable[[Node, str], Rows]:
+    """By Flight SQL; `table` is what follows the name."""
+
+    def read(node: Node, name: str) -> Rows:
+        address = f"grpc://127.0.0.1:{node.service.node.flight.port}"
+        with (
+            adbc.connect(address, ANONYMOUS, autocommit=True) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(f'select * from "{name}{table}"')
+            return cursor.fetch_arrow_table().to_pylist()
+
+    return read
 
 
 def _duckdb_iceberg(node: Node, name: str) -> Rows:
@@ -180,10 +205,10 @@ def _pyiceberg(node: Node, name: str) -> Rows:
     return table.scan().to_arrow().to_pylist()
 
 
-def _opened(how: str, **given: Any) -> Callable[[Node, str], Rows]:
+def _opened(how: str, *, verify: bool = False, **asked: Any) -> Callable[[Node, str], Rows]:
     def read(node: Node, name: str) -> Rows:
-        data = odf_node.open(node.url(name), **given)
-        frame = getattr(data, how)(projection=FACTS)
+        data = odf_node.open(node.url(name), verify=verify)
+        frame = getattr(data, how)(**asked)
         match how:
             case "arrow":
                 return frame.to_pylist()
@@ -222,23 +247,30 @@ WAYS = {
         _http, FACTS, ("offset", "op", "id", "tags", "name"), True
     ),
     ("pandas", "`read?format=parquet`"): Way(_pandas_read, FACTS, is_like_another=True),
-    ("pandas", "`odf://`"): Way(_pandas_files, CHANGELOG),
+    ("pandas", "`odf://`"): Way(_pandas_files, FACTS),
+    ("pandas", "`odf://…@changelog`"): Way(_pandas_changelog, CHANGELOG, is_like_another=True),
     ("Polars", "URLs of files"): Way(_polars_files, CHANGELOG),
     ("Polars", "Iceberg"): Way(_polars_iceberg, FACTS),
     ("DuckDB", "URLs of files"): Way(_duckdb_files, CHANGELOG),
     ("DuckDB", "`read?format=csv`"): Way(_duckdb_csv, FACTS, PLAIN, is_like_another=True),
+    ("DuckDB", "`read?format=parquet`"): Way(_duckdb_parquet, FACTS, is_like_another=True),
     ("DuckDB", "Iceberg"): Way(_duckdb_iceberg, FACTS),
     ("DuckDB", "S3"): Way(_duckdb_s3, CHANGELOG),
     ("pyarrow", "URLs of files"): Way(_arrow_http, CHANGELOG),
-    ("pyarrow", "`odf://`"): Way(_arrow_files, CHANGELOG),
+    ("pyarrow", "`odf://`"): Way(_arrow_files, FACTS),
     ("pyarrow", "S3"): Way(_arrow_s3, CHANGELOG),
-    ("fsspec", "`odf://`"): Way(_fsspec_files, CHANGELOG),
+    ("fsspec", "`odf://`"): Way(_fsspec_files, FACTS),
     ("pyiceberg", "Iceberg"): Way(_pyiceberg, FACTS),
     ("`odf_node.open`", "`.arrow()`"): Way(_opened("arrow"), FACTS),
     ("`odf_node.open`", "`.pandas()`"): Way(_opened("pandas"), FACTS, is_like_another=True),
     ("`odf_node.open`", "`.polars()`"): Way(_opened("polars"), FACTS, is_like_another=True),
     ("`odf_node.open`", "`.duckdb()`"): Way(_opened("duckdb"), FACTS, is_like_another=True),
     ("`odf_node.open`", "`verify=True`"): Way(_opened("arrow", verify=True), FACTS),
+    ("`odf_node.open`", "`.arrow(changelog=True)`"): Way(
+        _opened("arrow", changelog=True), CHANGELOG, is_like_another=True
+    ),
+    ("ADBC", "Flight SQL, `name`"): Way(_sql(""), FACTS),
+    ("ADBC", "Flight SQL, `name@changelog`"): Way(_sql("@changelog"), CHANGELOG),
     ("delta-sharing", "`default`"): Way(_shared("default", is_delta=None), FACTS),
     ("delta-sharing", "`changelog`, plain"): Way(
         _shared("changelog", is_delta=False), CHANGELOG, is_like_another=True
@@ -293,7 +325,7 @@ def test_mlcroissant_reads_what_its_types_hold(node: Node):
     for name in (TAKEN, MANY):
         url = f"{node.url(name)}/croissant.json"
         found = json.loads(run_beside(CROISSANT, node.folder, url))
-        wanted = node.rows(name, CHANGELOG)
+        wanted = node.rows(name, FACTS)
         assert [int(row["records/offset"]) for row in found] == [row["offset"] for row in wanted]
         assert [int(row["records/id"]) for row in found] == [row["id"] for row in wanted]
         assert [int(row["records/op"]) for row in found] == [row["op"] for row in wanted]

@@ -61,19 +61,9 @@ def test_of_other_columns_nulls_are_counted(kind):
     assert facts_of({"kind": kind}, [None, [1]]) == ColumnFacts(1)
 
 
-@pytest.mark.parametrize(
-    ("columns", "rows", "slices", "taken"),
-    [
-        (10, 10**6, 10, 500),
-        (200, 10**6, 10, 50),
-        (10, 5000, 1000, 200),
-        (10, 1000, 1000, 40),
-        (10**4, 1, 1, 20),
-        (0, 0, 0, 20),
-    ],
-)
-def test_the_sample_of_statistics_is_bounded_by_cells_and_slices(columns, rows, slices, taken):
-    assert sample_size(columns, rows, slices) == taken
+@pytest.mark.parametrize(("columns", "taken"), [(10, 500), (200, 50), (10**4, 20), (0, 500)])
+def test_the_sample_of_statistics_is_bounded_by_rows_and_cells(columns, taken):
+    assert sample_size(columns) == taken
 
 
 def test_signs_that_turn_text_around_are_not_shown():

@@ -13,6 +13,7 @@ from odf_node.app.service.pages.cells import cell_text, column_lines, type_text
 from odf_node.app.service.pages.reference import words_of
 from odf_node.app.service.pages.render import size_text
 from odf_node.app.service.pages.visitors import local_path
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.events import (
     AttachmentEmbedded,
     AttachmentsEmbedded,
@@ -22,6 +23,7 @@ from odf_node.protocol.metadata.events import (
 )
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.verify.note import ValidationNote, write_note
+from odf_node.storage.datasets.verify.pending import Unverified, write_unverified
 from odf_node.storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -118,6 +120,45 @@ def test_lineage_is_drawn_with_links_and_hides_what_is_private(visitor, node):
     assert '<a href="/anna/made"><g class="box"' in visitor.get("/anna/open").text
     sign_in(visitor, login="anna", password="pwd_of_anna")
     assert '<a href="/anna/hidden"><g class="box"' in visitor.get("/anna/made").text
+
+
+def test_what_was_checked_on_arrival_is_told_and_when_a_derivative_was_replayed(visitor, node):
+    """Everything is hashed and compared before it becomes visible, unless a note says otherwise."""
+    root = visitor.get("/anna/open").text
+    assert re.search(r'<p class="good">Hashed and compared on arrival, the last block <time', root)
+    assert "Replayed" not in root
+    content = {
+        "name": "replayed",
+        "kind": "Derivative",
+        "metadata": [
+            {
+                "kind": "SetTransform",
+                "inputs": [{"datasetRef": "anna/open", "alias": "open"}],
+                "transform": {"kind": "Sql", "engine": "datafusion", "query": "select 1 as one"},
+            }
+        ],
+    }
+    with node.http(node.token("anna")) as owner:
+        manifest = {"kind": "DatasetSnapshot", "version": 1, "content": content}
+        made = owner.post("/datasets?visibility=public", json=manifest)
+        assert made.status_code == 201
+        dataset = DatasetId.parse(made.json()["id"])
+    assert "Replayed: never." in visitor.get("/anna/replayed").text
+    objects = node.node.stores.objects
+    write_note(
+        objects,
+        dataset,
+        ValidationNote(
+            ok=True,
+            block="f1620" + "0" * 64,
+            sequence_number=1,
+            at="2050-01-01T12:00:00Z",
+            replayed=2,
+        ),
+    )
+    assert re.search(r"Replayed: <time[^>]*2050-01-01T12:00", visitor.get("/anna/replayed").text)
+    write_unverified(objects, dataset, Unverified(after=None, upto=None, since="2050"))
+    assert "on arrival" not in visitor.get("/anna/replayed").text
 
 
 @pytest.mark.parametrize("ok", [True, False])

@@ -120,10 +120,10 @@ def test_times_projections_and_parts(service: Service, entry: DatasetEntry) -> N
     assert found == [count for _, count in asked]
 
 
-def test_as_of_a_time_corrections_are_folded_unless_the_changelog_is_asked_for() -> None:
+def test_corrections_are_folded_unless_the_changelog_is_asked_for() -> None:
     when = str(NOON)
-    assert ReadRequest().asked().projection is Projection.CHANGELOG
-    assert ReadRequest(as_at=when).asked().projection is Projection.CHANGELOG
+    assert ReadRequest().asked().projection is Projection.FACTS
+    assert ReadRequest(as_at=when).asked().projection is Projection.FACTS
     assert ReadRequest(as_of=when).asked().projection is Projection.FACTS
     changes = ReadRequest(as_of=when, projection="changelog")
     assert changes.asked().projection is Projection.CHANGELOG
@@ -197,8 +197,9 @@ def test_a_page_needs_the_slices_before_its_end_only(
     *_, last = [name for kind, name in city.objects if kind is ObjectKind.DATA]
     service.node.stores.objects.delete(ObjectKey(entry.id, ObjectKind.DATA, last))
     with service.http() as client:
-        assert client.get("/city/read?limit=2&skip=1").status_code == 200
-        assert client.get("/city/read?limit=2&skip=2").status_code == 500
+        page = "/city/read?projection=changelog&limit=2&skip="
+        assert client.get(f"{page}1").status_code == 200
+        assert client.get(f"{page}2").status_code == 500
 
 
 def test_reads_are_limited_and_give_their_place_back(

@@ -12,7 +12,7 @@ from datafusion import SessionContext
 
 from odf_node.protocol.float_columns import has_floats
 from odf_node.storage.datasets.query.links import table_folder
-from odf_node.storage.datasets.query.messages import Table, View
+from odf_node.storage.datasets.query.messages import Table
 from odf_node.storage.datasets.query.tables import base_name
 
 from ..engines.datafusion.rows import quoted
@@ -31,7 +31,7 @@ def register(context: SessionContext, tables: Sequence[Table], links: Path) -> N
             parquet_pruning=not has_floats(columns),
         )
         for name, view in table.names.items():
-            if view is not View.CHANGELOG:
+            if name != base:
                 rows = context.sql(view_sql(view, table, base, quoted))
                 context.register_view(quoted(name), rows)
 

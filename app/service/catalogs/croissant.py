@@ -14,7 +14,7 @@ from odf_node.protocol.metadata.schema import DataField, DataSchema, DataType
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
 ROWS = "rows"
-"""Id of the file with all rows."""
+"""Id of the file with the current rows."""
 _CROISSANT_TERMS = (
     "arrayShape citeAs column containedIn equivalentProperty extract field fileProperty fileObject "
     "fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet "
@@ -73,8 +73,9 @@ class DatasetTold:
 
     @property
     def rows_url(self) -> str:
-        """The URL of all rows as of the head, as one file."""
-        return f"{self.url}/read?{urlencode({'format': 'parquet', 'asAt': self.head})}"
+        """The URL of the current rows as of the head, as one file."""
+        asked = {"format": "parquet", "projection": "facts", "asAt": self.head}
+        return f"{self.url}/read?{urlencode(asked)}"
 
 
 def croissant(dataset: DatasetTold) -> dict[str, Any]:
@@ -111,13 +112,13 @@ def croissant(dataset: DatasetTold) -> dict[str, Any]:
 
 
 def _file(dataset: DatasetTold) -> dict[str, Any]:
-    """Return the file of all rows. It has no checksum, because it changes with the head; the chain
-    has the checksums of slices."""
+    """Return the file of the current rows. It has no checksum, because it changes with the head;
+    the chain has the checksums of slices."""
     return {
         "@type": "cr:FileObject",
         "@id": ROWS,
         "name": f"{dataset.name}.parquet",
-        "description": f"All rows as of block {dataset.head}",
+        "description": f"Current rows as of block {dataset.head}",
         "contentUrl": dataset.rows_url,
         "contentSize": f"{dataset.size} B",
         "encodingFormat": ["application/vnd.apache.parquet", "application/x-parquet"],

@@ -38,10 +38,12 @@ def list_files(
     before: str | None,
     limit: int,
     sign: Sign | None = None,
+    has_retractions: Callable[[Multihash], bool] | None = None,
 ) -> dict[str, Any]:
     """Return a page of the slices of the chain up to the block `at` (default: head), newest first.
 
     `base` is the URL of the dataset, with a slash at the end; `sign` makes the query of a URL.
+    `has_retractions` tells whether the files up to a block have rows that take others back.
     A page has at most `limit` files; its `next` is the `before` of the page with older ones, or
     None.
 
@@ -61,7 +63,8 @@ def list_files(
             files.append(_file(block, data, base, sign))
         if len(files) == limit or scanned == MAX_SCANNED:
             break
-    return {**_summary(dataset, end), "files": files, "next": _text(following)}
+    told = {} if has_retractions is None else {"hasRetractions": has_retractions(end)}
+    return {**_summary(dataset, end), **told, "files": files, "next": _text(following)}
 
 
 def end_of(dataset: Dataset, at: str | None) -> Multihash:

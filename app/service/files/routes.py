@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import Annotated
 
+from anyio import from_thread
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from odf_node.protocol.identity import DatasetRef
+from odf_node.protocol.multihash import Multihash
 from odf_node.storage.stores.objects.layout import KIND_FOLDERS
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.storage.stores.ports.errors import BlockNotFound
+from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind
 
 from ..auth.actors import ANONYMOUS
 from ..auth.signed_urls import SignedUrls
 from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, BaseDep, ReadableDep, SettingsDep, StoresDep, wired
 from ..http.streamed import StreamedAnswer
-from ..read.routes import HEAD
+from ..limits.shares import caller_of
+from ..read.current import Current
+from ..read.routes import HEAD, CurrentDep
 from .file_lists import ListFormat, NoPages, media_type, written
 from .parquet_files import end_of, list_files
 
@@ -36,6 +42,7 @@ def files(
     settings: SettingsDep,
     access: AccessDep,
     urls: UrlsDep,
+    current: CurrentDep,
     entry: ReadableDep,
     base: BaseDep,
     at: Hash = None,
@@ -58,7 +65,15 @@ def files(
     if form == JSON:
         size = min(limit or DEFAULT_FILES, settings.max_page)
         told = list_files(
-            stores, stores.blocks, entry, folder, at=at, before=before, limit=size, sign=signed
+            stores,
+            stores.blocks,
+            entry,
+            folder,
+            at=at,
+            before=before,
+            limit=size,
+            sign=signed,
+            has_retractions=partial(_has_retractions, current, entry, caller_of(request.scope)),
         )
         return JsonAnswer(told, headers=kept)
     wanted = ListFormat.parse(form)
@@ -70,6 +85,15 @@ def files(
     schema = f'<{folder}metadata?include=schema>; rel="describedby"'
     headers = {HEAD: str(end), "link": schema, **kept}
     return StreamedAnswer(lines, headers=headers, media_type=media_type(wanted))
+
+
+def _has_retractions(current: Current, entry: DatasetEntry, caller: str, block: Multihash) -> bool:
+    """Return whether files up to the block have rows that take others back; of a replaced history,
+    True."""
+    try:
+        return from_thread.run(current.takes_back_upto, entry, block, caller)
+    except BlockNotFound:
+        return True
 
 
 def add_file_routes(routes: APIRouter, prefix: str) -> None:

@@ -2,7 +2,8 @@
 
 (nothing)            description, newest rows, and how to load the dataset
 `?query=`            the same with the rows of a query; with `&format=` a file of these rows
-`?rows=40`           rows, without the newest 40
+`?rows=40`           current rows, without the newest 40
+`?changelog=40`      rows as they were recorded, without the newest 40
 `?columns=`          all columns
 `?history=`          its blocks, backwards from the block with that hash, by default from the head
 `?block=`            the block with that hash
@@ -32,6 +33,7 @@ from .visit import Visit
 View = Callable[[Visit, str], dict[str, Any]]
 VIEWS: dict[str, tuple[str, View]] = {
     "rows": ("rows", rows_view.rows),
+    "changelog": ("rows", rows_view.changelog),
     "columns": ("columns", rows_view.columns),
     "history": ("history", block_view.history),
     "block": ("block", block_view.block),

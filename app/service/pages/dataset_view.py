@@ -25,7 +25,8 @@ from .loading import ways
 from .markdown import markdown
 from .query_form import answered
 from .rows_view import column_table
-from .sample import ROWS, sample, sample_size
+from .sample import ROWS
+from .sample import newest as newest_rows
 from .visit import Visit
 
 COLUMNS = 50
@@ -45,8 +46,8 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     shown = description(views.stores, views.access, entry, visit.base)
     fields = fields_of(state.data_schema)
     slices = len(views.outlines.of(visit.dataset, indexed=False)[0].slices)
-    many = sample_size(len(fields), state.num_records, slices)
-    rows = sample(views, entry, visit.caller, many)
+    rows = newest_rows(views, entry, visit.caller, skip=0, limit=ROWS, changelog=False)
+    columns, profiled = column_table(visit, COLUMNS)
     allowed = views.access.grants(visit.actor, entry)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
@@ -66,10 +67,12 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
             "values": rows.cells(ROWS, state.vocab.operation_type_column),
             "problem": rows.problem,
         },
-        "more_rows": state.num_records > ROWS,
-        "columns": column_table(visit, rows, COLUMNS),
+        "standing": rows.standing,
+        "more_rows": (state.num_records if rows.standing is None else rows.standing) > ROWS,
+        "columns": columns,
         "more_columns": max(0, len(fields) - COLUMNS),
-        "sampled": rows.count,
+        "sampled": 0 if profiled is None else max(map(len, profiled.sample.values()), default=0),
+        "profiled": 0 if profiled is None else profiled.profile.rows,
         "asked": _asked(visit, query),
         "blocks": newest(visit, BLOCKS),
         "files": list_files(

@@ -23,17 +23,10 @@ class Way:
     note: str = ""
 
 
-FILES = "All rows as they lie; the column op tells retracted and corrected ones."
 FACTS = "Rows that stand: what was retracted or corrected is gone."
-HASHED = "Your machine hashes what it reads."
-COPY = "The second line checks every hash of the copy."
-_SCAN = """newest = pl.scan_parquet(urls[-1]).collect_schema()
-{name} = pl.scan_parquet(urls, schema=newest, missing_columns="insert").collect()"""
-_TABLE = """SET VARIABLE files = (SELECT list(url) FROM read_csv('{url}/files?format=csv'));
-SELECT * FROM read_parquet(getvariable('files'), union_by_name=true) LIMIT 10;"""
-_FETCHED = """files <- file.path(tempdir(), paste0(seq_along(urls), ".parquet"))
-download.file(urls, files, method = "libcurl", mode = "wb", quiet = TRUE)
-{name} <- as.data.frame(Scanner$create(open_dataset(files, unify_schemas = TRUE))$ToTable())"""
+HASHED = "Your machine hashes what it reads. " + FACTS
+COPY = "The second line checks every hash of the copy. " + FACTS
+_ROWS = "SELECT * FROM read_parquet('{url}/read?format=parquet') LIMIT 10;"
 _TAKEN = """odf-node pull odf+{url} {folder}/
 odf-node verify {folder}/
 odf-node read {folder}/ --limit 10"""
@@ -54,7 +47,7 @@ OPEN = (
         "pandas",
         """import pandas as pd
 
-{name} = pd.read_parquet("{url}/read?format=parquet&projection=facts")""",
+{name} = pd.read_parquet("{url}/read?format=parquet")""",
         FACTS,
     ),
     Way(
@@ -63,13 +56,11 @@ OPEN = (
 
 import polars as pl
 
-listed = urllib.request.urlopen("{url}/files?format=txt")
-urls = listed.read().decode().split()
-"""
-        + _SCAN,
-        FILES,
+answer = urllib.request.urlopen("{url}/read?format=parquet")
+{name} = pl.read_parquet(answer.read())""",
+        FACTS,
     ),
-    Way("DuckDB", _TABLE, FILES),
+    Way("DuckDB", _ROWS, FACTS),
     Way(
         "Spark",
         """import odf_node
@@ -78,20 +69,18 @@ spark.dataSource.register(odf_node.SparkSource)
 {name} = spark.read.format("odf").load("{url}")""",
         HASHED,
     ),
-    Way("R", """{name} <- read.csv("{url}/read?format=csv&projection=facts")""", FACTS),
+    Way("R", """{name} <- read.csv("{url}/read?format=csv")""", FACTS),
     Way(
         "R with arrow",
-        """library(arrow)
-
-urls <- readLines("{url}/files?format=txt")
-"""
-        + _FETCHED,
-        FILES,
+        """file <- tempfile(fileext = ".parquet")
+download.file("{url}/read?format=parquet", file, mode = "wb", quiet = TRUE)
+{name} <- arrow::read_parquet(file)""",
+        FACTS,
     ),
     Way(
         "curl",
-        """curl -s '{url}/read?format=csv&projection=facts&limit=10'
-curl -s '{url}/read?format=parquet&projection=facts' > {folder}.parquet""",
+        """curl -s '{url}/read?format=csv&limit=10'
+curl -s '{url}/read?format=parquet' > {folder}.parquet""",
         FACTS,
     ),
     Way(
@@ -115,7 +104,7 @@ CLOSED = (
 import pandas as pd
 
 {name} = pd.read_parquet(
-    "{url}/read?format=parquet&projection=facts",
+    "{url}/read?format=parquet",
     storage_options={{"Authorization": "Bearer " + os.environ["ODF_NODE_TOKEN"]}},
 )""",
         FACTS,
@@ -127,17 +116,15 @@ import urllib.request
 
 import polars as pl
 
-asked = urllib.request.Request("{url}/files?format=txt")
+asked = urllib.request.Request("{url}/read?format=parquet")
 asked.add_header("Authorization", "Bearer " + os.environ["ODF_NODE_TOKEN"])
-urls = urllib.request.urlopen(asked).read().decode().split()
-"""
-        + _SCAN,
-        FILES,
+{name} = pl.read_parquet(urllib.request.urlopen(asked).read())""",
+        FACTS,
     ),
     Way(
         "DuckDB",
-        "CREATE SECRET (TYPE http, BEARER_TOKEN '…', SCOPE '{url}/files');\n" + _TABLE,
-        "Your token goes where the dots are. " + FILES,
+        "CREATE SECRET (TYPE http, BEARER_TOKEN '…', SCOPE '{url}/read');\n" + _ROWS,
+        "Your token goes where the dots are. " + FACTS,
     ),
     Way(
         "Spark",
@@ -153,7 +140,7 @@ reader = spark.read.format("odf").option("token", os.environ["ODF_NODE_TOKEN"])
     Way(
         "R",
         """asked <- url(
-  "{url}/read?format=csv&projection=facts",
+  "{url}/read?format=csv",
   headers = c(Authorization = paste("Bearer", Sys.getenv("ODF_NODE_TOKEN")))
 )
 {name} <- read.csv(asked)""",
@@ -161,21 +148,19 @@ reader = spark.read.format("odf").option("token", os.environ["ODF_NODE_TOKEN"])
     ),
     Way(
         "R with arrow",
-        """library(arrow)
-
-asked <- url(
-  "{url}/files?format=txt",
-  headers = c(Authorization = paste("Bearer", Sys.getenv("ODF_NODE_TOKEN")))
+        """file <- tempfile(fileext = ".parquet")
+token <- paste("Bearer", Sys.getenv("ODF_NODE_TOKEN"))
+download.file(
+  "{url}/read?format=parquet", file,
+  mode = "wb", quiet = TRUE, headers = c(Authorization = token)
 )
-urls <- readLines(asked)
-"""
-        + _FETCHED,
-        FILES,
+{name} <- arrow::read_parquet(file)""",
+        FACTS,
     ),
     Way(
         "curl",
         """curl -s -H "Authorization: Bearer $ODF_NODE_TOKEN" \\
-  '{url}/read?format=csv&projection=facts&limit=10'""",
+  '{url}/read?format=csv&limit=10'""",
         FACTS,
     ),
     Way(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from odf_node.protocol.errors import BadInput
+from anyio import from_thread
 
+from odf_node.protocol.errors import BadInput, NodeError
+
+from ..readers.tasks import Profiled
 from .cells import column_lines, fields_of
 from .drawings import bars_path
-from .sample import Sample, sample_page
-from .statistics import ColumnFacts, facts_of
+from .sample import newest, sample_size
+from .statistics import facts_of
 from .visit import Visit
 
 ROWS = 100
@@ -24,13 +28,27 @@ class NoNumber(BadInput):
 
 
 def rows(visit: Visit, asked: str) -> dict[str, Any]:
-    """Return the rows before the newest `asked`. Raises `NoNumber`."""
+    """Return the current rows before the newest `asked`. Raises `NoNumber`."""
+    return _page(visit, asked, changelog=False)
+
+
+def changelog(visit: Visit, asked: str) -> dict[str, Any]:
+    """Return the rows as they were recorded before the newest `asked`. Raises `NoNumber`."""
+    return _page(visit, asked, changelog=True)
+
+
+def _page(visit: Visit, asked: str, *, changelog: bool) -> dict[str, Any]:
     if not asked.isascii() or not asked.isdigit() or len(asked) > MAX_NUMBER_CHARS:
         raise NoNumber(asked)
-    skip, count, state = int(asked), visit.state.num_records, visit.state
-    found = sample_page(visit.views, visit.entry, visit.caller, skip=skip, limit=ROWS)
+    skip, state = int(asked), visit.state
+    found = newest(
+        visit.views, visit.entry, visit.caller, skip=skip, limit=ROWS, changelog=changelog
+    )
+    count = state.num_records if found.standing is None else found.standing
     most = visit.views.tails.max_records
     return {
+        "view": "changelog" if changelog else "rows",
+        "records": state.num_records,
         "skipped": skip,
         "count": count,
         "columns": list(found.columns),
@@ -52,22 +70,37 @@ def columns(visit: Visit, _: str) -> dict[str, Any]:
     return {"lines": lines}
 
 
-def column_table(visit: Visit, sample: Sample, most: int) -> list[dict[str, Any]]:
-    """Return the first `most` columns: name, type, and statistics of the sample."""
-    return [
-        _row(field, line, sample)
-        for field in fields_of(visit.state.data_schema)[:most]
-        for line in column_lines(field["name"], field["type"])
-    ][:most]
+def column_table(visit: Visit, most: int) -> tuple[list[dict[str, Any]], Profiled | None]:
+    """Return the first `most` columns with name, type and statistics, and what these are of; None
+    if they cannot be told."""
+    fields = fields_of(visit.state.data_schema)[:most]
+    lines = [
+        (field, line) for field in fields for line in column_lines(field["name"], field["type"])
+    ]
+    names = tuple(field["name"] for field in fields)
+    try:
+        found = from_thread.run(
+            visit.views.profiles.of, visit.entry, visit.caller, names, sample_size(len(fields))
+        )
+    except NodeError:
+        found = None
+    return [_row(field, line, found) for field, line in lines[:most]], found
 
 
-def _row(field: dict[str, Any], line: tuple[str, str], sample: Sample) -> dict[str, Any]:
+def _row(field: dict[str, Any], line: tuple[str, str], found: Profiled | None) -> dict[str, Any]:
     name, kind = line
-    values = sample.columns.get(name) if name == field["name"] else None
-    facts = ColumnFacts(0) if values is None else facts_of(field["type"], values)
+    facts, is_whole = None, False
+    if found is not None and found.profile.rows and name == field["name"]:
+        nulls, ends = found.profile.nulls.get(name), found.ends.get(name)
+        is_whole = nulls is not None
+        values = found.sample.get(name, [])
+        if is_whole or values:
+            facts = facts_of(field["type"], values, ends if is_whole else None)
+            facts = facts if nulls is None else replace(facts, nulls=nulls)
     return {
         "name": name,
         "type": kind,
-        "facts": facts if values else None,
-        "bars": bars_path(facts.bars) if facts.bars else None,
+        "facts": facts,
+        "is_whole": is_whole,
+        "bars": bars_path(facts.bars) if facts is not None and facts.bars else None,
     }

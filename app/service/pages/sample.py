@@ -1,4 +1,4 @@
-"""The newest rows of a dataset for its pages, and the sample for statistics of its columns."""
+"""The newest rows of a dataset for its pages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from anyio import from_thread
+from anyio import from_thread, to_thread
 
 from odf_node.protocol.errors import NodeError
+from odf_node.protocol.typed import decode_json
 from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..read.tail import last_rows
-from ..readers.tasks import AnswerTooLong
+from ..readers.tasks import StandingTask
 from .cells import cell_text
 from .views import Views
 
@@ -20,8 +21,6 @@ ROWS = 20
 """Number of rows on the page of a dataset."""
 SAMPLE_ROWS, SAMPLE_CELLS = 500, 10_000
 """Limits of rows and of cells in the sample for statistics."""
-SAMPLE_SLICES = 40
-"""Approximate limit of slices that the sample reads."""
 MAX_BYTES = 1024 * 1024
 """Limit in bytes of the rows of a page."""
 OPERATIONS = ("added", "retracted", "corrected from", "corrected to")
@@ -34,6 +33,8 @@ class Sample:
 
     columns: dict[str, list[Any]]
     problem: str | None = None
+    standing: int | None = None
+    """Number of current rows, if rows were taken back."""
 
     @property
     def count(self) -> int:
@@ -50,36 +51,32 @@ class Sample:
         return [list(row) for row in reversed(list(zip(*columns.values(), strict=True)))]
 
 
-def sample_size(columns: int, rows: int, slices: int) -> int:
-    """Return the number of sample rows for a dataset of that shape."""
-    in_slices = SAMPLE_SLICES * rows // max(1, slices)
-    return max(ROWS, min(SAMPLE_ROWS, SAMPLE_CELLS // max(1, columns), in_slices))
+def sample_size(columns: int) -> int:
+    """Return the number of sample rows for statistics of so many columns."""
+    return max(ROWS, min(SAMPLE_ROWS, SAMPLE_CELLS // max(1, columns)))
 
 
-def sample(views: Views, entry: DatasetEntry, caller: str, many: int) -> Sample:
-    """Return the newest `many` rows, or as many as the page shows if those are too long."""
-    try:
-        return Sample(_rows(views, entry, caller, skip=0, limit=many))
-    except AnswerTooLong:
-        return sample_page(views, entry, caller, skip=0, limit=ROWS)
-    except NodeError as error:
-        return Sample({}, error.message)
-
-
-def sample_page(views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int) -> Sample:
-    """Return the `limit` rows before the newest `skip`."""
-    try:
-        return Sample(_rows(views, entry, caller, skip=skip, limit=limit))
-    except NodeError as error:
-        return Sample({}, error.message)
-
-
-def _rows(
-    views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int
-) -> dict[str, list[Any]]:
+def newest(
+    views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int, changelog: bool
+) -> Sample:
+    """Return the `limit` current rows before the newest `skip`, or rows as they were recorded."""
     most = min(limit, views.tails.max_records)
-    asked = partial(last_rows, views.tails, views.readers, entry, caller, skip=skip)
-    return from_thread.run(partial(asked, limit=most, max_bytes=MAX_BYTES))
+
+    async def rows() -> Sample:
+        if changelog or not await views.current.takes_back_upto(entry, None, caller):
+            asked = partial(last_rows, views.tails, views.readers, entry, caller, skip=skip)
+            return Sample(await asked(limit=most, max_bytes=MAX_BYTES))
+        table, objects = await to_thread.run_sync(views.tables.of, entry, None, ())
+        task = StandingTask(table=table, skip=skip, limit=most, max_bytes=MAX_BYTES)
+        answer = await views.readers.answer(task, objects, caller)
+        text = b"".join([piece async for piece in answer])
+        count, columns = decode_json(text, tuple[int, dict[str, list[Any]]])
+        return Sample(columns, standing=count)
+
+    try:
+        return from_thread.run(rows)
+    except NodeError as error:
+        return Sample({}, error.message)
 
 
 def _operation(value: Any) -> str | None:

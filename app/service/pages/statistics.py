@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -42,27 +42,41 @@ class ColumnFacts:
     frequent: tuple[str, ...] = ()
 
 
-def facts_of(kind: dict[str, Any], values: Sequence[Any]) -> ColumnFacts:
-    """Return the statistics of a column; nested and binary columns have only the count of nulls."""
+def facts_of(
+    kind: dict[str, Any], values: Sequence[Any], ends: Sequence[Any] | None = None
+) -> ColumnFacts:
+    """Return the statistics of a column from a sample of its values. `ends` are the least and the
+    greatest of all its values, if they are known. Nested and binary columns have only the count of
+    nulls."""
     while kind["kind"] == "Option":
         kind = kind["inner"]
     there = [value for value in values if value is not None]
     nulls = len(values) - len(there)
+    told = _ends_told(ColumnFacts(nulls), ends)
     if not there or (kind["kind"] not in MEASURES and kind["kind"] not in COUNTED):
-        return ColumnFacts(nulls)
-    measured = _measured(MEASURES.get(kind["kind"]), there)
+        return told
+    measure = MEASURES.get(kind["kind"])
+    measured = _measured(measure, there)
     if measured is None:
         # slices by strangers may have another type than the schema says
         is_plain = len({type(value) for value in there} - {str, bool}) == 0
-        return _counted(nulls, there) if is_plain else ColumnFacts(nulls)
+        return _ends_told(_counted(nulls, there), ends) if is_plain else told
     order = sorted(range(len(there)), key=measured.__getitem__)
-    return ColumnFacts(
+    found = ColumnFacts(
         nulls,
         distinct=len(set(there)),
         least=cell_text(there[order[0]]),
         greatest=cell_text(there[order[-1]]),
-        bars=_spread(measured),
+        bars=_spread(measured, _measured(measure, ends) if ends else None),
     )
+    return _ends_told(found, ends)
+
+
+def _ends_told(facts: ColumnFacts, ends: Sequence[Any] | None) -> ColumnFacts:
+    if ends is None:
+        return facts
+    least, greatest = map(cell_text, ends)
+    return replace(facts, least=least, greatest=greatest)
 
 
 def _measured(measure: Callable[[Any], float] | None, values: Sequence[Any]) -> list[float] | None:
@@ -76,8 +90,8 @@ def _measured(measure: Callable[[Any], float] | None, values: Sequence[Any]) -> 
     return measured if all(map(math.isfinite, measured)) else None
 
 
-def _spread(measured: Sequence[float]) -> tuple[int, ...]:
-    low, high = min(measured), max(measured)
+def _spread(measured: Sequence[float], ends: Sequence[float] | None) -> tuple[int, ...]:
+    low, high = min(*measured, *(ends or measured)), max(*measured, *(ends or measured))
     if low == high:
         return ()
     # the difference of two floats may exceed the largest float

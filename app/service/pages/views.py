@@ -15,9 +15,12 @@ from ..auth.dataset_access import DatasetAccess
 from ..derivatives.derivatives import Derivatives
 from ..lineage.lineage import LineageSources
 from ..query.query import Queries
+from ..read.current import Current
 from ..read.outlines import Outlines
+from ..read.read import Tables
 from ..read.tail import Tails
 from ..readers.pool import Readers
+from .profiles import Profiles
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class Views:
     outlines: Outlines
     tails: Tails
     readers: Readers
+    tables: Tables
+    current: Current
+    profiles: Profiles
     queries: Queries
     clock: Clock
     public_url: str | None

@@ -9,6 +9,8 @@ from odf_node.storage.datasets.query.results import QueryResults
 from ..flight.door import FlightDoor
 from ..flight.observed import Watching
 from ..limits.texts import query_text
+from ..pages.profiles import Profiles
+from ..pages.sample import MAX_BYTES
 from ..pages.views import Views
 from ..query.background import BackgroundQueries
 from ..query.files import SliceFiles
@@ -42,6 +44,7 @@ class QueryParts(ReadParts):
             files=SliceFiles(
                 self.stores, settings.data / "query-copies", settings.query_copies_bytes
             ),
+            current=self.current,
             counters=self.counters,
         )
 
@@ -50,7 +53,14 @@ class QueryParts(ReadParts):
         stores, keep_s = self.stores, self.settings.query_result_keep_s
         kept = QueryResults(stores.projections)
         return BackgroundQueries(
-            stores.jobs, self.query_inputs, self.access, self.pressure, kept, keep_s, self.clock
+            stores.jobs,
+            self.query_inputs,
+            self.current,
+            self.access,
+            self.pressure,
+            kept,
+            keep_s,
+            self.clock,
         )
 
     @cached_property
@@ -72,6 +82,11 @@ class QueryParts(ReadParts):
         )
 
     @cached_property
+    def profiles(self) -> Profiles:
+        cells = self.settings.page_statistics_cells
+        return Profiles(self.tables, self.readers, cells, MAX_BYTES)
+
+    @cached_property
     def views(self) -> Views:
         return Views(
             stores=self.stores,
@@ -81,6 +96,9 @@ class QueryParts(ReadParts):
             outlines=self.outlines,
             tails=self.tails,
             readers=self.readers,
+            tables=self.tables,
+            current=self.current,
+            profiles=self.profiles,
             queries=self.queries,
             clock=self.clock,
             public_url=self.settings.public_url,

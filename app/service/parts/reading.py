@@ -12,6 +12,7 @@ from ..iceberg.tables import IcebergTables
 from ..lineage.lineage import LineageSources
 from ..lookup.lookup import Lookups
 from ..projections.gateway import Gateway
+from ..read.current import Current
 from ..read.outlines import OutlineMemory, Outlines
 from ..read.read import Tables
 from ..read.tail import Tails
@@ -51,6 +52,10 @@ class ReadParts(CallerParts):
     def version_reads(self) -> VersionReads:
         most, dead = self.settings.max_read_bytes, self.settings.dead_rows_bytes
         return VersionReads(self.stores, self.tables, self.readers, self.steps, most, dead)
+
+    @cached_property
+    def current(self) -> Current:
+        return Current(self.stores, self.outlines, self.version_reads)
 
     @cached_property
     def steps(self) -> Steps:

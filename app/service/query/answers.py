@@ -41,7 +41,7 @@ async def document(
     rows, data, facts = await gathered(queries, actor, caller, asked)
     parts: dict[str, Any] = {}
     if Include.INPUT in asked.include:
-        parts["input"] = asked.echo(rows.pins)
+        parts["input"] = asked.echo(rows.pins, rows.projection)
     if asked.is_proven:
         parts |= keys.proven(parts["input"], output_hash(data, facts))
     head = b'{"output":{"data":' + data + b"," + msgspec.json.encode(facts)[1:]

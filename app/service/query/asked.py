@@ -13,7 +13,7 @@ from odf_node.protocol.errors import BadInput, LimitExceeded
 from odf_node.protocol.identity import DatasetAlias, MalformedName
 from odf_node.protocol.typed import convert
 from odf_node.storage.datasets.job_payloads import query_job
-from odf_node.storage.datasets.query.messages import Form
+from odf_node.storage.datasets.query.messages import Form, View
 
 from ..datasets.schema_formats import SchemaFormat, UnknownFormat, parse_format
 from ..http.bodies import MalformedBody
@@ -50,6 +50,7 @@ class QueryBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     query: str
     query_dialect: str = DIALECT
+    projection: str | None = None
     data_format: str | None = None
     include: list[str] = []
     schema_format: str | None = None
@@ -63,6 +64,8 @@ class Asked:
     """A checked request with its defaults filled in."""
 
     query: str
+    projection: View
+    """What the name of a dataset alone means."""
     form: Form
     include: frozenset[Include]
     schema_form: SchemaFormat
@@ -74,11 +77,13 @@ class Asked:
     def is_proven(self) -> bool:
         return Include.PROOF in self.include
 
-    def echo(self, pins: Sequence[DatasetPin]) -> dict[str, Any]:
-        """Return the request with its defaults, and the datasets from which the rows come."""
+    def echo(self, pins: Sequence[DatasetPin], projection: View) -> dict[str, Any]:
+        """Return the request with its defaults, the datasets from which the rows come, and their
+        projection. Without one they are rows of changelogs, as on the reference node."""
         shown: dict[str, Any] = {
             "query": self.query,
             "queryDialect": DIALECT,
+            **projection_echo(projection),
             "dataFormat": self.form.value,
             "include": [each.value for each in Include if each in self.include],
         }
@@ -102,8 +107,15 @@ def parse_body(data: Any) -> QueryBody:
         raise UnknownField(str(bad)[:200]) from None
 
 
-def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
-    """Check a request and add its defaults. `form` is the form without a data format.
+def checked(
+    body: QueryBody,
+    *,
+    form: Form = Form.AOS,
+    projection: View = View.FACTS,
+    max_rows: int,
+) -> Asked:
+    """Check a request and add its defaults. `form` is the form without a data format, `projection`
+    what the name of a dataset means without one.
 
     Raises:
         InvalidQueryRequest, UnknownFormat. TooManyRows.
@@ -135,6 +147,7 @@ def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
     check_names(pins)
     return Asked(
         query=body.query,
+        projection=parsed_projection(body.projection) or projection,
         form=form,
         include=include,
         schema_form=parse_format(body.schema_format or SchemaFormat.ARROW_JSON.value, SchemaFormat),
@@ -142,6 +155,20 @@ def checked(body: QueryBody, *, form: Form = Form.AOS, max_rows: int) -> Asked:
         skip=body.skip,
         limit=limit,
     )
+
+
+def parsed_projection(name: str | None) -> View | None:
+    """Return the projection with this name. Raises `InvalidQueryRequest`."""
+    try:
+        return None if name is None else View(name.strip().lower())
+    except ValueError:
+        known = ", ".join(View)
+        raise InvalidQueryRequest(f"a projection is one of {known}, not {name!r:.60}") from None
+
+
+def projection_echo(projection: View) -> dict[str, str]:
+    """Return the member of an echo that names the projection; the changelog is not named."""
+    return {} if projection is View.CHANGELOG else {"projection": projection.value}
 
 
 def included(name: str) -> Include:

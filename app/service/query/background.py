@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from anyio import from_thread
+
 from odf_node.protocol.errors import BadInput, Conflict, NotFound
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.instant import NANOS, Instant
@@ -14,7 +16,7 @@ from odf_node.storage.datasets.job_payloads.query_job import (
     QueryPayload,
     QueryReceipt,
 )
-from odf_node.storage.datasets.query.messages import Form
+from odf_node.storage.datasets.query.messages import Form, View
 from odf_node.storage.datasets.query.results import QueryResults
 from odf_node.storage.runtime.clock import Clock
 from odf_node.storage.stores.ports import JobSubmissions
@@ -26,8 +28,18 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.schema_formats import parse_format
 from ..limits.pressure import Pressure
-from .asked import DIALECT, IN_JSON, Include, QueryBody, check_names, check_part, included
-from .inputs import DatasetPin, Inputs, PinnedDatasetNotFound
+from ..read.current import Current
+from .asked import (
+    DIALECT,
+    IN_JSON,
+    Include,
+    QueryBody,
+    check_names,
+    check_part,
+    included,
+    parsed_projection,
+)
+from .inputs import DatasetPin, Inputs, PinnedDatasetNotFound, Source
 
 
 class NotInBackground(BadInput):
@@ -57,6 +69,7 @@ class BackgroundQuery:
     """A checked request with its defaults filled in."""
 
     query: str
+    projection: View
     form: Form
     pins: tuple[DatasetPin, ...]
     skip: int
@@ -104,7 +117,14 @@ def checked_for_background(body: QueryBody, *, form: Form) -> BackgroundQuery:
     check_part(body.skip, body.limit or 0)
     pins = tuple(body.datasets or ())
     check_names(pins)
-    return BackgroundQuery(query=body.query, form=form, pins=pins, skip=body.skip, limit=body.limit)
+    return BackgroundQuery(
+        query=body.query,
+        projection=parsed_projection(body.projection) or View.FACTS,
+        form=form,
+        pins=pins,
+        skip=body.skip,
+        limit=body.limit,
+    )
 
 
 @dataclass(frozen=True)
@@ -113,14 +133,16 @@ class BackgroundQueries:
 
     jobs: JobSubmissions
     inputs: Inputs
+    current: Current
     access: DatasetAccess
     pressure: Pressure
     results: QueryResults
     keep_s: int
     clock: Clock
 
-    def submit(self, actor: Actor, asked: BackgroundQuery) -> JobId:
-        """Queue the query; datasets that are not pinned are read as of their current head.
+    def submit(self, actor: Actor, caller: str, asked: BackgroundQuery) -> JobId:
+        """Queue the query; datasets that are not pinned are read as of their current head. Call
+        this in a thread of the event loop.
 
         Raises:
             TokenInvalid, TokenExpired. Unauthenticated: an anonymous caller could not read the
@@ -136,7 +158,8 @@ class BackgroundQueries:
                 alias=source.alias,
                 id=str(source.id),
                 block_hash=str(source.outline.head),
-                views=tuple(sorted(view for view in source.views if view)),
+                views=tuple(sorted(source.views)),
+                plain=self._plain(asked, source, caller).value,
             )
             for source in self.inputs.sources(actor, asked.query, asked.pins)
         ]
@@ -151,6 +174,13 @@ class BackgroundQueries:
             owner=account,
         )
         return self.jobs.submit(query_job.spec_of(payload, account))
+
+    def _plain(self, asked: BackgroundQuery, source: Source, caller: str) -> View:
+        """Return what the name of the dataset means; the changelog if that has the same rows."""
+        if asked.projection is not View.FACTS:
+            return asked.projection
+        changed = from_thread.run(self.current.takes_back, source.id, source.outline, caller)
+        return View.FACTS if changed else View.CHANGELOG
 
     def rows(self, actor: Actor, job: Job) -> tuple[QueryReceipt, BinaryIO]:
         """Return the receipt and the rows of a job of the actor.

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from anyio import to_thread
+
 from odf_node.protocol.errors import BadInput, NotFound
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.multihash import HashMismatch, Multihash
 from odf_node.storage.datasets.integrity.hashing import hash_of_stream
+from odf_node.storage.datasets.read.read import scanning
+from odf_node.storage.datasets.read.rows import takes_back
 from odf_node.storage.datasets.read.view import Outline, outline_of_source
 from odf_node.storage.datasets.verify.source import FolderSource
 from odf_node.storage.stores.objects.folder import FolderObjects
@@ -56,6 +60,16 @@ class FolderInputs:
             raise NoDataset(f"{folder.root} holds no dataset")
         self._by_id[outline.dataset] = folder
         return outline.dataset, outline
+
+    async def takes_back(self, dataset: DatasetId, outline: Outline, _caller: str) -> bool:
+        """Return whether a row retracts or corrects another. Raises the errors of reading."""
+        view = outline.on(FolderSource(self._by_id[dataset]))
+
+        def looked() -> bool:
+            with scanning(view) as scan:
+                return takes_back(scan, view.vocab)
+
+        return await to_thread.run_sync(looked)
 
     def folder(self, dataset: DatasetId, some: Multihash | None) -> Path:
         """Return the folder of the dataset's slices; `some` is any of them."""

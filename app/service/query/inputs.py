@@ -83,6 +83,7 @@ class Source:
 
     alias: str
     views: frozenset[View]
+    """Views that the text names after `@`."""
     id: DatasetId
     outline: Outline
     index: IndexRef | None = None
@@ -201,11 +202,13 @@ class Inputs:
 
 
 def views_by_alias(query: str) -> dict[str, set[View]]:
-    """Return the names that may be tables, with the requested views of each."""
+    """Return the names that may be tables, with the views that the text names of each."""
     found: dict[str, set[View]] = {}
     for name in _names(query):
-        alias, _, view = name.partition("@")
-        if view in set(View):
+        alias, at, view = name.partition("@")
+        if not at:
+            found.setdefault(alias, set())
+        elif view in set(View):
             found.setdefault(alias, set()).add(View(view))
     return found
 

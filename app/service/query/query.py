@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, from_thread, to_thread
 
 from odf_node.protocol.codec.manifests import from_data
 from odf_node.protocol.errors import LimitExceeded, NodeFault
@@ -28,6 +28,7 @@ from odf_node.storage.datasets.query.messages import (
     Wanted,
 )
 from odf_node.storage.datasets.query.tables import table_of
+from odf_node.storage.datasets.read.view import Outline
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
@@ -40,6 +41,8 @@ from .engine import Process, QueryEngineBroken, born
 from .inputs import DatasetPin, Source
 from .own_folders import OwnFolders
 from .spawner import Spawner, is_installed
+
+_SHOWN = [View.CHANGELOG, View.FACTS, View.STATE]
 
 
 class QueriesNotEnabled(NodeFault):
@@ -75,12 +78,20 @@ class Slices(Protocol):
     def open_index(self, dataset: DatasetId, key: str, /) -> BinaryIO | None: ...
 
 
+class Current(Protocol):
+    """Port that tells whether a dataset has rows that were taken back."""
+
+    async def takes_back(self, dataset: DatasetId, outline: Outline, caller: str, /) -> bool: ...
+
+
 @dataclass
 class Rows:
     """An answer that has begun: all checks have passed. Iterate it, then close it."""
 
     schema: DataSchema
     pins: list[DatasetPin]
+    projection: View
+    """What the names of these datasets alone mean; the changelog if that has the same rows."""
     scanned: int
     """Number of slices that the query opens, over all datasets."""
     total: int
@@ -112,6 +123,7 @@ class Queries:
     settings: Settings
     inputs: Inputs
     files: Slices
+    current: Current
     counters: Counters = field(default_factory=Counters)
     spawner: Spawner = field(default_factory=Spawner)
 
@@ -147,9 +159,8 @@ class Queries:
         turn = await self._turn(caller)
         end = _End(turn, self._ends)
         try:
-            sources, links, process = await to_thread.run_sync(
-                self._started, actor, asked, end, asyncio.get_running_loop(), limiter=self._threads
-            )
+            start = partial(self._started, actor, caller, asked, end, asyncio.get_running_loop())
+            sources, plain, links, process = await to_thread.run_sync(start, limiter=self._threads)
             planned = await process.plan(partial(self._index_file, sources))
             give = partial(self._link, links, sources, planned)
             await to_thread.run_sync(give, limiter=self._threads)
@@ -165,6 +176,7 @@ class Queries:
         return Rows(
             schema=from_data(planned.schema, DataSchema),
             pins=pins,
+            projection=max((plain[at] for at in planned.used), key=_SHOWN.index, default=_SHOWN[0]),
             scanned=scanned,
             total=total,
             adds_floats=planned.adds_floats,
@@ -184,9 +196,15 @@ class Queries:
             raise QueryQueueFull(self.settings.query_processes) from None
 
     def _started(
-        self, actor: Actor, asked: Asked, end: _End, loop: asyncio.AbstractEventLoop
-    ) -> tuple[list[Source], Path, Process]:
-        """Find the datasets, make the folders and start the process; `end` will release them.
+        self,
+        actor: Actor,
+        caller: str,
+        asked: Asked,
+        end: _End,
+        loop: asyncio.AbstractEventLoop,
+    ) -> tuple[list[Source], list[View], Path, Process]:
+        """Find the datasets and what their names mean, make the folders and start the process;
+        `end` will release them.
 
         Call this in a thread.
         """
@@ -195,20 +213,38 @@ class Queries:
         for each in (scratch, links):
             end.hold(partial(shutil.rmtree, each, ignore_errors=True))
         make_folders(links, len(sources))
-        question = self._question(asked, sources, scratch, links)
+        changed = [
+            View.FACTS in {asked.projection, *source.views}
+            and from_thread.run(self.current.takes_back, source.id, source.outline, caller)
+            for source in sources
+        ]
+        question = self._question(asked, sources, changed, scratch, links)
         link, told, handle = born(self.spawner)
         seconds = self.settings.query_time_s
         process = Process(link, told, handle, question, seconds, self._threads, loop)
         end.hold(process.close)
-        return sources, links, process
+        plain = [
+            table.names[source.alias]
+            for source, table in zip(sources, question.tables, strict=True)
+        ]
+        return sources, plain, links, process
 
     def _question(
-        self, asked: Asked, sources: Sequence[Source], scratch: Path, links: Path
+        self,
+        asked: Asked,
+        sources: Sequence[Source],
+        changed: Sequence[bool],
+        scratch: Path,
+        links: Path,
     ) -> Question:
+        """Return the question; `changed` says of which datasets rows were taken back."""
         settings = self.settings
         return Question(
             query=asked.query,
-            tables=[self._table(source) for source in sources],
+            tables=[
+                self._table(source, asked.projection, takes_back=is_changed)
+                for source, is_changed in zip(sources, changed, strict=True)
+            ],
             skip=asked.skip,
             limit=asked.limit,
             form=asked.form,
@@ -229,13 +265,15 @@ class Queries:
             confinement=settings.query_confinement,
         )
 
-    def _table(self, source: Source) -> Table:
+    def _table(self, source: Source, plain: View, *, takes_back: bool) -> Table:
         outline = source.outline
         some = outline.slices[0][0].physical_hash if outline.slices else None
         return table_of(
             source.alias,
-            {*source.views, View.CHANGELOG},
+            plain,
+            source.views,
             outline,
+            takes_back=takes_back,
             folder=str(self.files.folder(source.id, some)),
             bounds={name: list(known) for name, known in source.bounds.items()},
             index=source.index,

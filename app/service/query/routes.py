@@ -71,7 +71,7 @@ async def ask(
     if runs_in_background(body, prefer):
         form = _accepted(request)
         asked_for = checked_for_background(body, form=Form.PARQUET if form in IN_JSON else form)
-        job = await run_in_threadpool(background.submit, actor, asked_for)
+        job = await run_in_threadpool(background.submit, actor, caller_of(request.scope), asked_for)
         return await job_answer(waiting, job, base, prefer)
     asked = checked(body, form=_accepted(request), max_rows=settings.query_max_rows)
     return await _answered(request, queries, keys, actor, asked)
@@ -86,6 +86,7 @@ async def ask_by_link(
     actor: ActorDep,
     query: str,
     query_dialect: Annotated[str, Query(alias="queryDialect", max_length=50)] = DIALECT,
+    projection: Annotated[str | None, Query(max_length=50)] = None,
     data_format: Annotated[str | None, Query(alias="dataFormat", max_length=50)] = None,
     form: Annotated[str | None, Query(alias="format", max_length=50)] = None,
     include: Annotated[str | None, Query(max_length=200)] = None,
@@ -97,6 +98,7 @@ async def ask_by_link(
     body = QueryBody(
         query=query,
         query_dialect=query_dialect,
+        projection=projection,
         data_format=data_format or form,
         include=[part.strip() for part in (include or "").split(",") if part.strip()],
         schema_format=schema_format,

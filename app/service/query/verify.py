@@ -17,6 +17,7 @@ from odf_node.protocol.commitments import (
 )
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.typed import convert
+from odf_node.storage.datasets.query.messages import View
 
 from ..auth.actors import Actor
 from ..http.bodies import MalformedBody
@@ -71,7 +72,12 @@ class Verification:
             raise MalformedBody(f"this is no answer with a proof: {str(bad)[:200]}") from None
         forms = _check_signed(told)
         try:
-            asked = checked(parse_body(told.input), max_rows=self.queries.settings.query_max_rows)
+            # An answer that names no projection is of changelogs, whoever signed it.
+            asked = checked(
+                parse_body(told.input),
+                projection=View.CHANGELOG,
+                max_rows=self.queries.settings.query_max_rows,
+            )
         except (UnknownField, InvalidQueryRequest) as bad:
             raise MalformedBody(f"input: {bad.message}") from None
         try:

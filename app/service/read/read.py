@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from odf_node.storage.stores.ports.values import DatasetEntry
 
 
+CHANGELOG, FACTS = "changelog", "facts"
+
+
 class InvalidTime(BadInput):
     """A time is neither an RFC 3339 instant nor, where one is allowed, the hash of a block."""
 
@@ -41,12 +44,12 @@ class InvalidProjection(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """A request as text; without any parameters it means the whole changelog."""
+    """A request as text; without any parameters it means all current rows."""
 
     as_at: str | None = None
     as_of: str | None = None
     projection: str | None = None
-    """Default: `facts` with an `as_of` time, `changelog` without one."""
+    """Default: `facts`, the current rows."""
     columns: str | None = None
     """Names of columns, separated by commas."""
     skip: int = 0
@@ -64,9 +67,8 @@ class ReadRequest:
         from odf_node.storage.datasets.read.read import Asked
         from odf_node.storage.datasets.read.rows import Cut, Projection
 
-        default = Projection.CHANGELOG if self.as_of is None else Projection.FACTS
         try:
-            projection = Projection((self.projection or default).strip().lower())
+            projection = Projection(self._projection)
         except ValueError:
             known = ", ".join(Projection)
             raise InvalidProjection(
@@ -85,6 +87,14 @@ class ReadRequest:
             skip=self.skip,
             limit=self.limit,
         )
+
+    @property
+    def is_of_facts(self) -> bool:
+        return self._projection == FACTS
+
+    @property
+    def _projection(self) -> str:
+        return (self.projection or FACTS).strip().lower()
 
     def parsed_filters(self) -> tuple[Filter, ...]:
         """Return the parsed filters. Raises `MalformedFilter`."""

@@ -18,6 +18,7 @@ from ..limits.shares import caller_of
 from ..observe.counters import Counters
 from ..readers.pool import Answer, Readers, ReadRefused
 from ..readers.tasks import TableRef
+from .current import Current
 from .read import ReadRequest, Tables, read_task
 from .rows import Rows
 
@@ -26,6 +27,7 @@ ReadersDep = Annotated[Readers, Depends(wired(Readers))]
 HEAD, SLICES = "odf-block", "odf-slices"
 """Response headers: the block as of which rows were read; numbers of opened and of all slices."""
 TablesDep = Annotated[Tables, Depends(wired(Tables))]
+CurrentDep = Annotated[Current, Depends(wired(Current))]
 CountersDep = Annotated[Counters, Depends(wired(Counters))]
 
 
@@ -35,6 +37,7 @@ async def read(
     readers: ReadersDep,
     tables: TablesDep,
     counters: CountersDep,
+    current: CurrentDep,
     entry: ReadableDep,
     as_at: Annotated[str | None, Query(alias="asAt", max_length=200)] = None,
     as_of: Annotated[str | None, Query(alias="asOf", max_length=100)] = None,
@@ -56,12 +59,14 @@ async def read(
         form=form,
         filters=filters or (),
     )
+    caller = caller_of(request.scope)
+    asked = await current.simplest(entry, asked, caller)
     task, source = await run_in_threadpool(
         read_task, tables, entry, asked, max_bytes=settings.max_read_bytes
     )
     learn = partial(tables.bounds.learn, str(entry.id))
     try:
-        found = await readers.answer(task, source, caller_of(request.scope), learn)
+        found = await readers.answer(task, source, caller, learn)
     except ReadRefused as refused:
         return failed_answer(refused.failed)
     if filters and found.opened is not None:

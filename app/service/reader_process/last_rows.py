@@ -13,7 +13,10 @@ from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.read.batches import batches_of
 from odf_node.storage.datasets.read.narrowed import loosened
+from odf_node.storage.datasets.read.read import scanning
+from odf_node.storage.datasets.read.rows import live_facts
 from odf_node.storage.datasets.read.scan import fitted
+from odf_node.storage.datasets.read.view import View
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ..readers.tasks import MAX_TAIL, AnswerTooLong
@@ -52,6 +55,17 @@ def last_rows(
     end = max(0, whole.num_rows - skip)
     start = max(0, end - limit)
     return whole.slice(start, end - start)
+
+
+def last_standing(view: View, *, skip: int, limit: int) -> tuple[pa.Table, int]:
+    """Return the `limit` current rows before the last `skip`, in offset order, and the number of
+    all current rows. Raises the errors of reading slices."""
+    with scanning(view) as scan:
+        standing = live_facts(scan, view.vocab)
+        end = max(0, len(standing) - skip)
+        chosen = standing[max(0, end - limit) : end]
+        schema = loosened(view.schema if view.schema is not None else pa.schema([]))
+        return pa.Table.from_batches(scan(None, chosen), schema), len(standing)
 
 
 def _of_slice(

@@ -30,15 +30,18 @@ from ..readers.tasks import (
     MAX_TAIL,
     AnswerTooLong,
     LookupTask,
+    ProfileTask,
     ReadTask,
+    StandingTask,
     StepTask,
     TableRef,
     TailTask,
     Task,
     schema_of,
 )
-from .last_rows import last_rows
+from .last_rows import last_rows, last_standing
 from .lookup_rows import looked_up
+from .profile_rows import profiled
 from .step_rows import step_hashes, step_living
 
 LEARNED_AT_ONCE = 1000
@@ -140,6 +143,25 @@ def _step(task: StepTask, objects: Objects) -> Iterator[Told]:
         yield from step_living(view, projection, touched, task.first)
 
 
+def _standing(task: StandingTask, objects: Objects) -> Iterator[Told]:
+    table, count = last_standing(_view(task.table, objects), skip=task.skip, limit=task.limit)
+    text = _JSON.encode([count, shaped(table, DataFormat.SOA)])
+    if len(text) > task.max_bytes:
+        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+    yield len(text)
+    yield text
+
+
+def _profile(task: ProfileTask, objects: Objects) -> Iterator[Told]:
+    view = _view(task.table, objects)
+    found = profiled(view, task.columns, known=task.known, cells=task.cells, rows=task.rows)
+    if len(_JSON.encode(found.sample)) > task.max_bytes:
+        found = msgspec.structs.replace(found, sample={})
+    text = _JSON.encode(found)
+    yield len(text)
+    yield text
+
+
 def _view(table: TableRef, objects: Objects) -> View:
     head, schema = Multihash.parse(table.head), schema_of(table.schema)
     return View(
@@ -173,4 +195,6 @@ _WORK: dict[type[Any], Any] = {
     ReadTask: _read,
     LookupTask: _lookup,
     StepTask: _step,
+    StandingTask: _standing,
+    ProfileTask: _profile,
 }

@@ -107,7 +107,7 @@ class Readers:
         }
         self._turns = {
             kind: Turns(f"{kind}s", **numbers)  # type: ignore[arg-type]
-            for kind in ("tail", "read", "lookup", "step")
+            for kind in ("tail", "read", "lookup", "step", "standing", "profile")
         }
         self._settings = settings
         self._limits = Limits(

@@ -116,6 +116,49 @@ class StepTask(msgspec.Struct, frozen=True, tag="step", kw_only=True):
     has the hashes by which new rows are matched."""
 
 
+class StandingTask(msgspec.Struct, frozen=True, tag="standing", kw_only=True):
+    """Return the `limit` current rows before the last `skip`, column by column, after the number
+    of all current rows, as one JSON array."""
+
+    table: TableRef
+    skip: int
+    limit: int
+    max_bytes: int
+
+
+class Profile(msgspec.Struct, frozen=True, array_like=True):
+    """Facts of the columns of the first slices of a table."""
+
+    slices: int
+    rows: int
+    nulls: dict[str, int]
+    """Numbers of nulls; columns whose facts are not known are missing."""
+    ends: bytes
+    """The least and the greatest values as an Arrow stream of two rows."""
+
+
+class Profiled(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a `ProfileTask`."""
+
+    profile: Profile
+    ends: dict[str, list[Any]]
+    """The least and the greatest values as JSON values."""
+    sample: dict[str, list[Any]]
+    """Rows column by column, as JSON values; empty if they are too long."""
+
+
+class ProfileTask(msgspec.Struct, frozen=True, tag="profile", kw_only=True):
+    """Return the facts of columns of all rows, and about `rows` rows spread over the slices."""
+
+    table: TableRef
+    columns: tuple[str, ...]
+    known: Profile | None
+    cells: int
+    """Limit of the values that are read for the facts."""
+    rows: int
+    max_bytes: int
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a reader: memory beyond what it has at its start, and time between two frames."""
 
@@ -123,14 +166,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float
 
 
-Task = TailTask | ReadTask | LookupTask | StepTask
+Task = TailTask | ReadTask | LookupTask | StepTask | StandingTask | ProfileTask
 
 
 class Order(msgspec.Struct, frozen=True):
     """Everything that the service sends to a reader."""
 
     limits: Limits
-    task: TailTask | ReadTask | LookupTask | StepTask
+    task: TailTask | ReadTask | LookupTask | StepTask | StandingTask | ProfileTask
 
 
 def write_order(order: Order) -> bytes:

@@ -34,6 +34,12 @@ class ReadSettings(SharedSettings):
         description="Least and greatest values of columns in slices that the service remembers, "
         "some 300 bytes each, so that filters open fewer slices; 0: none.",
     )
+    page_statistics_cells: int = Field(
+        20_000_000,
+        ge=0,
+        description="Most values that are read of new rows for statistics of columns on a page, "
+        "where footers do not say them; a column beyond that has those of a sample.",
+    )
     gateway_rewrite_bytes: int = Field(
         1024 * MIB,
         ge=0,

@@ -98,6 +98,12 @@ class VersionReads:
                     return found
         raise HistoryBusy
 
+    async def first_changed(self, entry: DatasetEntry, caller: str) -> int | None:
+        """Return the number of the first version with retractions; None if there is none. Raises
+        the same errors as `of`."""
+        changed = (await self.of(entry, caller)).history.changed
+        return changed[0] if changed else None
+
     async def dead_rows(
         self, table: Versioned, number: int, view: Projection, caller: str
     ) -> DeadRows:

@@ -26,7 +26,9 @@ class QueriedDataset(Struct, frozen=True, kw_only=True, rename="camel"):
     id: str
     block_hash: str
     views: tuple[str, ...]
-    """Values of `View`, without the changelog."""
+    """Values of `View` that the text names."""
+    plain: str = "changelog"
+    """The `View` that the alias alone means."""
 
 
 class QueryPayload(Struct, frozen=True, kw_only=True, rename="camel"):

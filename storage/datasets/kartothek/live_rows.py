@@ -21,14 +21,14 @@ from ..read.rows import (
     Scan,
     contents,
     is_one_of,
-    is_some_gone,
+    takes_back,
 )
 
 
 def live_by_row(scan: Scan, vocab: Vocab) -> tuple[np.ndarray[Any, Any], int]:
     """Return the sorted offsets of live rows, and the number of retractions of nothing."""
     wanted: set[tuple[Any, ...]] = set()
-    if any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
+    if takes_back(scan, vocab):
         for batch in scan(None, None):
             gone = batch.filter(is_one_of(batch, vocab, RETRACT, CORRECT_FROM))
             wanted.update(content for _, content in contents(gone, vocab))

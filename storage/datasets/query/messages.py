@@ -32,7 +32,7 @@ MAX_PLANNED_BYTES = 64 << 20
 class View(StrEnum):
     """Views of a dataset as tables; the value follows the name of the dataset, after `@`."""
 
-    CHANGELOG = ""
+    CHANGELOG = "changelog"
     STATE = "state"
     FACTS = "facts"
 

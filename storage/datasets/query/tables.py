@@ -25,10 +25,24 @@ from ..read.view import Outline
 from .messages import Slice, Table, View
 
 
-def table_of(alias: str, views: Collection[View], outline: Outline, **more: Any) -> Table:
-    """Return the table with views named after `alias`; `more` are the other fields of `Table`."""
+def table_of(
+    alias: str,
+    plain: View,
+    views: Collection[View],
+    outline: Outline,
+    *,
+    takes_back: bool = True,
+    **more: Any,
+) -> Table:
+    """Return the table with views named after `alias`; `more` are the other fields of `Table`.
+
+    `plain` is the view that the name alone means. If no row takes another back (`takes_back`), the
+    changelog has the facts.
+    """
+    names = {alias: plain, **{f"{alias}@{view}": view for view in views}}
+    same = {} if takes_back else {View.FACTS: View.CHANGELOG}
     return Table(
-        names={_name(alias, view): view for view in views},
+        names={name: same.get(view, view) for name, view in names.items()},
         schema=to_data(schema_of(outline)),
         offset=outline.vocab.offset_column,
         operation=outline.vocab.operation_type_column,
@@ -69,16 +83,12 @@ def _optional(kind: DataType) -> DataType:
 
 
 def base_name(table: Table, number: int) -> str:
-    """Return the table name of the changelog; if it is not a view of the query, a name that no
-    query can write."""
+    """Return the table name of the changelog, the first one of several; if it is not a view of the
+    query, a name that no query can write."""
     for name, view in table.names.items():
         if view is View.CHANGELOG:
             return name
     return f"?changelog {number}?"
-
-
-def _name(alias: str, view: View) -> str:
-    return f"{alias}@{view}" if view else alias
 
 
 def _own_columns(vocab: Vocab) -> DataSchema:

@@ -20,7 +20,7 @@ from ...stores.ports.values import ObjectKind
 from ..job_payloads.verify_report import Problem
 from ..verify.source import ChainSource
 from .read import scanning
-from .rows import CORRECT_FROM, RETRACT, Scan, contents, is_one_of, is_some_gone
+from .rows import CORRECT_FROM, RETRACT, Scan, contents, is_one_of, takes_back
 from .view import view_of
 
 UNFOUNDED = "RetractionUnfounded"
@@ -55,7 +55,7 @@ def changelog_notes(source: ChainSource) -> Iterator[Problem]:
 
 def unfounded(scan: Scan, vocab: Vocab) -> Iterator[int]:
     """Yield the offsets of retractions that retract no valid row."""
-    if not any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
+    if not takes_back(scan, vocab):
         return
     wanted = {
         content

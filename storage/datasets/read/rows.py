@@ -90,9 +90,10 @@ def project(
             raise DatasetHasNoPrimaryKeys
         standing = live_by_key(scan, vocab, key, cut)
         return _selected(scan(columns, standing), columns)
-    if projection is Projection.FACTS:
+    if projection is Projection.FACTS and takes_back(scan, vocab):
         standing = live_facts(scan, vocab, cut)
         return _selected(scan(columns, standing), columns)
+    # If no row takes another back, all stand, and one pass has them.
     return _changelog(scan, vocab, cut, columns)
 
 
@@ -209,13 +210,12 @@ def live_facts(scan: Scan, vocab: Vocab, cut: Cut = WHOLE) -> np.ndarray[Any, An
     known = Cut(system_time=cut.system_time)
     retracted = _retracted(scan, vocab, known)
     found: list[np.ndarray[Any, Any]] = []
-    needed = (
-        None if retracted else _with([vocab.offset_column, vocab.operation_type_column], cut, vocab)
-    )
+    own = _with([vocab.offset_column, vocab.operation_type_column], cut, vocab)
+    needed = own if retracted is None else None
     for batch in scan(needed, None):
         rows = within(batch, vocab, known)
         added = rows.filter(is_one_of(rows, vocab, APPEND, CORRECT_TO))
-        if retracted:
+        if retracted is not None:
             added = _left_of(added, retracted, vocab)
         happened = within(added, vocab, Cut(event_time=cut.event_time))
         found.append(happened.column(vocab.offset_column).to_numpy().astype(np.int64))
@@ -228,22 +228,58 @@ def is_one_of(rows: pa.RecordBatch, vocab: Vocab, *operations: int) -> pa.Array:
     return pc.is_in(column, value_set=pa.array(operations, column.type))
 
 
-_Retracted = dict[tuple[Any, ...], list[int]]
+@dataclass(slots=True)
+class _Retracted:
+    """Contents of retractions with their offsets, newest first; and the values that they have in
+    columns of plain types, by which most other rows are told apart at once."""
+
+    offsets: dict[tuple[Any, ...], list[int]]
+    values: dict[str, pa.Array]
+
+    def may_be(self, rows: pa.RecordBatch) -> np.ndarray[Any, Any]:
+        """Return a mask of the rows that may have the content of a retraction."""
+        mask = np.ones(rows.num_rows, np.bool_)
+        for name, values in self.values.items():
+            found = pc.is_in(rows.column(name), value_set=values)
+            mask &= found.to_numpy(zero_copy_only=False)
+        return mask
 
 
-def _retracted(scan: Scan, vocab: Vocab, cut: Cut) -> _Retracted:
-    """Return the contents of retractions with their offsets, newest first."""
-    retracted: _Retracted = defaultdict(list)
-    if not any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None)):
-        return retracted
+def _retracted(scan: Scan, vocab: Vocab, cut: Cut) -> _Retracted | None:
+    """Return the retractions; None if there are none."""
+    if not takes_back(scan, vocab):
+        return None
+    offsets: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    parts: dict[str, list[pa.Array]] = defaultdict(list)
     for batch in scan(None, None):
         rows = within(batch, vocab, cut)
         gone = rows.filter(is_one_of(rows, vocab, RETRACT, CORRECT_FROM))
         for offset, content in contents(gone, vocab):
-            retracted[content].append(offset)
-    for offsets in retracted.values():
-        offsets.reverse()
-    return retracted
+            offsets[content].append(offset)
+        if gone.num_rows:
+            for name in _said(gone, vocab):
+                if _is_plain(gone.column(name).type):
+                    parts[name].append(pc.unique(gone.column(name)))
+    for each in offsets.values():
+        each.reverse()
+    values = {name: pc.unique(pa.chunked_array(found)) for name, found in parts.items()}
+    return _Retracted(offsets, values)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether equal values of the type are those that Arrow takes for equal."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_temporal(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+    )
+
+
+def takes_back(scan: Scan, vocab: Vocab) -> bool:
+    """Return whether a row retracts or corrects another, so that current rows are not all rows."""
+    return any(is_some_gone(batch, vocab) for batch in scan([vocab.operation_type_column], None))
 
 
 def is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
@@ -253,21 +289,27 @@ def is_some_gone(rows: pa.RecordBatch, vocab: Vocab) -> bool:
 
 def _left_of(added: pa.RecordBatch, retracted: _Retracted, vocab: Vocab) -> pa.RecordBatch:
     """Return the rows that no later row retracts; each retraction retracts one earlier row."""
-    keep = []
-    for offset, content in contents(added, vocab):
-        later = retracted.get(content)
+    keep = ~retracted.may_be(added)
+    asked = np.flatnonzero(~keep)
+    for at, (offset, content) in zip(asked, contents(added.take(asked), vocab), strict=True):
+        later = retracted.offsets.get(content)
         while later and later[-1] < offset:
             later.pop()  # it retracted no row that is left
-        keep.append(not later)
+        keep[at] = not later
         if later:
             later.pop()
-    return added.filter(pa.array(keep, pa.bool_()))
+    return added.filter(pa.array(keep))
+
+
+def _said(rows: pa.RecordBatch, vocab: Vocab) -> list[str]:
+    """Return the columns that are compared: all but offset, operation and system time."""
+    ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
+    return [name for name in rows.schema.names if name not in ours]
 
 
 def contents(rows: pa.RecordBatch, vocab: Vocab) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield the offset and all values of each row, without operation and system time."""
-    ours = {vocab.offset_column, vocab.operation_type_column, vocab.system_time_column}
-    said = [rows.column(name).to_pylist() for name in rows.schema.names if name not in ours]
+    said = [rows.column(name).to_pylist() for name in _said(rows, vocab)]
     offsets = rows.column(vocab.offset_column).to_pylist()
     for offset, *values in zip(offsets, *said, strict=True):
         yield offset, tuple(_hashable(value) for value in values)

@@ -53,6 +53,7 @@ class SliceScan:
         self._narrow, self._view, self._schema = narrow, narrow.view, narrow.schema
         self._folder, self._known_until, self._once = folder, known_until, once
         self._asked = columns_of(narrow.early or ())
+        self._hashed: set[Multihash] = set()
 
     def __call__(
         self, columns: Sequence[str] | None, offsets: np.ndarray[Any, Any] | None
@@ -135,7 +136,9 @@ class SliceScan:
         if not copy.exists():
             with self._view.source.open_object(ObjectKind.DATA, data.physical_hash) as stream:
                 if stream.seekable():
-                    _check_hash(data, hash_of_stream(stream))
+                    if data.physical_hash not in self._hashed:
+                        _check_hash(data, hash_of_stream(stream))
+                        self._hashed.add(data.physical_hash)
                     stream.seek(0)
                     yield stream
                     return

@@ -1,4 +1,4 @@
-"""SQL for the state and the facts of a changelog, in the dialect that all engines share."""
+"""SQL for the views of a changelog, in the dialect that all engines share."""
 
 from __future__ import annotations
 
@@ -83,4 +83,13 @@ def _facts(table: Table, base: str, quoted: Quote) -> str:
     return f"SELECT {columns} FROM ({counted}) WHERE {adds} AND {number} > {gone}"  # noqa: S608
 
 
-_SQL: dict[View, Callable[[Table, str, Quote], str]] = {View.STATE: _state, View.FACTS: _facts}
+def _changelog(table: Table, base: str, quoted: Quote) -> str:
+    columns = ", ".join(quoted(name) for name in columns_of(table).names)
+    return f"SELECT {columns} FROM {base}"  # noqa: S608
+
+
+_SQL: dict[View, Callable[[Table, str, Quote], str]] = {
+    View.CHANGELOG: _changelog,
+    View.STATE: _state,
+    View.FACTS: _facts,
+}

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from odf_node.protocol.metadata.transforms import SqlQueryStep
-from odf_node.storage.datasets.query.messages import Table, View
+from odf_node.storage.datasets.query.messages import Table
 from odf_node.storage.datasets.query.tables import base_name
 
 from ..exchange import worker_side as exchange
@@ -132,7 +132,7 @@ def _planned(
         )
         rows.createTempView(quoted(base))
         for name, view in table.names.items():
-            if view is not View.CHANGELOG:
+            if name != base:
                 session.sql(view_sql(view, table, base, quoted)).createTempView(quoted(name))
     result, parts = judged(session, query, PREPROCESS)
     if "Divide" in parts:

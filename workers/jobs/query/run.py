@@ -74,7 +74,8 @@ def run_query(
     tables = [
         table_of(
             each.named.alias,
-            {View.CHANGELOG, *map(View, each.named.views)},
+            View(each.named.plain),
+            [View(view) for view in each.named.views],
             each.outline,
             folder="",
         )
@@ -152,9 +153,11 @@ class _Counted:
 def _echo(payload: QueryPayload, used: Sequence[Input]) -> dict[str, object]:
     """Return the request in the form in which `/query` echoes it."""
     pins = sorted((each.named.alias, each.named.id, str(each.outline.head)) for each in used)
+    projection = next((each.named.plain for each in used if each.named.plain != "changelog"), None)
     return {
         "query": payload.query,
         "queryDialect": DIALECT,
+        **({} if projection is None else {"projection": projection}),
         "dataFormat": payload.form,
         "include": [],
         "datasets": [
