@@ -11,7 +11,7 @@ import os
 from typing import Any, ClassVar
 
 from odf_node.storage.runtime import old_settings
-from odf_node.storage.runtime.environment import read_settings
+from odf_node.storage.runtime.environment import InvalidSetting, read_settings, variable_of
 
 from ..client.environment import VARIABLES as OF_CLIENT
 from .setting_groups.batches import BatchSettings
@@ -39,12 +39,33 @@ class Settings(
     PREFIX: ClassVar[str] = "ODF_NODE_"
 
 
+SHARES = {
+    "query_processes_caller": "query_processes",
+    "readers_caller": "readers",
+    "max_bodies_caller": "max_bodies",
+    "max_transfers_caller": "max_transfers",
+    "events_listeners_caller": "events_listeners",
+    "flight_calls_caller": "flight_calls",
+}
+"""Limits of one caller, and of all callers together."""
+
+
 def load_settings(**given: Any) -> Settings:
     """Read the settings from the environment; given values (not None) win.
 
-    Raises the same errors as `read_settings`.
+    Raises the same errors as `read_settings`, and `InvalidSetting` if one caller may take all.
     """
-    return read_settings(Settings, os.environ, given, more=OF_CLIENT)
+    settings = read_settings(Settings, os.environ, given, more=OF_CLIENT)
+    for each, most in {} if settings.one_caller_takes_all else SHARES.items():
+        share, whole = getattr(settings, each), getattr(settings, most)
+        if share >= whole:
+            raise InvalidSetting(
+                f"{variable_of(Settings, each)} is {share} of {variable_of(Settings, most)}="
+                f"{whole}: one caller could hold all; lower it, or raise the other, or set "
+                "ODF_NODE_ONE_CALLER_TAKES_ALL=true",
+                setting=each,
+            )
+    return settings
 
 
 def warn_of_old_names() -> None:

@@ -19,6 +19,8 @@ Address = IPv4Address | IPv6Address
 Resolver = Callable[[str, int], Sequence[str]]
 RESOLVE_S = 10.0
 """Limit in seconds of the resolution of a name."""
+PERSONAL_PREFIX = 64
+"""Length of the prefix of the IPv6 network that a provider gives to one person."""
 _NAT64 = IPv6Network("64:ff9b::/96")
 _UNICAST = IPv6Network("2000::/3")
 """The range of IPv6 from which public addresses are assigned; the rest has other uses or none."""
@@ -115,3 +117,17 @@ def unwrapped(address: Address) -> Address:
     if inner is None and address.teredo is not None:
         inner = address.teredo[1]
     return inner or address
+
+
+def network_of(host: str) -> str:
+    """Return what one person has of client addresses: an IPv4 address, or the /64 network of an
+    IPv6 address. A text that is no address is returned unchanged."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((address, PERSONAL_PREFIX), strict=False))

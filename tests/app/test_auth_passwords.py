@@ -17,6 +17,7 @@ from odf_node.app.service.auth.passwords import (
     verify_password,
 )
 from odf_node.app.service.auth.throttle import (
+    ACCOUNT_FACTOR,
     ADDRESS_FACTOR,
     MAX_KEYS,
     SharedThrottle,
@@ -136,9 +137,28 @@ def test_one_address_cannot_try_all_accounts(throttle):
     throttle.enter("another", "5.6.7.8")
 
 
+def test_an_ipv6_network_guesses_no_more_than_an_ipv4_address(throttle):
+    for number in range(3):
+        throttle.enter("anna", f"2001:db8:1:2::{number:x}")
+    for host in ("2001:db8:1:2:ffff::1", "2001:db8:1:2::1%eth0"):
+        with pytest.raises(TooManyAttempts):
+            throttle.enter("anna", host)
+    throttle.enter("anna", "2001:db8:1:3::1")
+    throttle.enter("bert", "::ffff:1.2.3.4")
+    assert throttle.count({("1.2.3.4", "bert"): 1}) is not None
+
+
+def test_guesses_of_one_account_from_everywhere_are_bounded(throttle):
+    for number in range(3 * ACCOUNT_FACTOR):
+        throttle.enter("anna", f"10.0.{number // 250}.{number % 250}")
+    with pytest.raises(TooManyAttempts):
+        throttle.enter("anna", "11.0.0.1")
+    throttle.enter("bert", "11.0.0.1")
+
+
 def test_what_is_counted_is_bounded(throttle):
     for number in range(MAX_KEYS + 10):
-        throttle.enter("anna", f"address {number}")
+        throttle.enter(f"user {number}", f"address {number}")
     assert len(throttle._windows) <= MAX_KEYS
 
 

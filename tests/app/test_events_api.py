@@ -19,7 +19,7 @@ from starlette.types import Message
 from odf_node.app.service.news import feeds
 from odf_node.app.service.news.streams import EventStream, ListenerTooSlow
 from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_node.storage.stores.ports.values import DatasetEntry, JobSpec, Visibility
 
 PATIENCE_S = 20.0
 
@@ -246,6 +246,29 @@ def test_a_token_that_is_revoked_ends_its_streams(tmp_path: Any) -> None:
             assert stream.next() is None
         with service.http(token) as http:
             assert http.get("/events").status_code == 401
+
+
+def test_followers_of_a_job_are_listeners_and_hear_nothing_they_may_not_read(tmp_path: Any) -> None:
+    limits = {"events_keep_alive_s": 0.2, "events_listeners": 4, "events_listeners_caller": 2}
+    with serving(tmp_path, **limits) as service:
+        entry, _ = kept(service, "worked")
+        job = service.node.stores.jobs.submit(JobSpec(kind="verify", dataset=entry.id, payload={}))
+        path = f"/jobs/{job}/events"
+        with (
+            service.http() as http,
+            service.http(service.token()) as own,
+            http.stream("GET", path) as one,
+            http.stream("GET", path) as other,
+            own.stream("GET", path) as kept_on,
+        ):
+            assert http.get(path).status_code == 429
+            lines, own_lines = one.iter_lines(), kept_on.iter_lines()
+            assert next(lines) == next(own_lines) == "event: job"
+            own.put("/worked/visibility", json={"visibility": "private"})
+            assert "event: ended" not in list(lines)
+            assert "event: ended" not in list(other.iter_lines())
+            own.delete(f"/jobs/{job}")
+            assert "event: ended" in list(own_lines)
 
 
 def test_a_forgotten_dataset_ends_its_listeners(tmp_path: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 from service import seeded, serving, ten_rows
 
 from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.storage.stores.ports.values import Scope, Visibility
 
 UNSAFE = ("PUT", "POST")
 
@@ -103,6 +103,23 @@ def test_with_a_bad_token_what_is_hidden_looks_like_what_is_missing(node, method
         assert _told(hidden) == _told(missing)
         if path != "/push":
             assert hidden.headers["www-authenticate"] == 'Bearer error="invalid_token"'
+
+
+def test_a_push_to_what_is_hidden_is_answered_as_one_to_what_is_missing(node):
+    """Also with a token that may not read, and as an upgrade, which checks in its own order."""
+    upgrade = {
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "x-odf-smtp-version": "1",
+    }
+    for token in (None, node.token("bob"), node.token("bob", Scope.READ)):
+        for headers in ({}, upgrade):
+            hidden = ask(node, "GET", "/alice/private/push", token, headers=headers)
+            missing = ask(node, "GET", "/alice/missing/push", token, headers=headers)
+            assert _told(hidden) == _told(missing)
+            assert hidden.status_code in ((401, 403) if headers else (426,))
 
 
 def _told(answer):

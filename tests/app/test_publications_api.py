@@ -14,6 +14,7 @@ from servers import wait_until
 from service import serving
 
 from odf_node.app.cli.main import main
+from odf_node.protocol.identity import DatasetAlias, DatasetRef
 from odf_node.storage.datasets.kartothek.own_index import own_index
 from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.tables import open_table
@@ -264,3 +265,18 @@ def test_what_the_node_serves_itself_cannot_be_left_behind(client, made):
     client.put(PATH, json={})
     answer = client.delete(PATH, params={"leaveFiles": True})
     assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (400, "NothingToLeave")
+
+
+def test_no_publication_has_the_name_of_another_dataset_or_block(client, made, service, shop):
+    """Readers of the gateway know datasets by these names."""
+    made.add(A2[0])
+    other = Growing(service.node.stores, "kamu/other")
+    other.add(A2[0])
+    entry = service.node.stores.registry.find(DatasetRef(alias=DatasetAlias.parse("kamu/other")))
+    head = str(service.node.stores.refs.head(entry.id))
+    own = client.get("/towns").json()["id"]
+    for name in (dataset_folder(entry.id), str(entry.id), head):
+        for more in ({}, {"store": shop.root.as_uri()}):
+            answer = client.put(PATH, json={"uuid": name, **more})
+            assert answer.status_code == 400, answer.text
+    assert client.put(PATH, json={"uuid": own.rpartition(":")[2]}).status_code == 200

@@ -5,6 +5,7 @@ The worker is played: what Spark computes is tried beside the worker.
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from service import SCHEMA, Service, described, seeded, serving
 
 from odf_node.app.cli.main import main
+from odf_node.app.service.accounts.accounts import create_token, ensure_account
 from odf_node.app.service.query.background import BackgroundQueries
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.events import SetDataSchema
@@ -20,7 +22,7 @@ from odf_node.storage.datasets.job_payloads import query_job
 from odf_node.storage.datasets.job_payloads.query_job import QueryReceipt
 from odf_node.storage.datasets.query.results import QueryResults
 from odf_node.storage.runtime.clock import system_clock
-from odf_node.storage.stores.ports.values import DatasetEntry, Succeeded, Visibility
+from odf_node.storage.stores.ports.values import DatasetEntry, Reach, Scope, Succeeded, Visibility
 
 ROWS = b'{"city":"a"}\n'
 QUERY = 'select city from "kamu/city"'
@@ -241,3 +243,18 @@ def test_the_command_asks_as_of_a_block_of_the_one_dataset_it_names(service, ent
     assert "Block not found" in unknown.output
     several = CliRunner().invoke(main, ["sql", "select 1 as x", *words, "--at", head])
     assert "--at is for a query of one dataset, not of 0" in several.output
+
+
+def test_lesser_tokens_neither_list_nor_end_the_queries_of_their_account(client, service, entry):
+    """Queries are over all that the account reads, so a token for a part of it learns nothing."""
+    job = submitted(client)
+    accounts = service.node.stores.accounts
+    owner = ensure_account(accounts, "kamu", os.urandom)
+    given = {"scopes": list(Scope), "dataset": entry.id, "reach": Reach.DATASET}
+    narrow = create_token(accounts, owner, os.urandom, service.node.clock(), **given)
+    for token, listed in ((service.token("kamu", Scope.READ), 200), (str(narrow), 403)):
+        with service.http(token) as lesser:
+            assert lesser.get("/jobs").status_code == listed
+            assert lesser.delete(f"/jobs/{job}").status_code == 403
+    assert client.get(f"/jobs/{job}").json()["status"] == "waiting"
+    assert client.delete(f"/jobs/{job}").status_code == 200

@@ -56,8 +56,8 @@ def test_what_is_forgiven_counts_no_more(engine: sa.Engine) -> None:
     attempts = SqlAttempts(engine)
     for _ in range(2):
         attempts.count(LIMITS, NOON, MINUTE)
-    attempts.forgive(OWN, SHARED)
-    attempts.forgive(OWN, SHARED)
+    attempts.forgive(OWN, [SHARED])
+    attempts.forgive(OWN, [SHARED])
     for _ in range(2):
         assert attempts.count(LIMITS, NOON, MINUTE) is None
 

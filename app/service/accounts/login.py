@@ -11,6 +11,7 @@ from odf_node.protocol.errors import BadInput, LimitExceeded, Refused
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.runtime.networks import network_of
 from odf_node.storage.runtime.randomness import Random
 from odf_node.storage.stores.ports import AccountStore, DeviceLogins, Identities
 from odf_node.storage.stores.ports.values import Account, DeviceLogin
@@ -161,7 +162,8 @@ def await_device(devices: Devices, address: str) -> str:
     """Begin the login of a command line; return the code under which it waits for its user.
     Raises `TooManyDeviceLogins`."""
     now, logins = devices.clock(), devices.logins
-    wait = devices.throttle.count({(f"device:{address}", ""): devices.most_per_address})
+    begun = (f"device:{network_of(address)}", "")
+    wait = devices.throttle.count({begun: devices.most_per_address})
     if wait is not None:
         raise TooManyDeviceLogins(wait)
     logins.remove_expired(now)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from odf_node.protocol.errors import BadInput, NodeError
@@ -17,9 +18,11 @@ from odf_node.storage.runtime.version import app_version
 from ..http.addresses import Addresses
 from ..http.answers import error_answer, not_found_answer
 from ..http.authentication import Authentication
+from ..http.deps import base_of
 from ..http.dispatch import Dispatch
 from ..http.parameters import InvalidRequest
 from ..http.peer_errors import error_answer_for
+from ..http.sending import Sharing
 from ..iceberg import routes as iceberg
 from ..observe.middleware import Observed
 from ..transfer.routes import TRANSFER_TAGS
@@ -40,6 +43,7 @@ def new_api(node: Node, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
         version=app_version(),
         summary="Repository node for Open Data Fabric",
         lifespan=lifespan,
+        redirect_slashes=False,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -56,8 +60,18 @@ def observed(node: Node, addresses: Addresses, api: FastAPI) -> ASGIApp:
         node.callers, node.s3_callers, allow_anonymous=node.settings.allow_anonymous
     )
     served = Dispatch(addresses, api, asking, node.settings)
-    logs_all = node.settings.access_log
-    return Observed(served, api, node.counters, node.audit_writer, node.clock, logs_all=logs_all)
+    return Observed(
+        served,
+        api,
+        node.counters,
+        node.audit_writer,
+        node.clock,
+        logs_all=node.settings.access_log,
+        sharing=Sharing(
+            is_closed=not node.settings.allow_anonymous,
+            grants_origins=not node.access.everything_is_read,
+        ),
+    )
 
 
 async def _node_error(request: Request, error: Exception) -> Response:
@@ -80,6 +94,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
     match error.status_code:
         case 404 | 405 if path.startswith(iceberg.FOLDER):
             return error_answer_for(request.scope, iceberg.not_served(request.method, path))
+        case 404 if path.endswith("/") and path.strip("/") and request.method == "GET":
+            return _without_slash(request)
         case 404:
             return not_found_answer()
         case 405:
@@ -88,6 +104,14 @@ async def _no_route(request: Request, error: Exception) -> Response:
             answer = PlainTextResponse(str(error.detail), status)
     answer.headers.update(error.headers or {})
     return answer
+
+
+def _without_slash(request: Request) -> Response:
+    """Return the redirect to the address without its last slash, at the node's public URL. The
+    framework's own redirect names the host of the request, which may be one behind a proxy."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    path = quote(request.url.path.strip("/"), safe="/%")
+    return RedirectResponse(f"{base_of(request)}{path}{query}")
 
 
 _HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {

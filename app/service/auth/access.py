@@ -10,13 +10,15 @@ The order of checks is part of the protocol, because every response reveals some
     5  bad token, push            401 text     whether there is a dataset or not
     6  bad token, not for all     404 empty    existence is hidden
     7  bad token, read by all     401 text
-    8  may not read               404 empty    existence is hidden
+    8  may not read, no push      404 empty    existence is hidden
     9  may read, may not do this  403 empty
-    10 no such dataset, push      None: the push may create it
+    10 no such dataset, push      None: the push may create it, if `may_create` says so
+    11 may not read, push         None, too: existence is hidden; `may_create` refuses both
 
 The reference refuses a bad token before it checks whether the dataset is hidden (so 401 in line
-6), by which anybody can find out which datasets exist. Here the header `WWW-Authenticate` in lines
-4 and 6 informs a caller whose token has expired.
+6), and a push to a hidden dataset otherwise than one to a missing one, by which anybody can find
+out which datasets exist. Here the header `WWW-Authenticate` in lines 4 and 6 informs a caller
+whose token has expired.
 """
 
 from __future__ import annotations
@@ -187,7 +189,7 @@ def authorize(
     creates: bool = False,
 ) -> DatasetEntry | None:
     """Return the entry if the actor may perform the action. With `creates`, for a push that may
-    create the dataset, return None if there is no entry.
+    create the dataset, return None if there is no entry, or none that the actor may know of.
 
     Raises:
         DatasetHidden, TokenInvalid, TokenExpired, ActionForbidden: in the order of the table in
@@ -201,6 +203,8 @@ def authorize(
         raise DatasetHidden(actor.reason)
     allowed = grants(actor, entry, reads)
     if Action.READ not in allowed:
+        if creates:
+            return None
         raise DatasetHidden(actor.reason)
     refuse_bad_token(actor)
     if action not in allowed:

@@ -1,5 +1,5 @@
-"""Limits on attempts: failed logins per account and address, and other expensive requests per
-address.
+"""Limits on attempts: failed logins per account and network, per network, and per account, and
+other expensive requests per network. The network of a client is its IPv4 address, or its IPv6 /64.
 
 A process counts in its memory, bounded in size; services on one PostgreSQL count in the database.
 An attempt counts before its password is checked, so that concurrent guesses cannot exceed the
@@ -17,12 +17,16 @@ from datetime import timedelta
 
 from odf_node.protocol.errors import LimitExceeded
 from odf_node.storage.runtime.clock import Clock, system_clock
+from odf_node.storage.runtime.networks import network_of
 from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
 
 Key = tuple[str, str]
 MAX_KEYS = 10_000
 ADDRESS_FACTOR = 20
-"""Factor by which one address may fail more often, over all accounts, than with one account."""
+"""Factor by which one network may fail more often, over all accounts, than with one account."""
+ACCOUNT_FACTOR = 100
+"""Factor by which guesses of one account's password from all networks together may be more than
+those from one. It is large, because whoever reaches it keeps the account's owner out, too."""
 
 
 class TooManyAttempts(LimitExceeded):
@@ -37,8 +41,14 @@ class TooManyAttempts(LimitExceeded):
 
 def limits_of(account: str, address: str, attempts: int) -> dict[Key, int]:
     """Return the counters that an attempt increases, with their limits: one for the account from
-    this address, one for all accounts from this address."""
-    return {(address, account.lower()[:200]): attempts, (address, ""): attempts * ADDRESS_FACTOR}
+    the network of this address, one for all accounts from there, one for the account from
+    everywhere."""
+    network, name = network_of(address), account.lower()[:200]
+    return {
+        (network, name): attempts,
+        (network, ""): attempts * ADDRESS_FACTOR,
+        ("", name): attempts * ACCOUNT_FACTOR,
+    }
 
 
 @dataclass
@@ -85,11 +95,11 @@ class Throttle:
         """Remove the attempt and the failures before it from the counters, because the password
         was right."""
         with self._lock:
-            own, whole = self._limits(account, address)
+            own, *wider = self._limits(account, address)
             known = self._windows.pop(own, None)
-            shared = self._windows.get(whole)
-            if known is not None and shared is not None:
-                shared.count = max(0, shared.count - known.count)
+            for shared in map(self._windows.get, wider):
+                if known is not None and shared is not None:
+                    shared.count = max(0, shared.count - known.count)
 
     def _limits(self, account: str, address: str) -> dict[Key, int]:
         return limits_of(account, address, self.attempts)
@@ -129,8 +139,8 @@ class SharedThrottle:
     def succeeded(self, account: str, address: str) -> None:
         """Remove the attempt and the failures before it from the counters, because the password
         was right."""
-        own, whole = self._limits(account, address)
-        self.counted.forgive(_hashed(own), _hashed(whole))
+        own, *wider = self._limits(account, address)
+        self.counted.forgive(_hashed(own), [_hashed(key) for key in wider])
 
     def _limits(self, account: str, address: str) -> dict[Key, int]:
         return limits_of(account, address, self.attempts)

@@ -13,15 +13,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from odf_node.protocol.errors import NodeError
+from odf_node.protocol.errors import NodeError, Refused
 
 from ..auth.access import MalformedAddress
+from ..setting_groups.words import AnonymousReads
 from ..settings import Settings
 from .addresses import SOCKET, Addresses
 from .answers import HEADERS_ONLY, crash_answer, error_answer, not_found_answer
 from .authentication import Authentication
 from .bodies import Paced
-from .cors import preflight_answer
+from .cors import is_own_host, preflight_answer
 from .peer_errors import error_answer_for
 from .sending import Sending
 
@@ -29,6 +30,17 @@ ENCODED_SLASHES = (b"%2f", b"%5c")
 BODILESS = frozenset({"GET", "HEAD", "OPTIONS", SOCKET})
 """Methods of requests whose body is never read."""
 _log = logging.getLogger("odf.node")
+
+
+class ForeignHost(Refused):
+    """Everybody who reaches the node reads private datasets, and the request names it by a host
+    that may be a stranger's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this node gives private datasets to everybody who reaches it, so it answers to its "
+            "addresses and to the host of ODF_NODE_PUBLIC_URL only, not to other names"
+        )
 
 
 class Dispatch:
@@ -62,7 +74,11 @@ class Dispatch:
             await _refuse(crash_answer(), scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        preflight = preflight_answer(scope)
+        preflight = None
+        if self._settings.anonymous_reads is not AnonymousReads.ALL:
+            preflight = preflight_answer(scope)
+        elif not is_own_host(scope, self._settings.public_url):
+            raise ForeignHost
         if preflight is not None:
             await preflight(scope, receive, send)
             return

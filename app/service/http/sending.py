@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -16,19 +17,31 @@ ABNORMAL = 1006
 """The close code of a connection that ended without a close frame (RFC 6455)."""
 
 
+class Sharing(NamedTuple):
+    """Who else may get the responses of a node."""
+
+    is_closed: bool = False
+    """Whether the node serves callers with a token only: shared caches may keep nothing."""
+    grants_origins: bool = True
+    """Whether pages of other sites may read responses."""
+
+
+_PUBLIC, _PRIVATE = b"public", b"private"
+
+
 class Sending:
     """The ASGI `send` of one request. It adds headers, and records facts of the response."""
 
     __slots__ = (
-        "_added", "_send", "accepted", "began", "body_bytes", "code", "is_socket", "method",
-        "status", "traceparent",
+        "_added", "_is_closed", "_send", "accepted", "began", "body_bytes", "code", "is_socket",
+        "method", "status", "traceparent",
     )  # fmt: skip
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, sharing: Sharing = Sharing()) -> None:
         self._send, self.is_socket = send, scope["type"] == "websocket"
         self.method: str = scope.get("method", SOCKET)
         self.began = time.perf_counter()
-        self._added = [NOSNIFF, VARY_ORIGIN]
+        self._added, self._is_closed = [NOSNIFF, VARY_ORIGIN], sharing.is_closed
         self.traceparent = ""
         self.status, self.body_bytes = 0, 0
         """Status and number of body bytes sent; both are 0 until the response begins."""
@@ -36,7 +49,7 @@ class Sending:
         for name, value in scope["headers"]:
             if name == b"traceparent":
                 self.traceparent = value.decode("latin-1")
-            elif name == b"origin":
+            elif name == b"origin" and sharing.grants_origins:
                 self._added += GRANTED
 
     def is_part_of(self, trace: str | None) -> None:
@@ -50,7 +63,8 @@ class Sending:
             self.body_bytes += len(message.get("body", b""))
         elif kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *self._added]
+            given = message.get("headers", ())
+            message["headers"] = [*(map(_kept, given) if self._is_closed else given), *self._added]
         elif kind == "websocket.accept":
             self.status, self.accepted = 101, True
         elif kind == "websocket.close":
@@ -71,3 +85,11 @@ class Sending:
             return message
 
         return noted
+
+
+def _kept(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """Return a header of a closed node: no cache but the caller's own may keep the response."""
+    name, value = header
+    if name.lower() == b"cache-control" and value.startswith(_PUBLIC):
+        return name, _PRIVATE + value.removeprefix(_PUBLIC)
+    return header

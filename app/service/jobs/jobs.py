@@ -16,6 +16,7 @@ from odf_node.storage.stores.ports.values import (
     Job,
     JobId,
     JobStatus,
+    Reach,
     Scope,
     Succeeded,
 )
@@ -70,6 +71,8 @@ def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ
     """
     job = jobs.queue.get(JobId(job_id))
     if job.spec.dataset is None and _is_own(actor, job):
+        if action is not Action.READ and not changes_own_jobs(actor):
+            raise ActionForbidden
         return Seen(job, in_full=True)
     entry = jobs.access.visible(actor, job.spec.dataset) if job.spec.dataset else None
     if entry is None:
@@ -84,6 +87,13 @@ def find_job(jobs: Jobs, actor: Actor, job_id: str, action: Action = Action.READ
 def _is_own(actor: Actor, job: Job) -> bool:
     account = actor.account
     return account is not None and job.spec.account == account.id and actor.may(Scope.READ)
+
+
+def changes_own_jobs(actor: Actor) -> bool:
+    """Return whether the caller may end jobs of its account that have no dataset: not with a token
+    that reads only, or that is for a part of the account's datasets, since the jobs are queries
+    over all that the account may read."""
+    return actor.reach is Reach.NODE and actor.may(Scope.WRITE)
 
 
 def cancel_job(jobs: Jobs, actor: Actor, job_id: str) -> Job:

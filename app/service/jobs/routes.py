@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import Enum
+from functools import partial
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from odf_node.storage.stores.ports.values import Job
 
+from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.deps import ActorDep, ReadableDep, SettingsDep, wired
+from ..limits.shares import caller_of
+from ..news.streams import EventStream, Streams
 from . import jobs as usecase
 from .job_watch import FINISHED, JobWatch
 from .jobs import Jobs
 from .waiting import WaitingDep
 
 DEFAULT_PAGE = 50
-KEEP_ALIVE_S = 15.0
-"""Seconds of silence after which a comment is sent, so that proxies keep the stream open."""
-EVENT_STREAM = "text/event-stream"
 NDJSON = "application/x-ndjson"
 
 router = APIRouter(tags=["jobs"])
+StreamsDep = Annotated[Streams, Depends(wired(Streams))]
 JobsDep = Annotated[Jobs, Depends(wired(Jobs))]
 Cursor = Annotated[str | None, Query(max_length=100)]
 
@@ -51,11 +53,26 @@ def rejected_rows(job: str, jobs: JobsDep, actor: ActorDep) -> Response:
 
 
 @router.get("/jobs/{job}/events", summary="The job as it gets on, as server-sent events")
-async def job_events(job: str, jobs: JobsDep, waiting: WaitingDep, actor: ActorDep) -> Response:
-    """Stream events `job` with the current state of the job. The last event is named `ended`."""
+async def job_events(
+    request: Request,
+    job: str,
+    jobs: JobsDep,
+    waiting: WaitingDep,
+    streams: StreamsDep,
+    actor: ActorDep,
+) -> Response:
+    """Stream events `job` with the current state of the job. The last event is named `ended`. The
+    stream ends without one when the caller may not read the dataset any more.
+
+    Raises the errors of `find_job`, and `ShareTaken`, `AllTaken`: followers of jobs count among
+    the listeners of news.
+    """
     found = await run_in_threadpool(usecase.find_job, jobs, actor, job)
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_events(waiting.watch, found), 200, headers, EVENT_STREAM)
+    caller = caller_of(request.scope)
+    streams.slots.take(caller)
+    still = partial(_may_still_read, streams, actor, found)
+    pieces = _events(waiting.watch, found, still, keep_alive_s=streams.keep_alive_s)
+    return EventStream(pieces, streams.idle_s, partial(streams.slots.give_back, caller))
 
 
 def jobs_of(
@@ -85,12 +102,25 @@ def add_job_routes(routes: APIRouter, prefix: str) -> None:
     routes.get(prefix + "/jobs", summary="Jobs of a dataset, newest first", tags=tags)(jobs_of)
 
 
-async def _events(watch: JobWatch, seen: usecase.Seen) -> AsyncIterator[bytes]:
+async def _may_still_read(streams: Streams, actor: Actor, seen: usecase.Seen) -> bool:
+    dataset = seen.job.spec.dataset
+    return dataset is None or dataset in await streams.readable(actor, frozenset({dataset}))
+
+
+async def _events(
+    watch: JobWatch,
+    seen: usecase.Seen,
+    may_still_read: Callable[[], Awaitable[bool]],
+    *,
+    keep_alive_s: float,
+) -> AsyncIterator[bytes]:
     changes = watch.changes(seen.job.id)
     following: asyncio.Future[Job] = asyncio.ensure_future(anext(changes))
     try:
         while True:
-            done, _ = await asyncio.wait([following], timeout=KEEP_ALIVE_S)
+            done, _ = await asyncio.wait([following], timeout=keep_alive_s)
+            if not await may_still_read():
+                return
             if not done:
                 yield b": still there\n\n"
                 continue
@@ -103,4 +133,5 @@ async def _events(watch: JobWatch, seen: usecase.Seen) -> AsyncIterator[bytes]:
             following = asyncio.ensure_future(anext(changes))
     finally:
         following.cancel()
+        await asyncio.wait([following])  # a generator that still runs cannot be closed
         await changes.aclose()

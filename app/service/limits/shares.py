@@ -8,7 +8,6 @@ others. When a limit is reached, `Slots` refuse the caller, and `Turns` make it 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -18,11 +17,11 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from odf_node.protocol.errors import LimitExceeded
+from odf_node.storage.runtime.networks import network_of
 
 from ..auth.actors import Actor
 
 T = TypeVar("T")
-IPV6_NETWORK = 64
 RETRY_AFTER_S = 5
 
 
@@ -48,19 +47,7 @@ def caller_of(scope: MutableMapping[str, Any]) -> str:
     if actor is not None and actor.account is not None:
         return f"account {actor.account.id}"
     client = scope.get("client")
-    return f"address {_network(client[0])}" if client else "address"
-
-
-def _network(host: str) -> str:
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, IPV6_NETWORK), strict=False))
+    return f"address {network_of(client[0])}" if client else "address"
 
 
 class Slots:

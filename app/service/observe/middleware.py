@@ -30,7 +30,7 @@ from odf_node.storage.runtime.tracing import describe_span, is_tracing, span
 from odf_node.storage.stores.ports.audit_values import AuditEntry
 
 from ..auth.actors import Actor
-from ..http.sending import Sending
+from ..http.sending import Sending, Sharing
 from ..uploads.routes import ADDRESS
 from .audit_writer import AuditWriter
 from .counters import Counters
@@ -62,16 +62,17 @@ class Observed:
         clock: Clock,
         *,
         logs_all: bool,
+        sharing: Sharing = Sharing(),
     ) -> None:
         self._inner, self._lifespan = inner, lifespan
         self._counters, self._audit_writer = counters, audit_writer
-        self._clock, self._logs_all = clock, logs_all
+        self._clock, self._logs_all, self._sharing = clock, logs_all, sharing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
             return
-        sending = Sending(scope, send)
+        sending = Sending(scope, send, self._sharing)
         self._counters.in_flight += 1
         with span("request", "server", sending.traceparent) as known:
             trace = known or new_trace(sending.traceparent)

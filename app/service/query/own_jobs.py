@@ -7,9 +7,9 @@ from typing import Any
 
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.storage.datasets.job_payloads import query_job
-from odf_node.storage.stores.ports.values import Job, JobStatus, Scope, Succeeded
+from odf_node.storage.stores.ports.values import Job, JobStatus, Reach, Scope, Succeeded
 
-from ..auth.access import Unauthenticated, refuse_bad_token
+from ..auth.access import Unauthenticated, Unauthorized, refuse_bad_token
 from ..auth.actors import Actor
 from ..jobs.jobs import Jobs, shown
 
@@ -28,10 +28,13 @@ def own_queries(
     Raises:
         TokenInvalid, TokenExpired.
         Unauthenticated: the caller is anonymous, or its token does not allow reading.
+        Unauthorized: the token is for a part of the account's datasets; queries name others.
     """
     refuse_bad_token(actor)
     if actor.account is None or not actor.may(Scope.READ):
         raise Unauthenticated
+    if actor.reach is not Reach.NODE:
+        raise Unauthorized("this token is for a part of the account's datasets only")
     found = jobs.queue.page(
         account=actor.account.id,
         kinds=[query_job.KIND],

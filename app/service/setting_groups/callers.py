@@ -20,6 +20,12 @@ class CallerSettings(SharedSettings):
         description="Which datasets everybody reads who is let in: `public` ones, or `all`, "
         "private ones, too (for a private workshop).",
     )
+    one_caller_takes_all: bool = Field(
+        False,
+        description="Whether the share of one caller of queries, readers, bodies, transfers or "
+        "listeners may be as much as all callers have; a start with such limits is refused "
+        "otherwise.",
+    )
     session_ttl_s: int = Field(
         86_400, gt=0, description="Seconds a session stays valid after its login."
     )

@@ -16,7 +16,7 @@ class QuerySettings(SharedSettings):
     """Queries, Flight SQL, signatures of answers."""
 
     query_processes: int = Field(
-        2, gt=0, description="Queries that run at a time, each in a process of its own."
+        3, gt=0, description="Queries that run at a time, each in a process of its own."
     )
     query_processes_caller: int = Field(
         2,

@@ -9,12 +9,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from odf_node.protocol.errors import BadInput
+from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.kartothek.keys import checked_uuid
 from odf_node.protocol.metadata.reading import (
     MergeStrategyChangelogStream,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
+from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import convert
 
 from ...runtime.durations import parse_duration
@@ -32,6 +34,18 @@ KEYED = (MergeStrategySnapshot, MergeStrategyUpsertStream, MergeStrategyChangelo
 
 class MalformedPublication(BadInput):
     """The description of a publication cannot be read."""
+
+
+class NameOfAnother(BadInput):
+    """The name is the id of a dataset or the hash of a block: readers would take the publication
+    for what has that id."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:100]!r} is the form of an id or a block hash; a publication has the id of its "
+            "own dataset or a name of another form",
+            uuid=name[:100],
+        )
 
 
 class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -52,8 +66,14 @@ class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
     max_index_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = MAX_INDEX_BYTES
 
     def name(self, dataset: Dataset) -> str:
-        """Return the name in the store. Raise `MalformedUuid`."""
-        return checked_uuid(self.uuid or dataset_folder(dataset.id))
+        """Return the name in the store. Raise `MalformedUuid`, `NameOfAnother`."""
+        name, own = (
+            checked_uuid(self.uuid or dataset_folder(dataset.id)),
+            dataset_folder(dataset.id),
+        )
+        if name != own and _is_hash(name):
+            raise NameOfAnother(name)
+        return name
 
     @property
     def interval(self) -> timedelta:
@@ -87,3 +107,16 @@ def read_definition(value: Any) -> Definition:
         return convert(value, Definition)
     except (msgspec.ValidationError, ValueError) as bad:
         raise MalformedPublication(f"the publication cannot be read: {str(bad)[:300]}") from None
+
+
+def _is_hash(name: str) -> bool:
+    """Return whether the name has the form of a dataset's id, with or without its prefix, or of a
+    hash: in base 16, as the node writes them, or as a multibase text of another base."""
+    for parse in (DatasetId.parse, Multihash.parse):
+        for text in (name, f"did:odf:{name}"):
+            try:
+                parse(text)
+            except BadInput:
+                continue
+            return True
+    return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import sqlalchemy as sa
@@ -49,14 +49,14 @@ class SqlAttempts:
             return max(waits)
         return None
 
-    def forgive(self, own: bytes, shared: bytes) -> None:
-        """Delete the counter of `own`, and subtract its count from the counter of `shared`."""
+    def forgive(self, own: bytes, wider: Sequence[bytes]) -> None:
+        """Delete the counter of `own`, and subtract its count from the `wider` counters."""
         with writing(self._engine) as db:
             gone = sa.delete(rows).where(rows.c.key == own).returning(rows.c.count)
             count = db.execute(gone).scalar_one_or_none()
             if count is not None:
                 less = sa.case((rows.c.count > count, rows.c.count - count), else_=0)
-                db.execute(sa.update(rows).where(rows.c.key == shared).values(count=less))
+                db.execute(sa.update(rows).where(rows.c.key.in_(wider)).values(count=less))
 
     def kept(self) -> int:
         """Return the number of keys that have a counter."""
