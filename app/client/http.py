@@ -11,7 +11,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,7 +19,7 @@ import httpx
 from odf_node.protocol.errors import Damaged, NotFound, Refused, RemoteFailed
 
 from .limits import LIMITS, ClientLimits, TooMuch
-from .reach import GuardedTransport
+from .reach import GuardedTransport, PatientClient
 
 CHUNK_BYTES = 256 * 1024
 USER_AGENT = "odf-node-client"
@@ -63,15 +63,18 @@ PROBLEM_BYTES = 65_536
 def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
     """Return a connection pool with the client's timeouts; use it as a context."""
     authorities = trusted()
-    guarded = None if limits.networks is None else GuardedTransport(limits, authorities)
-    return httpx.Client(
-        transport=guarded,
-        verify=authorities,
-        follow_redirects=True,
-        max_redirects=5,
-        timeout=httpx.Timeout(limits.idle_s, connect=limits.connect_s),
-        headers={"user-agent": USER_AGENT, "accept-encoding": "identity"},
-    )
+    if limits.networks is None:
+        return PatientClient(limits, verify=authorities, **_usual(limits))
+    return httpx.Client(transport=GuardedTransport(limits, authorities), **_usual(limits))
+
+
+def _usual(limits: ClientLimits) -> dict[str, Any]:
+    return {
+        "follow_redirects": True,
+        "max_redirects": 5,
+        "timeout": httpx.Timeout(limits.idle_s, connect=limits.connect_s),
+        "headers": {"user-agent": USER_AGENT, "accept-encoding": "identity"},
+    }
 
 
 @functools.cache

@@ -47,6 +47,8 @@ class ClientLimits:
     """Time for which a post with a key is repeated after broken connections and 502, 503, 504."""
     reread_s: float = 10.0
     """Time for which a read is repeated if a server before the node answers 502, 503 or 504."""
+    rows_message_bytes: int = 512 * MIB
+    """Limit of one message of rows that a node sends as Arrow."""
     parallel_simple: int = 10
     parallel_smart: int = 4
     objects_per_request: int = 1000

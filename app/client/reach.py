@@ -1,4 +1,5 @@
-"""Connections of a node on behalf of its users, only to allowed addresses.
+"""Connections to peers: within deadlines, and for a node on behalf of its users only to allowed
+addresses.
 
 `storage/runtime/networks.py` decides which addresses are allowed. Each connection is checked, so
 neither a redirect nor a changed DNS name leads to a forbidden address.
@@ -111,6 +112,22 @@ class _Backend(httpcore.SyncBackend):
         left = self._deadlines.left(timeout)
         made = super().connect_tcp(host, port, left, local_address, socket_options)
         return _Stream(made, self._deadlines)
+
+
+class PatientClient(httpx.Client):
+    """A client, also through the proxies of the environment, that waits for the head of a response
+    no longer than its limits say, however often a byte of it comes."""
+
+    def __init__(self, limits: ClientLimits, **given: Any) -> None:
+        super().__init__(**given)
+        self._deadlines = Deadlines(limits)
+        for transport in (self._transport, *self._mounts.values()):
+            if isinstance(transport, httpx.HTTPTransport):
+                transport._pool._network_backend = _Backend(self._deadlines)
+
+    def send(self, request: httpx.Request, **given: Any) -> httpx.Response:
+        with self._deadlines.answer():
+            return super().send(request, **given)
 
 
 class GuardedTransport(httpx.HTTPTransport):

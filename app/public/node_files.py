@@ -62,7 +62,7 @@ class SliceFile:
     def of(cls, folder: str, told: dict[str, Any]) -> SliceFile:
         """Convert an entry of the response of `GET files`."""
         return cls(
-            path=f"{folder}/{told['offsets']['start']:020}-{told['physicalHash']}.parquet",
+            path=f"{folder}/{int(told['offsets']['start']):020}-{told['physicalHash']}.parquet",
             size=told["size"],
             records=told["records"],
             hash=Multihash.parse(told["physicalHash"]),

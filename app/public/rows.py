@@ -6,15 +6,17 @@ every block and slice is hashed, and no row is returned whose slice does not fit
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from odf_node.protocol.errors import RemoteFailed
 from odf_node.storage.datasets.read.formats import Format
 
 from ..client.http import open_http
+from ..client.limits import LIMITS, TooMuch
 from ..client.node_api import NodeApi
 from ..client.sync import opened
 from ..service.read.read import ReadRequest
@@ -68,7 +70,40 @@ class FromNode:
                         "open it with verify=True to read its files",
                         url=str(place.location),
                     )
-                yield Rows(block, pa.ipc.open_stream(body))
+                reader = pa.ipc.open_stream(pa.PythonFile(_Messages(body), "r"))
+                yield Rows(block, _at_most(reader, request.limit))
+
+
+class _Messages(io.RawIOBase):
+    """A stream of Arrow messages, none of them longer than a client takes: their lengths are
+    announced by the node, and memory for them is taken before they come."""
+
+    def __init__(self, body: BinaryIO, most: int = LIMITS.rows_message_bytes) -> None:
+        self._body, self._most = body, most
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self._most:
+            raise TooMuch("a message of rows", self._most)
+        return self._body.read(size)
+
+
+def _at_most(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:
+    """Return no more rows than were asked for, whatever the node sends."""
+    import pyarrow as pa
+
+    if limit is None:
+        return reader
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        left = limit
+        while left > 0 and (batch := next(iter(reader), None)) is not None:
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 class FromChain:
