@@ -9,12 +9,22 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+
+from odf_node.protocol.errors import Unavailable
 
 from .context import current_facts
 
 TEXT, JSON = "text", "json"
+OUTAGE_S = 60.0
+"""Seconds for which an outage that was logged is not logged again."""
+CAUSES = 20
+"""Limit of the causes of an error that are looked at."""
 
 
 class Line(str):
@@ -37,10 +47,54 @@ def set_up(level: str, form: str = TEXT) -> None:
     """Write log lines to stderr: the node's from `level` on, those of libraries from warning on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == JSON else TextLines())
+    handler.addFilter(Outages())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("odf").setLevel(level.upper())
+
+
+class Outages(logging.Filter):
+    """Logs one line when the database or the store is away, and one when it has been away for a
+    while longer, instead of a traceback for each attempt of each thread."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now, self._lock = now, threading.Lock()
+        self._told: dict[str, float] = {}
+        """When each kind of outage was logged last."""
+        self._untold: Counter[str] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = _outage_of(record.exc_info[1] if record.exc_info else None)
+        if error is None:
+            return True
+        kind, now = type(error).__name__, self._now()
+        with self._lock:
+            if now - self._told.get(kind, -OUTAGE_S) < OUTAGE_S:
+                self._untold[kind] += 1
+                return False
+            self._told[kind], more = now, self._untold.pop(kind, 0)
+        first = str(error).partition("\n")[0][:300]
+        told = record.getMessage()
+        record.msg = line(told, outage=kind, reason=first, unlogged=more or None)
+        record.args = record.exc_info = record.exc_text = None
+        return True
+
+
+def _outage_of(error: BaseException | None) -> BaseException | None:
+    """Return the error of a database or store that is away, if it is among the causes."""
+    for _ in range(CAUSES):
+        if error is None:
+            return None
+        is_of_driver = type(error).__module__.startswith("sqlalchemy.")
+        if isinstance(error, Unavailable) or (is_of_driver and type(error).__name__ in _AWAY):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+_AWAY = frozenset(("OperationalError", "InterfaceError", "DisconnectionError", "TimeoutError"))
 
 
 class TextLines(logging.Formatter):
