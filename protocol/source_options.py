@@ -77,7 +77,8 @@ class JsonNumbers(StrEnum):
     CUT = "cut"
     """Fractions are cut to whole numbers, as other nodes do."""
     TEXT = "text"
-    """As by default, and columns of text take numbers as they are written."""
+    """As by default, and columns of text take numbers as they are written, and objects and arrays
+    as JSON."""
 
 
 class ContentType(StrEnum):

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from service import SCHEMA, Service, described, parquet_rows, seeded, serving
 
 from odf_node.protocol.arrow_schema import from_arrow
+from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.storage.datasets.read.formats import Format
+from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
 
 CASES = [
     what
@@ -83,3 +85,18 @@ def test_a_query_is_answered_or_refused_with_a_reason(
         counted = client.post("/query", json={"query": f'select count(*) as n from "{kept[0]}"'})
     assert counted.json()["output"]["data"] == [{"n": 3}]
     assert answer.status_code < 500, answer.text
+
+
+def test_verification_warns_with_column_and_offset_and_accuses_nobody(
+    service: Service, kept: tuple[str, str]
+) -> None:
+    stores = service.node.stores
+    dataset = stores.dataset(DatasetRef.parse(f"kamu/{kept[0]}"))
+    report = verify_chain(DatasetSource(dataset))
+    assert report.ok
+    assert report.notes == ()
+    [warning] = report.warnings
+    assert warning.reason == "UnstorableValue"
+    assert "column `v" in warning.message
+    assert "offset 1: " in warning.message
+    assert report.data_blocks[0].objects == "valid"

@@ -15,8 +15,7 @@ from typing import Any
 from odf_node.protocol.errors import BadInput
 
 from ..slices.frame import BadRow
-from .json_rows import compact_json
-from .json_scan import JsonScanner, Value, array_of, keys_of
+from .json_scan import JsonScanner, Value, array_of, compact_json, keys_of
 from .known import Known
 from .pages import Pages
 

@@ -14,7 +14,7 @@ from ..slices.frame import BadRow, Limits
 from .chunks import chunks
 from .fields_seen import FieldsSeen
 from .forms import not_of
-from .json_scan import NumberText, Value
+from .json_scan import Value, compact_json
 from .json_values import AS_DECLARED, Convert, How, Misfit, column_of, converter, doubt_of
 from .rejected import Rejected, sifted
 
@@ -95,17 +95,3 @@ def _bad_value(line: int, field: pa.Field, value: Any, how: How) -> BadRow:
     shown = value if isinstance(value, str) else json.dumps(value)
     reason = doubt_of(value, field.type) or not_of(field.type, how.forms, column=field.name)
     return BadRow(reason, line=line, column=field.name, value=shown)
-
-
-def compact_json(value: Any) -> str:
-    """Return JSON with keys in alphabetical order and numbers as in the input."""
-    match value:
-        case dict():
-            parts = (f"{json.dumps(key)}:{compact_json(value[key])}" for key in sorted(value))
-            return "{" + ",".join(parts) + "}"
-        case list():
-            return "[" + ",".join(map(compact_json, value)) + "]"
-        case NumberText():
-            return str(value)
-        case _:
-            return json.dumps(value, ensure_ascii=False)

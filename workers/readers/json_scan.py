@@ -193,3 +193,17 @@ def keys_of(scanner: JsonScanner) -> Iterator[str]:
             break
         scanner.take(",")
     scanner.take("}")
+
+
+def compact_json(value: Any) -> str:
+    """Return JSON with keys in alphabetical order and numbers as in the input."""
+    match value:
+        case dict():
+            parts = (f"{json.dumps(key)}:{compact_json(value[key])}" for key in sorted(value))
+            return "{" + ",".join(parts) + "}"
+        case list():
+            return "[" + ",".join(map(compact_json, value)) + "]"
+        case NumberText():
+            return str(value)
+        case _:
+            return json.dumps(value, ensure_ascii=False)

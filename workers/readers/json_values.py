@@ -22,7 +22,7 @@ from odf_node.protocol.source_options import JsonNumbers
 
 from ..slices.frame import Unsupported
 from .forms import PLAIN, Forms, of_epoch
-from .json_scan import NumberText
+from .json_scan import NumberText, compact_json
 from .text import UNIT_NANOS, cast_text, is_padded, parse_decimal, parse_float, parse_one
 
 Convert = Callable[[Any], Any]
@@ -202,6 +202,8 @@ def _text(_: pa.DataType, __: str, how: How) -> Convert:
             return str(value)
         if type(value) is NumberText and takes_all:
             return str(value)
+        if isinstance(value, dict | list) and takes_all:
+            return compact_json(value)
         raise ValueError("no text")
 
     return convert

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from odf_node.storage.datasets.read.records import values
 
 from .text import BadValue, cast_text, has_text_form
 
 Recast = Callable[[pa.Array, pa.DataType], pa.Array]
 Matches = Callable[[pa.DataType], bool]
 _INT64_DIGITS, _UINT64_DIGITS = 19, 20
+_JSON = msgspec.json.Encoder(enc_hook=str)
 _FRACTIONS = (
     (r"\.0+$", ""),
     (r"(\.\d{3})(000)+$", r"\1"),
@@ -118,6 +122,12 @@ def _from_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 def _float_to_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
     return pa.array(map(_shown, values), wanted, mask=_nulls(column))
+
+
+def _nested_to_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Write values as JSON, in the texts of answers."""
+    told = (None if each is None else _JSON.encode(each).decode() for each in values(column))
+    return pa.array(told, wanted)
 
 
 def _nulls(column: pa.Array) -> np.ndarray:
@@ -227,6 +237,7 @@ _RULES: tuple[tuple[Matches, Matches, Recast], ...] = (
     (pa.types.is_floating, _is_text, _float_to_text),
     (pa.types.is_timestamp, _is_text, _moment_to_text),
     (pa.types.is_time, _is_text, _time_to_text),
+    (pa.types.is_nested, _is_text, _nested_to_text),
     (pa.types.is_timestamp, pa.types.is_timestamp, _moment),
     (pa.types.is_integer, pa.types.is_timestamp, _via(pa.int64())),
     (pa.types.is_integer, pa.types.is_date, _via(pa.int32())),

@@ -33,8 +33,8 @@ from ..slices.frame import BadRow, Frame, Limits, check_names
 from .features import is_wgs84, not_wgs84
 from .fields_seen import FieldsSeen
 from .forms import forms_of
-from .json_rows import compact_json, typed_batches
-from .json_scan import NumberText, Value
+from .json_rows import typed_batches
+from .json_scan import NumberText, Value, compact_json
 from .json_values import How
 from .known import Known
 from .rejected import Rejected

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from odf_node.protocol.arrow_digest import UnsupportedColumn, beginnings
 from odf_node.protocol.chain.state import Vocab
 
 from .frame import BadInputSchema, shorten
@@ -73,15 +74,33 @@ def slice_schema(batch: pa.Schema, vocab: Vocab, dataset: pa.Schema | None) -> p
 def _check_known(field: pa.Field) -> None:
     if holds_null_type(field.type):
         raise BadInputSchema(
-            f"column `{field.name}` holds nulls only, its type is unknown: "
+            f"column `{field.name}` holds {_unseen(field.type)} only, its type is unknown: "
             "declare a schema in the source",
             column=field.name,
         )
+    try:
+        beginnings(pa.schema([field]))
+    except UnsupportedColumn:
+        raise BadInputSchema(
+            f"column `{field.name}` is {field.type}, for which there is no logical hash: declare "
+            "it as String, which stores lists, objects and maps as JSON (of JSON files, if the "
+            "schema has the attribute `odf-node/jsonNumbers: text`)",
+            column=field.name,
+            type=str(field.type),
+        ) from None
+
+
+def _unseen(kind: pa.DataType) -> str:
+    return "nulls" if pa.types.is_null(kind) else "nulls or empty objects"
 
 
 def holds_null_type(kind: pa.DataType) -> bool:
+    """Whether a part of the values has no type: only nulls were seen, or objects without
+    members."""
     if pa.types.is_nested(kind):
-        return any(holds_null_type(kind.field(at).type) for at in range(kind.num_fields))
+        return kind.num_fields == 0 or any(
+            holds_null_type(kind.field(at).type) for at in range(kind.num_fields)
+        )
     return bool(pa.types.is_null(kind))
 
 

@@ -108,7 +108,7 @@ def normalized(
     _check_distinct(names)
     changes: dict[int, Change] = {}
     watched: dict[int, str] = {}
-    remarks: dict[str, None] = {}
+    remarks = {} if known is not None else dict.fromkeys(_same_but_case([*vocab.columns, *names]))
     fields = []
     for at, (given, name) in enumerate(zip(frame.schema, names, strict=True)):
         field = _typed(given.with_name(name), vocab, known)
@@ -168,6 +168,18 @@ def _check_distinct(names: list[str]) -> None:
     for at, name in enumerate(names):
         if name in names[:at] or name == POSITION:
             raise BadInputSchema(f"column `{name}` clashes with another column", column=name)
+
+
+def _same_but_case(names: list[str]) -> Iterator[str]:
+    """Yield remarks on names that clients without case take for one."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            yield (
+                f"columns `{other}` and `{name}` differ in case only: clients that ignore case, "
+                "such as those of Delta Sharing, refuse the table"
+            )
 
 
 def _event_time(vocab: Vocab, known: pa.Schema | None) -> pa.DataType:

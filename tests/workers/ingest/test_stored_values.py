@@ -3,6 +3,7 @@ way; the good rows beside them are not lost."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,34 @@ def test_a_result_of_a_derivative_with_a_bad_value_is_not_sealed(
     assert far.head() == head
 
 
+@pytest.mark.spark
+def test_results_of_spark_are_judged(stores: Stores, tmp_path: Path, spark: Any) -> None:
+    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_node.workers.jobs.work.context import Engines
+    from tests.workers.derivatives import add_rows, root
+
+    bench = node_of(stores, tmp_path)
+    engines = Engines(session=spark, first=SparkEngine(spark))
+    on_spark = dataclasses.replace(bench, engines=engines)
+    cities = root(stores, "cities")
+    query = "select event_time, date_add(date'1970-01-01', cast(n as int)) as v from cities"
+    far = derivative(stores, "far", [cities], query, engine="spark")
+    rows = [("2024-01-01T00:00:00Z", "A", 0), ("2024-01-01T00:00:00Z", "A", DAYS)]
+    add_rows(stores, cities, rows, tmp_path, at=10)
+    with pytest.raises(BadRow, match="column `v`: row 2 of the result: a day outside"):
+        run(stores, far, on_spark)
+
+    source = AddPushSource(
+        source_name="default",
+        read=ReadStepNdJson(ddl_schema=("n INT",)),
+        preprocess=sql("select date_add(date'1970-01-01', n) as v from input", engine="spark"),
+        merge=MergeStrategyAppend(),
+    )
+    dataset = created(stores, number=3, source=source)
+    with pytest.raises(BadRow, match="column `v`: row 2: a day outside"):
+        post(stores, on_spark, dataset, b'{"n": 0}\n{"n": 10000000}\n')
+
+
 # --- what is stored already -------------------------------------------------------------------
 
 
@@ -328,3 +357,68 @@ def test_a_number_that_does_not_fit_is_refused(
     dataset = created(stores, read=ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}")))
     with pytest.raises(BadRow, match="column `v`: row 2"):
         post(stores, bench, dataset, parquet(pa.array([1, value], pa.uint64())))
+
+
+# --- columns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["{}", "[{}]", '{"a": {}}'])
+def test_objects_without_members_are_refused_with_their_column(
+    stores: Stores, bench: Any, value: str
+) -> None:
+    dataset = created(stores, read=ReadStepNdJson())
+    with pytest.raises(BadInput, match="column `v` holds nulls or empty objects only"):
+        post(stores, bench, dataset, f'{{"id": 1, "v": {value}}}\n'.encode())
+
+
+def test_an_object_without_members_is_taken_where_the_members_are_known(
+    stores: Stores, bench: Any
+) -> None:
+    dataset = created(stores, read=ReadStepNdJson())
+    post(stores, bench, dataset, b'{"v": {"a": 1}}\n')
+    post(stores, bench, dataset, b'{"v": {}}\n')
+    assert [row["v"] for row in read(stores, dataset)] == [{"a": 1}, {"a": None}]
+
+
+def test_names_that_differ_in_case_only_are_said_once(stores: Stores, bench: Any) -> None:
+    dataset = created(stores, read=ReadStepNdJson())
+    [said] = post(stores, bench, dataset, b'{"a": 1, "A": 2, "Op": 3}\n').warnings[:1]
+    assert "columns `op` and `Op` differ in case only" in said
+    assert post(stores, bench, dataset, b'{"a": 1, "A": 2, "Op": 3}\n').warnings == ()
+
+
+NESTED = pa.table(
+    {
+        "v": pa.array([[{"a": 1, "b": "x"}], [], None]),
+        "m": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+    }
+)
+
+
+def test_lists_of_objects_and_maps_are_stored_as_json_if_they_are_declared_as_text(
+    stores: Stores, bench: Any
+) -> None:
+    sink = io.BytesIO()
+    pq.write_table(NESTED, sink)
+    undeclared = created(stores, read=ReadStepParquet())
+    with pytest.raises(BadInput, match=r"column `v` is list.*: declare it as String"):
+        post(stores, bench, undeclared, sink.getvalue())
+    step = ReadStepParquet(ddl_schema=("v STRING", "m STRING"))
+    dataset = created(stores, number=2, read=step)
+    post(stores, bench, dataset, sink.getvalue())
+    rows = [(row["v"], row["m"]) for row in read(stores, dataset)]
+    assert rows[0] == ('[{"a":1,"b":"x"}]', '[{"key":"k","value":1}]')
+    assert rows[1:] == [("[]", "[]"), (None, None)]
+
+
+def test_objects_of_json_files_are_stored_as_json_by_an_attribute(
+    stores: Stores, bench: Any
+) -> None:
+    from odf_node.protocol.codec.manifests import from_data
+    from odf_node.protocol.metadata.schema import DataSchema
+
+    field = {"name": "v", "type": {"kind": "String"}}
+    schema = {"fields": [field], "extra": {"odf-node/jsonNumbers": "text"}}
+    dataset = created(stores, read=ReadStepNdJson(schema=from_data(schema, DataSchema)))
+    post(stores, bench, dataset, b'{"v": [{"b": 1.50, "a": "x"}]}\n{"v": "text"}\n')
+    assert [row["v"] for row in read(stores, dataset)] == ['[{"a":"x","b":1.50}]', "text"]

@@ -38,6 +38,8 @@ POINT = pa.struct([pa.field("x", pa.int64()), pa.field("y", pa.string())])
         (pa.float64(), 1.9, pa.int64(), 1),
         (pa.float64(), -1.9, pa.int8(), -1),
         (pa.float64(), 1.0, pa.string(), "1.0"),
+        (INTS, [1, 2], pa.string(), "[1,2]"),
+        (POINT, {"x": 1, "y": "a"}, pa.string(), '{"x":1,"y":"a"}'),
         (pa.float32(), 0.1, pa.string(), "0.1"),
         (pa.float64(), 1e300, pa.string(), "1e300"),
         (pa.float64(), 1e-7, pa.string(), "1e-7"),
@@ -128,8 +130,6 @@ def test_the_first_value_that_does_not_fit_is_named(
     [
         (INTS, pa.int64()),
         (pa.int64(), INTS),
-        (INTS, pa.string()),
-        (POINT, pa.string()),
         (POINT, pa.struct([pa.field("z", pa.bool_(), nullable=False)])),
         (pa.bool_(), MS),
         (pa.float64(), MS),
