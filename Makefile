@@ -21,7 +21,7 @@ CHROMIUM = { command -v chromium || command -v google-chrome || { [ "$$(id -u)" 
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help run test dev demo check fmt test-fast test-spark examples pictures bench torture mutations pipeline fuzz lock lock-images images sbom clean
+.PHONY: help run test dev demo check fmt test-fast test-spark examples pictures sql-differences bench torture mutations pipeline fuzz lock lock-images images sbom clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -60,6 +60,9 @@ examples: $(V)/.dev-ok ## take the examples' manifests through whole files; DATA
 
 pictures: $(V)/.dev-ok ## take the pictures of pages in docs/pictures (needs chromium)
 	PYTHONPATH=.:tests/support $(BIN)/python tests/support/pictures.py
+
+sql-differences: $(V)/.dev-ok ## compute the expressions of docs/sql-differences.md on both engines, and write that page
+	PYTHONPATH=.:tests/support $(BIN)/python tests/support/sql_differences.py
 
 bench: $(V)/.dev-ok ## benchmarks; each prints ratios against a limit measured in the same run
 	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done

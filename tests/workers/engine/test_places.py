@@ -16,13 +16,9 @@ from odf_node.protocol.metadata.engine import RawQueryRequest, RawQueryResponseI
 from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
 from odf_node.storage.datasets.job_payloads.transform_job import CheckPayload
 from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+from odf_node.workers.engines.port.dialects import refuse_quoted_columns
 from odf_node.workers.engines.port.port import InvalidQuery
-from odf_node.workers.engines.port.positions import (
-    blamed_on,
-    place_of,
-    refuse_quoted_columns,
-    said,
-)
+from odf_node.workers.engines.port.positions import blamed_on, place_of, said
 from tests.workers.derivatives import START, node_of, root, transform
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ message, so the message begins with the position:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,10 +54,6 @@ _WRITTEN = {
     "LATENESS": r"\blateness\b",
 }
 """For each construct that may begin a message: the pattern of its SQL."""
-_QUOTED = re.compile(
-    r"(?s)--[^\n]*|/\*.*?\*/|'(?:\\.|''|[^'\\])*'|`(?:``|[^`])*`|\"(?P<text>(?:\\.|\"\"|[^\"\\])*)\""
-)
-"""Matches what has quotes or is a comment; `text` is what is in double quotes."""
 _NO_CODE = re.compile(r"(?s)--[^\n]*|/\*(?!\+).*?\*/|'(?:\\.|''|[^'\\])*'")
 
 
@@ -142,25 +138,6 @@ def written_at(
         if step.query == text:
             return placed(bad, steps, number, where)
     return bad
-
-
-def refuse_quoted_columns(steps: Sequence[SqlQueryStep], columns: Collection[str]) -> None:
-    """Refuse a query for Spark in which a text in double quotes is also the name of a column: Spark
-    would store that word in every row, while other engines take it for the column.
-
-    Raises:
-        InvalidQuery.
-    """
-    names = {name.casefold() for name in columns}
-    for number, step in enumerate(steps):
-        for found in _QUOTED.finditer(step.query):
-            text = found["text"]
-            if text is not None and text.casefold() in names:
-                bad = InvalidQuery(
-                    f'for this engine "{text}" in double quotes is a text, not the column of that '
-                    f"name: write `{text}` for the column, '{text}' for the text"
-                )
-                raise placed(bad, steps, number, line_and_column(step.query, found.start()))
 
 
 def said(bad: BadInput) -> str:

@@ -29,8 +29,8 @@ from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from ...engines.iteration.checkpoint import holds_state
+from ...engines.port.dialects import refuse_quoted_columns, with_other_meaning
 from ...engines.port.port import SPARK, Engine, InvalidQuery, engine_for, steps_of
-from ...engines.port.positions import refuse_quoted_columns
 from ...plan.transform import NO_SCHEMA
 from ...slices.schema import IncompatibleSchema
 from ..ingest.source import EngineFailed
@@ -50,6 +50,10 @@ DOES_NOT_FIT = (
 DROPS_STATE = (
     "the query before it keeps state, which is dropped: what that holds back, such as open "
     "windows, will not be told unless the derivative is reset (keep its metadata only)"
+)
+OTHER_MEANING = (
+    "{} may have another value here, on Spark, than in queries of readers: compare a few rows "
+    "(docs/sql-differences.md), or name the engine datafusion"
 )
 
 
@@ -97,7 +101,7 @@ def run_check(
             new_checkpoint_path=str(checkpoint),
             new_data_path=str(data),
         )
-        _refuse_quoted_columns(request, engine)
+        hints = _hints(request, engine)
         response, heard = ask(engine, request, context.job_progress)
         made = checked(response, data, checkpoint, vocab=vocab, schema=None, next_offset=0)
         after = _after_the_query_before(stores, payload, request, engine, context, folder)
@@ -108,18 +112,22 @@ def run_check(
     return CheckReceipt(
         outcome="valid",
         schema=to_data(schema),
-        warnings=(*heard.warnings, *after),
+        warnings=(*heard.warnings, *after, *hints),
         engine=engine.name,
         engine_version=engine.version,
     )
 
 
-def _refuse_quoted_columns(request: TransformRequest, engine: Engine) -> None:
-    if engine.name == SPARK:
-        read = [pq.read_schema(item.schema_file) for item in request.query_inputs]
-        refuse_quoted_columns(
-            steps_of(request.transform), {name for each in read for name in each.names}
-        )
+def _hints(request: TransformRequest, engine: Engine) -> tuple[str, ...]:
+    """Return a warning of words that mean something else in queries of readers. Raises
+    `InvalidQuery` for columns in double quotes."""
+    if engine.name != SPARK:
+        return ()
+    steps = steps_of(request.transform)
+    read = [pq.read_schema(item.schema_file) for item in request.query_inputs]
+    refuse_quoted_columns(steps, {name for each in read for name in each.names})
+    words = ", ".join(f"`{word}`" for word in with_other_meaning(steps))
+    return (OTHER_MEANING.format(words),) if words else ()
 
 
 def _after_the_query_before(

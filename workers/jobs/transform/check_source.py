@@ -18,8 +18,8 @@ from odf_node.protocol.metadata.events import AddPushSource, SetPollingSource, S
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.datasets.job_payloads.transform_job import CheckReceipt, CheckSourcePayload
 
+from ...engines.port.dialects import refuse_quoted_columns
 from ...engines.port.port import SPARK, engine_for, steps_of
-from ...engines.port.positions import refuse_quoted_columns
 from ...merge.table import takes_operations
 from ...readers.read import schema_of
 from ...runtime.progress import JobProgress
