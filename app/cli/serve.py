@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import signal
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from odf_node.protocol.errors import NodeFault
+from odf_node.storage.runtime.descriptors import JAVA_NEEDS, raise_limit
 from odf_node.storage.runtime.logs import set_up
 from odf_node.storage.runtime.private_files import keep_private
 from odf_node.storage.runtime.tracing import start_tracing, stop_tracing
@@ -69,11 +71,18 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     build, hello = (build_query_app, welcome_of_queries) if queries_alone else (build_app, welcome)
     set_up(settings.log_level, settings.log_format)
     warn_of_old_names()
+    if few := raise_limit(descriptors_of(settings)):
+        logging.getLogger("odf.node").warning(few)
     start_tracing("odf-node", app_version())
     if settings.private_files:
         keep_private(settings.data)
     node = open_node(settings)
-    workers = Supervisor(worker_command(settings), settings.workers, patience_s=settings.shutdown_s)
+    workers = Supervisor(
+        worker_command(settings),
+        settings.workers,
+        patience_s=settings.shutdown_s,
+        health=node.worker_health,
+    )
     server = NodeServer(server_config(build(node), settings))
 
     def listening(port: int) -> None:
@@ -103,6 +112,12 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
             host=settings.host,
             port=settings.port,
         )
+
+
+def descriptors_of(settings: Settings) -> int:
+    """Return how many files and connections the limits of a service allow at a time, about."""
+    clients = settings.events_listeners + settings.max_transfers + 2 * settings.max_bodies
+    return clients + 4 * settings.readers + JAVA_NEEDS
 
 
 def welcome(settings: Settings, port: int, flight_port: int | None = None) -> str:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from servers import free_port, wait_until
+from service import serving
 
 from odf_node.app.cli.admin import UnreadableExpiry, parse_expiry, token
 from odf_node.app.cli.serve import welcome
@@ -154,6 +155,36 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_the_service(tmp_path)
     assert workers.pids() == []
     with pytest.raises(ProcessLookupError):
         os.kill(second, 0)
+
+
+def test_readiness_says_when_no_worker_starts(tmp_path):
+    with serving(tmp_path / "node") as service, service.http() as client:
+        health = service.node.worker_health
+        command = [sys.executable, "-c", "raise SystemExit(3)"]
+        workers = Supervisor(command, 1, patience_s=1, health=health)
+        workers.start()
+        try:
+            wait_until(lambda: health.trouble() is not None, "workers that do not start")
+            told = client.get("/system/health", params={"type": "readiness"})
+            assert (told.status_code, told.json()["degraded"]) == (200, True)
+            assert "ended with code 3" in told.json()["reason"]
+        finally:
+            workers.stop()
+
+
+@pytest.mark.parametrize(("limits", "fits"), [((256, 4096), True), ((256, 256), False)])
+def test_descriptors_are_raised_as_far_as_the_system_allows_or_said_to_be_few(limits, fits):
+    probe = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits})\n"
+        "from odf_node.storage.runtime.descriptors import raise_limit\n"
+        "few = raise_limit(3000)\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], few)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    soft, _, few = done.stdout.strip().partition(" ")
+    assert int(soft) == limits[1]
+    assert ("ulimit -n 3000" in few) is not fits
 
 
 def test_a_worker_that_does_not_listen_is_killed(tmp_path):

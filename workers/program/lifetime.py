@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.storage.runtime.descriptors import JAVA_NEEDS, raise_limit
 from odf_node.storage.runtime.environment import InvalidSetting
 from odf_node.storage.runtime.private_files import keep_private
 from odf_node.storage.runtime.tracing import start_tracing, stop_tracing
@@ -33,6 +34,8 @@ def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
     settings = load_settings(given)
     set_up(settings.log_level, settings.log_format)
     warn_of_old_names()
+    if few := raise_limit(JAVA_NEEDS):
+        LOGGER.warning(few)
     check_confinement(settings.engine_confinement)
     if settings.private_files:
         keep_private(settings.data)

@@ -7,6 +7,7 @@ from functools import cached_property
 from ..jobs.job_watch import JobWatch
 from ..jobs.jobs import Jobs
 from ..jobs.waiting import Waiting
+from ..processes.supervisor import WorkerHealth
 from ..schedules.clock import Pruning
 from ..schedules.schedules import Scheduling
 from ..verify.verify import Verifying
@@ -23,6 +24,10 @@ class JobParts(QueryParts):
     @cached_property
     def waiting(self) -> Waiting:
         return Waiting(self.watch, self.settings.ingest_wait_s)
+
+    @cached_property
+    def worker_health(self) -> WorkerHealth:
+        return WorkerHealth()
 
     @cached_property
     def jobs(self) -> Jobs:

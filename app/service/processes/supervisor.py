@@ -15,11 +15,14 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..settings import Settings
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
+DEATHS = 3
+"""Number of starts in a row that fail soon after which workers are said not to start."""
 SETTLED_S = 60.0
 """Seconds of life after which a worker's pause is the shortest one again."""
 
@@ -44,11 +47,38 @@ def worker_command(settings: Settings) -> list[str]:
     return [*command, "--parent-pid", str(os.getpid())]
 
 
+@dataclass
+class WorkerHealth:
+    """Whether the workers that the service starts live: what readiness says of them."""
+
+    deaths: int = 0
+    """Number of workers in a row that ended soon after their start."""
+    code: int | None = None
+    """Exit code of the last one."""
+
+    def trouble(self) -> str | None:
+        """Return why posts wait; None if workers start."""
+        if self.deaths < DEATHS:
+            return None
+        return (
+            f"no worker starts: the last {self.deaths} ended with code {self.code} soon after "
+            "their start; posts wait, and the log says why"
+        )
+
+
 class Supervisor:
     """The worker processes of one service, each supervised by one thread."""
 
-    def __init__(self, command: Sequence[str], count: int, *, patience_s: float) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        *,
+        patience_s: float,
+        health: WorkerHealth | None = None,
+    ) -> None:
         self._command, self._patience_s = list(command), patience_s
+        self._health = health or WorkerHealth()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -89,7 +119,10 @@ class Supervisor:
             code = self._run_once()
             if self._stopping.is_set():
                 return
-            pause = FIRST_PAUSE_S if time.monotonic() - began > SETTLED_S else pause
+            has_settled = time.monotonic() - began > SETTLED_S
+            pause = FIRST_PAUSE_S if has_settled else pause
+            self._health.deaths = 0 if has_settled else self._health.deaths + 1
+            self._health.code = code
             _log.warning("worker ended with code %s, starting again in %.1f s", code, pause)
             self._stopping.wait(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
@@ -104,6 +137,9 @@ class Supervisor:
             self._running.add(process)
         _log.info("worker started: pid %d", process.pid)
         try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(SETTLED_S)
+            self._health.deaths = 0
             return process.wait()
         finally:
             with self._lock:

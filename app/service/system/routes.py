@@ -15,7 +15,9 @@ from odf_node.storage.stores.ports import DatasetEntries
 from ..http.answers import JsonAnswer
 from ..http.deps import SettingsDep, StoresDep, wired
 from ..observe.metrics import CONTENT_TYPE, Metrics, page
+from ..processes.supervisor import WorkerHealth
 
+WorkersDep = Annotated[WorkerHealth, Depends(wired(WorkerHealth))]
 MetricsDep = Annotated[Metrics, Depends(wired(Metrics))]
 Probe = Literal["liveness", "readiness", "startup"]
 
@@ -26,13 +28,14 @@ router = APIRouter(prefix="/system", tags=["system"])
 async def health(
     stores: StoresDep,
     settings: SettingsDep,
+    workers: WorkersDep,
     type: Probe = "liveness",  # noqa: A002
 ) -> Response:
     """Report the health of the node. Liveness needs only a response; readiness and startup also
     need the database.
 
-    A node that cannot store anything still serves its data, so it is ready, but it reports
-    `degraded`.
+    A node that cannot store anything, or whose workers do not start, still serves its data, so it
+    is ready, but it reports `degraded`.
     """
     if type == "liveness":
         return JsonAnswer({"ok": True})
@@ -47,6 +50,9 @@ async def health(
     if free is not None and free < least:
         reason = f"the data folder has {free} bytes free, of {least} it should have"
         return JsonAnswer({"ok": True, "degraded": True, "writable": True, "reason": reason})
+    dying = workers.trouble()
+    if dying is not None:
+        return JsonAnswer({"ok": True, "degraded": True, "writable": True, "reason": dying})
     return JsonAnswer({"ok": True})
 
 
