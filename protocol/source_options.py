@@ -32,6 +32,7 @@ MAX_WORD_CHARS = 200
 MAX_SKIPPED_LINES = 10_000
 MAX_FOOTER_LINES = 1_000
 MAX_UNIT_LINES = 10
+MAX_SECONDS = 10_000 * 366 * 86_400
 _NOON = datetime(2000, 1, 15, 12)
 """A time that no zone has twice or never."""
 
@@ -117,6 +118,8 @@ class ReadOptions:
     epoch: EpochUnit | None = None
     json_numbers: JsonNumbers = JsonNumbers.EXACT
     content_type: ContentType = ContentType.CHECKED
+    watermark_ahead_s: float | None = None
+    """Seconds ahead of the clock up to which event times move the watermark; None: as the node."""
     columns: Mapping[str, ColumnOptions] = field(default_factory=dict)
 
 
@@ -136,6 +139,14 @@ def _count(most: int, value: Any) -> int:
     if type(value) is not int or not 0 <= value <= most:
         raise ValueError
     return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    if not 0 <= value <= MAX_SECONDS:
+        raise ValueError
+    return float(value)
 
 
 def _one_of(allowed: str, value: Any) -> str:
@@ -244,6 +255,11 @@ OPTIONS = (
         steps=_JSON,
     ),
     _chosen("contentType", "content_type", ContentType, "what text/html of a server means"),
+    SourceOption(
+        key=PREFIX + "watermarkAheadSeconds", name="watermark_ahead_s", parse=_seconds,
+        wanted=f"a number of seconds, at most {MAX_SECONDS}",
+        about="how far ahead of the clock event times move the watermark",
+    ),
 )  # fmt: skip
 """All options. Documentation, commands and the form list them from here."""
 _BY_KEY = {option.key: option for option in OPTIONS}

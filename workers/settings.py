@@ -160,6 +160,13 @@ class WorkerSettings(SharedSettings):
     max_rejected_rows: int = Field(
         1_000, gt=0, description="Most bad rows of a batch that may be set aside; more: it fails."
     )
+    watermark_ahead_s: float = Field(
+        86_400.0,
+        ge=0,
+        description="Seconds ahead of the clock up to which event times move the watermark of a "
+        "root; rows with later ones are stored, and the receipt warns. A source may name others "
+        "(`odf-node/watermarkAheadSeconds`).",
+    )
     micro_batch_bytes: int = Field(
         8 << 20,
         ge=0,

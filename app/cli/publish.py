@@ -89,8 +89,6 @@ def publish(
         print_json({"url": created["url"], "alias": created["alias"], "receipt": receipt})
         return
     click.echo(receipt_text(receipt))
-    if (lost := _same_keys(receipt)) > 0:
-        click.echo(f"warning: {lost} rows had the key of a later row, which took their place")
     click.echo(f"\n{one_line(str(created['url']), 1000)}\n\n{_loading(str(created['url']))}")
 
 
@@ -142,10 +140,6 @@ def _posted(api: NodeApi, file: Path, proposal: Proposal, *, quiet: bool) -> dic
         raise FileNotTaken(
             f"{refused.message}; nothing was published", **refused.facts
         ) from refused
-
-
-def _same_keys(receipt: dict[str, Any]) -> int:
-    return int(receipt.get("rowsRead", 0)) - int(receipt.get("rowsAdded", 0))
 
 
 def _loading(url: str) -> str:

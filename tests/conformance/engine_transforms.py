@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ class Heard(Listener):
 
 class TransformContract:
     """What a coordinator may rely on when it asks for an iteration."""
+
+    cuts_to_zero = False
+    """Whether times finer than a millisecond are cut to zero; else to the millisecond before."""
 
     def derivative(
         self, engine: Any, folder: Path, *queries: str, inputs: Any = None, **more: Any
@@ -261,6 +265,25 @@ class TransformContract:
         field = derivative.table().schema.field("t")
         assert str(field.type) == "timestamp[ms, tz=UTC]"
         assert str(derivative.table()["t"][0].as_py()) == "2020-01-01 00:00:00.123000+00:00"
+
+    def test_times_before_1970_are_cut_as_the_engine_cuts_them(
+        self, engine: Any, tmp_path: Path
+    ) -> None:
+        derivative = self.derivative(
+            engine,
+            tmp_path,
+            "select event_time, cast('1969-12-31 23:59:59.999500' as timestamp) as t, "
+            "cast('1960-01-01 00:00:00.000500' as timestamp) as u from cities",
+        )
+        derivative.run({"cities": cities((APPEND, "a", 1))})
+        row = (
+            derivative.table()
+            .select(["t", "u"])
+            .cast(pa.schema([("t", pa.int64()), ("u", pa.int64())]))
+        )
+        start = int(datetime(1960, 1, 1, tzinfo=UTC).timestamp()) * 1000
+        wanted = (0, start + 1) if self.cuts_to_zero else (-1, start)
+        assert (row["t"][0].as_py(), row["u"][0].as_py()) == wanted
 
     def test_an_event_time_may_be_a_date(self, engine: Any, tmp_path: Path) -> None:
         derivative = self.derivative(

@@ -25,6 +25,8 @@ from tests.workers.engine.changes import APPEND, cities
 
 
 class TestDataFusionEngine(EngineContract, TransformContract):
+    cuts_to_zero = True
+
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Any:

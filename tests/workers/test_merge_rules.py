@@ -82,8 +82,17 @@ def changes(old: Row | None, new: Row) -> Rows:
     return [{**old, "op": FROM}, {**new, "op": TO}] if differs(old, new) else []
 
 
-def passed(_: Rows, new: Rows) -> Rows:
-    return new
+def changelog(prev: Rows, new: Rows, time: int | None = None) -> Rows:
+    """The rows as they are; a row that takes another back has its time, others that of the post."""
+    stands: dict[tuple[Any, ...], Row | None] = {**state(prev)}
+    done = []
+    for row in new:
+        at, old = row["at"], stands.get(key_of(row))
+        if at is None and row["op"] in (RETRACT, FROM) and old is not None:
+            at = old["at"]
+        done.append({**row, "at": time if at is None else at})
+        stands[key_of(row)] = None if row["op"] == RETRACT else done[-1]
+    return done
 
 
 def rows_made(chance: random.Random, count: int) -> Rows:
@@ -117,7 +126,7 @@ def told(rows: Rows) -> list[str]:
         (MergeStrategyLedger(primary_key=KEY), ledger),
         (MergeStrategySnapshot(primary_key=KEY), snapshot),
         (MergeStrategyUpsertStream(primary_key=KEY), upsert),
-        (MergeStrategyChangelogStream(primary_key=KEY), passed),
+        (MergeStrategyChangelogStream(primary_key=KEY), changelog),
     ],
     ids=["append", "ledger", "snapshot", "upsert", "changelog"],
 )

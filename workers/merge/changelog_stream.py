@@ -3,7 +3,9 @@
 Rows of a key stay in input order, so a retraction followed by an append stays as it is. A
 correction must be a pair, with the old row directly before the new one of the same key. A
 retraction, and the old row of a correction, must equal the row that they retract, because a
-derivative that computes sums subtracts them.
+derivative that computes sums subtracts them. Without an event time they have that of the row that
+they retract; every other row without one has the time of the post. Rows are compared as they would
+be stored.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import pyarrow.compute as pc
 from odf_node.storage.datasets.merge_state.comparable import equal_values, numbered
 
 from ..slices.columns import POSITION, Merging, Operation
+from ..slices.millis import filled
 from .changes import Merged, coded, codes_of
 from .findings import SHOWN_ROWS, Findings, Problems
 from .history import HistoryRange
@@ -36,9 +39,9 @@ def changelog_stream(merging: Merging, new: pa.Table, history: HistoryRange | No
         follows=np.diff(numbers[order], prepend=-1) == 0,
         positions=positions[order],
     )
-    findings = Findings(
-        refused=_refused(lines), not_standing=_not_standing(merging, lines, new, order, history)
-    )
+    standing = _Standing.of(merging, lines, new, order, history)
+    new = standing.timed(new)
+    findings = Findings(refused=_refused(lines), not_standing=standing.problems(new))
     return Merged(rows=coded(merging, new, codes), findings=findings)
 
 
@@ -68,47 +71,94 @@ def _refused(lines: _Lines) -> Problems:
     return Problems.of(lines.positions[at], text)
 
 
-def _not_standing(
-    merging: Merging, lines: _Lines, new: pa.Table, order: Rows, history: HistoryRange | None
-) -> Problems:
-    """Return retracting rows that differ from the current row of their key, which is the previous
-    one in the batch or else in the history, or that have no such row."""
-    takes_back = np.isin(lines.codes, (int(Operation.RETRACT), int(Operation.CORRECT_FROM)))
-    inside = np.flatnonzero(takes_back & lines.follows)
-    inside = inside[lines.codes[inside - 1] != int(Operation.RETRACT)]
-    first = np.flatnonzero(takes_back & ~lines.follows)
-    names = [name for name in new.column_names if name not in (merging.op, POSITION)]
-    rows = new.select(names)
-    standing = [rows.take(order[inside - 1])]
-    if history is None:
-        first = first[:0]
-    else:
-        stored = history.find(rows.take(order[first]).select(merging.key))
-        first = first[stored >= 0]
-        standing.append(history.take(stored[stored >= 0], names))
-    compared = np.concatenate([inside, first])
-    differs = _differs(merging, rows.take(order[compared]), pa.concat_tables(standing))
-    other = np.logical_or.reduce(list(differs.values()))
-    takes_back[compared] = False
-    at = np.concatenate([compared[other], np.flatnonzero(takes_back)])
-    places = np.flatnonzero(other)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """The rows that take others back, and the current rows of their keys: the previous one in the
+    batch, or else that of the history."""
 
-    def text(place: int) -> str:
-        if place >= len(places):
-            return "takes back a row that does not stand"
-        wrong = [name for name in names if differs[name][places[place]]]
-        shown = ", ".join(f"`{name}`" for name in wrong[:SHOWN_ROWS])
-        return f"takes back a row that is another one in {shown}"
+    merging: Merging
+    lines: _Lines
+    order: Rows
+    compared: Rows
+    """Places in `lines` of rows whose key has a current row."""
+    alone: Rows
+    """Places in `lines` of rows whose key has none."""
+    rows: pa.Table
+    """The current row for each of `compared`, as it is stored."""
 
-    return Problems.of(lines.positions[at], text)
+    @classmethod
+    def of(
+        cls,
+        merging: Merging,
+        lines: _Lines,
+        new: pa.Table,
+        order: Rows,
+        history: HistoryRange | None,
+    ) -> _Standing:
+        takes_back = np.isin(lines.codes, (int(Operation.RETRACT), int(Operation.CORRECT_FROM)))
+        inside = np.flatnonzero(takes_back & lines.follows)
+        inside = inside[lines.codes[inside - 1] != int(Operation.RETRACT)]
+        first = np.flatnonzero(takes_back & ~lines.follows)
+        names = [name for name in new.column_names if name not in (merging.op, POSITION)]
+        rows = _filled(merging, new.select(names))
+        standing = [rows.take(order[inside - 1])]
+        if history is None:
+            first = first[:0]
+        else:
+            stored = history.find(rows.take(order[first]).select(merging.key))
+            first = first[stored >= 0]
+            standing.append(history.take(stored[stored >= 0], names))
+        compared = np.concatenate([inside, first])
+        takes_back[compared] = False
+        return cls(
+            merging=merging,
+            lines=lines,
+            order=order,
+            compared=compared,
+            alone=np.flatnonzero(takes_back),
+            rows=pa.concat_tables(standing),
+        )
+
+    def timed(self, new: pa.Table) -> pa.Table:
+        """Return the rows of the batch with the event times that are stored."""
+        name = self.merging.vocab.event_time_column
+        given = new.column(name).combine_chunks()
+        if not given.null_count:
+            return new
+        at = self.order[self.compared]
+        lacking = np.flatnonzero(pc.is_null(given.take(at)).to_numpy(zero_copy_only=False))
+        lacking = lacking[np.argsort(at[lacking])]
+        mask = np.zeros(new.num_rows, bool)
+        mask[at[lacking]] = True
+        times = self.rows.column(name).combine_chunks().take(lacking)
+        times = pc.replace_with_mask(given, pa.array(mask), times)
+        return _filled(self.merging, new.set_column(new.column_names.index(name), name, times))
+
+    def problems(self, new: pa.Table) -> Problems:
+        """Return rows that differ from the row that they take back, or that have no such row."""
+        rows = new.select(self.rows.column_names).take(self.order[self.compared])
+        differs = {
+            name: ~equal_values(rows.column(name), self.rows.column(name))
+            for name in rows.column_names
+        }
+        other = np.logical_or.reduce(list(differs.values()))
+        at = np.concatenate([self.compared[other], self.alone])
+        places = np.flatnonzero(other)
+
+        def text(place: int) -> str:
+            if place >= len(places):
+                return "takes back a row that does not stand"
+            wrong = [name for name, mask in differs.items() if mask[places[place]]]
+            shown = ", ".join(f"`{name}`" for name in wrong[:SHOWN_ROWS])
+            return f"takes back a row that is another one in {shown}"
+
+        return Problems.of(self.lines.positions[at], text)
 
 
-def _differs(merging: Merging, rows: pa.Table, standing: pa.Table) -> dict[str, Mask]:
-    """Return for each column which rows differ; a row without an event time takes the other
-    row's."""
-    differs = {}
-    for name in rows.column_names:
-        differs[name] = ~equal_values(rows.column(name), standing.column(name))
-        if name == merging.vocab.event_time_column:
-            differs[name] &= pc.is_valid(rows.column(name)).to_numpy()
-    return differs
+def _filled(merging: Merging, rows: pa.Table) -> pa.Table:
+    """Return the rows with the time of the post where they have none."""
+    name, time = merging.vocab.event_time_column, merging.source_event_time
+    if time is None:
+        return rows
+    at = rows.column_names.index(name)
+    return rows.set_column(at, name, filled(rows.column(name), time))

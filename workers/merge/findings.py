@@ -66,10 +66,11 @@ NONE = Problems()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """`refused`: rows that must not be written. `not_standing`: rows of a changelog that retract a
-    row which is not current."""
+    row which is not current. `gave_way`: rows in whose place a later one of their key stands."""
 
     refused: Problems = NONE
     not_standing: Problems = NONE
+    gave_way: Problems = NONE
 
     @classmethod
     def joined(cls, parts: Sequence[Findings]) -> Findings:
@@ -77,6 +78,7 @@ class Findings:
         return cls(
             refused=Problems.joined(part.refused for part in parts),
             not_standing=Problems.joined(part.not_standing for part in parts),
+            gave_way=Problems.joined(part.gave_way for part in parts),
         )
 
 
@@ -93,8 +95,20 @@ def judged(findings: Findings, rule: RetractionRule, number_of: NumberOf) -> tup
     """
     for at, text in findings.refused.first[:1]:
         raise CannotMerge(f"row {number_of(at)} {text}")
+    warnings: list[str] = []
+    if findings.gave_way.count:
+        warnings.append(_gave_way(findings.gave_way, number_of))
     if not findings.not_standing.count:
-        return ()
+        return tuple(warnings)
     if rule is RetractionRule.WARN:
-        return (findings.not_standing.text(number_of),)
+        return (*warnings, findings.not_standing.text(number_of))
     raise NotWhatStands(findings.not_standing.text(number_of), rows=findings.not_standing.count)
+
+
+def _gave_way(problems: Problems, number_of: NumberOf) -> str:
+    count = problems.count
+    shown = ", ".join(str(number_of(at)) for at, _ in problems.first)
+    some = "row" if count == 1 else "rows"
+    more = f" and {count - len(problems.first)} more" if count > len(problems.first) else ""
+    took = "which took its place" if count == 1 else "which took their place"
+    return f"{count} {some} had the key of a later row, {took}: {some} {shown}{more}"

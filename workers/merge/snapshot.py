@@ -1,13 +1,14 @@
 """Snapshot: the batch is the whole state; the ledger receives the differences.
 
-The first batch is appended unchanged. Later, each key is looked up on both sides: if it is only in
-the batch, its row is appended; only in the state, retracted with its stored values; in both and
-changed, corrected. From the second batch on, a key may occur only once.
+The first batch is appended. Later, each key is looked up on both sides: if it is only in the batch,
+its row is appended; only in the state, retracted with its stored values; in both and changed,
+corrected. A key may occur only once in a batch: of two rows one would stand for ever.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,9 @@ from .keys import hashes_of, sharing
 
 
 def snapshot(merging: Merging, new: pa.Table, history: HistoryRange | None) -> Merged:
+    findings = Findings(refused=_doubles(merging, new))
     if history is None:
-        return append(merging, new, None)
+        return replace(append(merging, new, None), findings=findings)
     changes = Changes.of(merging, new, history)
     stands = changes.stored >= 0
     standing = history.standing()
@@ -33,7 +35,6 @@ def snapshot(merging: Merging, new: pa.Table, history: HistoryRange | None) -> M
         changes.appended(np.flatnonzero(~stands)),
         *changes.corrected(np.flatnonzero(stands)),
     ]
-    findings = Findings(refused=_doubles(merging, new))
     return Merged(rows=pa.concat_tables(parts), findings=findings)
 
 

@@ -74,7 +74,7 @@ MERGE: dict[type, Strategy] = {
     MergeStrategyLedger: Strategy(
         merge=ledger, order=_by_event_time, passes=True, by_row=True, knows_keys_only=True
     ),
-    MergeStrategySnapshot: Strategy(merge=snapshot, order=_by_key, passes=True, reads_all=True),
+    MergeStrategySnapshot: Strategy(merge=snapshot, order=_by_key, reads_all=True),
     MergeStrategyChangelogStream: Strategy(
         merge=changelog_stream,
         order=_by_key_in_input_order,

@@ -10,18 +10,23 @@ from dataclasses import dataclass
 
 from odf_node.protocol.chain.state import ChainState, Vocab
 from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant
+from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.metadata.data import SourceState
 from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, SetPollingSource
 from odf_node.protocol.metadata.reading import MergeStrategy, MergeStrategySnapshot, ReadStep
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.metadata.transforms import Transform
 from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.source_options import options_of
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_node.storage.stores.ports.errors import RefConflict
 
 from ..readers.read import for_media_type
 from .poll import SOURCE_NAME
+
+WATERMARK_AHEAD_S = 86_400.0
+LAST = Instant.parse("9999-12-31T23:59:59.999Z")
+_MOST_S = 1e12
 
 
 class SourceNotFound(BadInput):
@@ -55,6 +60,8 @@ class IngestPlan:
     has_history: bool
     system_time: Instant
     source_event_time: Instant
+    latest: Instant = LAST
+    """Event times after it do not move the watermark, which never goes back."""
 
     @property
     def next_offset(self) -> int:
@@ -67,8 +74,14 @@ class IngestPlan:
         return self.preprocess is None and self.read.schema is None
 
 
-def plan_ingest(state: ChainState, payload: IngestPayload, *, now: Instant) -> IngestPlan:
-    """Plan a pushed batch.
+def plan_ingest(
+    state: ChainState,
+    payload: IngestPayload,
+    *,
+    now: Instant,
+    ahead_s: float = WATERMARK_AHEAD_S,
+) -> IngestPlan:
+    """Plan a pushed batch. `ahead_s` is that of `plan_source`.
 
     Raises:
         RefConflict: the head is not the one that the caller expects.
@@ -93,6 +106,7 @@ def plan_ingest(state: ChainState, payload: IngestPayload, *, now: Instant) -> I
         read=for_media_type(source.read, payload.media_type),
         now=now,
         source_event_time=when,
+        ahead_s=ahead_s,
     )
 
 
@@ -103,11 +117,18 @@ def plan_source(
     read: ReadStep,
     now: Instant,
     source_event_time: Instant,
+    ahead_s: float = WATERMARK_AHEAD_S,
 ) -> IngestPlan:
-    """Plan a batch of a given source. Raises `NotARootDataset`, `NotUnderstood`."""
+    """Plan a batch of a given source. Event times that are more than `ahead_s` seconds ahead of
+    `now` do not move the watermark, unless the source names other seconds.
+
+    Raises `NotARootDataset`, `NotUnderstood`, `UnknownSourceOption`.
+    """
     state.require_understood()
     if state.kind is not DatasetKind.Root or state.head is None or state.system_time is None:
         raise NotARootDataset("data can be ingested into root datasets only")
+    own = options_of(read).watermark_ahead_s
+    system_time = max(now, state.system_time)
     return IngestPlan(
         head=state.head,
         source_name=source.source_name if isinstance(source, AddPushSource) else SOURCE_NAME,
@@ -120,9 +141,15 @@ def plan_source(
         watermark=state.watermark,
         source_state=state.last_source_state,
         has_history=state.last_offset is not None,
-        system_time=max(now, state.system_time),
+        system_time=system_time,
         source_event_time=source_event_time.floor_millis(),
+        latest=_later(system_time, ahead_s if own is None else own),
     )
+
+
+def _later(time: Instant, seconds: float) -> Instant:
+    """Return the time so many seconds later, at most the last one that a row may have."""
+    return min(Instant(time.ns + int(min(seconds, _MOST_S) * NANOS)), LAST).floor_millis()
 
 
 def select_source(state: ChainState, name: str | None) -> AddPushSource:

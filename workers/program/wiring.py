@@ -83,6 +83,7 @@ def _ingest(settings: WorkerSettings, archives: PrepareLimits, scratch: Path) ->
     return IngestOptions(
         limits=_limits(settings, archives),
         max_rejected_rows=settings.max_rejected_rows,
+        watermark_ahead_s=settings.watermark_ahead_s,
         micro_batch_bytes=settings.micro_batch_bytes,
         cut=Cut(rows=settings.slice_rows, size=settings.slice_bytes),
         upload_threads=settings.slice_threads,

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from odf_node.protocol.chain.state import Vocab
 from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import Instant
 
 POSITION = "odf position"
 
@@ -35,6 +36,8 @@ class Merging:
     vocab: Vocab
     key: tuple[str, ...] = ()
     compare: tuple[str, ...] | None = None
+    source_event_time: Instant | None = None
+    """Event time that rows without one receive when they are written. None: the writer knows."""
 
     @property
     def op(self) -> str:

@@ -59,6 +59,8 @@ class SlicePlan:
     system_time: Instant
     source_event_time: Instant
     """Event time of rows without one."""
+    latest: Instant | None = None
+    """Event times after it do not count in `Written.max_event_time`."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,7 @@ class Written:
     """Content of a small slice, which is in memory and not on disk."""
     data: DataSlice | None = None
     max_event_time: Instant | None = None
+    """Latest event time that moves the watermark."""
     operations: dict[Operation, int] = field(default_factory=dict)
 
     def chunks(self) -> Iterable[bytes]:
@@ -106,7 +109,7 @@ def write_slice(
         UnsupportedColumn: a column type without a logical hash.
     """
     written = Written(path)
-    rows = [counted(each, plan.vocab, written) for each in complete(batches, plan, nulls)]
+    rows = [counted(each, plan, written) for each in complete(batches, plan, nulls)]
     if not rows or not nulls.clean:
         return written
     if in_memory and sum(map(weight, rows)) < SMALL_BYTES:
@@ -190,8 +193,9 @@ def _complete(batch: pa.RecordBatch, plan: SlicePlan, offset: int) -> pa.RecordB
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=plan.schema)
 
 
-def counted(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordBatch:
+def counted(batch: pa.RecordBatch, plan: SlicePlan, written: Written) -> pa.RecordBatch:
     """Add the rows to the counts in `written`, and return the batch."""
+    vocab = plan.vocab
     codes = np.bincount(batch.column(vocab.operation_type_column).to_numpy())
     for code in np.flatnonzero(codes):
         done = Operation(int(code))
@@ -199,7 +203,12 @@ def counted(batch: pa.RecordBatch, vocab: Vocab, written: Written) -> pa.RecordB
     times = batch.column(vocab.event_time_column)
     if times.type != MILLIS:
         times = pc.cast(times, pa.timestamp("ms"), safe=False)
-    instant = Instant.from_millis(int(times.view(pa.int64()).to_numpy().max()))
+    counts = times.view(pa.int64()).to_numpy()
+    if plan.latest is not None and counts.max() > plan.latest.millis:
+        counts = counts[counts <= plan.latest.millis]
+        if not len(counts):
+            return batch
+    instant = Instant.from_millis(int(counts.max()))
     if written.max_event_time is None or instant > written.max_event_time:
         written.max_event_time = instant
     return batch

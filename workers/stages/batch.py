@@ -22,6 +22,7 @@ from ..plan.ingest import IngestPlan
 from ..readers.rejected import Rejected
 from ..readers.splits import Split
 from ..slices.write import SlicePlan, Written
+from .facts import NONE_AHEAD, Ahead
 from .pipeline import in_order, write
 from .post_read import PostRead
 from .read_posts import PostRows, read
@@ -49,6 +50,8 @@ class ReadPost:
     warnings: tuple[str, ...] = ()
     schema: pa.Schema | None = None
     """Schema of the slices; None if the post is empty, so that no schema is known."""
+    ahead: Ahead = NONE_AHEAD
+    """Rows whose event time is too far ahead of the clock to move the watermark."""
     failure: Failure | None = None
 
 
@@ -110,7 +113,11 @@ def joint_plan(plans: Sequence[IngestPlan]) -> IngestPlan:
     first, *others = plans
     if not others:
         return first
-    return replace(first, system_time=max(each.system_time for each in plans))
+    return replace(
+        first,
+        system_time=max(each.system_time for each in plans),
+        latest=max(each.latest for each in plans),
+    )
 
 
 def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
@@ -121,6 +128,7 @@ def slice_plan(plan: IngestPlan, schema: pa.Schema) -> SlicePlan:
         start=plan.next_offset,
         system_time=plan.system_time,
         source_event_time=plan.source_event_time,
+        latest=plan.latest,
     )
 
 
@@ -128,7 +136,11 @@ def _read_post(rows: PostRows) -> ReadPost:
     if rows.failure is not None:
         return ReadPost(failure=rows.failure)
     return ReadPost(
-        rows=rows.rows, rejected=rows.rejected, warnings=rows.warnings, schema=rows.schema
+        rows=rows.rows,
+        rejected=rows.rejected,
+        warnings=rows.warnings,
+        schema=rows.schema,
+        ahead=rows.ahead,
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from odf_node.protocol.instant import Instant
+
 from ..merge.findings import NOTHING, Findings
 from ..merge.order import Order, sample
 from ..partitions.failure import Failure
@@ -34,6 +36,21 @@ class RowFacts:
     samples: pa.Table | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Rows whose event time is too far ahead of the clock: their number, and the latest time."""
+
+    rows: int = 0
+    latest: Instant | None = None
+
+    def __add__(self, other: Ahead) -> Ahead:
+        known = [time for time in (self.latest, other.latest) if time is not None]
+        return Ahead(self.rows + other.rows, max(known, default=None))
+
+
+NONE_AHEAD = Ahead()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFacts(RowFacts):
     """Facts about a split that was read; `schema` is the slice's, or None if nothing determines
@@ -50,6 +67,7 @@ class ReadFacts(RowFacts):
     first: int | None = None
     last: int | None = None
     """`first` and `last` event times, in the unit of their column."""
+    ahead: Ahead = NONE_AHEAD
     warnings: tuple[str, ...] = ()
     """Of the reader."""
     remarks: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,8 @@ def merge_rows(
 ) -> Output:
     """Merge the rows of one range of key hashes, which have the schema, with the history of that
     range. `begins` cuts the result into ranges of keys, in case that it is several slices."""
-    merging, plan = merging_of(read.plan.merge, read.plan.vocab), read.plan
+    plan = read.plan
+    merging = replace(merging_of(plan.merge, plan.vocab), source_event_time=plan.source_event_time)
     every = list(batches)
     rule = MERGE[type(plan.merge)]
     if not every and not (rule.reads_all and read.history is not None):

@@ -28,6 +28,7 @@ from ..slices.frame import BadInputSchema, BadRow, Frame
 from ..slices.millis import is_finer, to_millis
 from ..slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
 from .bad_rows import BadRows
+from .facts import NONE_AHEAD, Ahead
 
 Change = Callable[[pa.Array], pa.Array]
 FINER = ("us", "ns")
@@ -48,8 +49,11 @@ OUT_OF_RANGE = (
 class Seen:
     """Facts about the rows that have passed."""
 
+    bound: Instant | None = None
+    """Rows with a later event time are counted in `ahead`."""
     rows: int = 0
     nulls: int = 0
+    ahead: Ahead = NONE_AHEAD
     ascending: bool = True
     first: int | None = None
     latest: int | None = None
@@ -58,6 +62,8 @@ class Seen:
     def add(self, rows: int, times: pa.Array) -> None:
         self.rows += rows
         self.nulls += times.null_count
+        if self.bound is not None and times.null_count < len(times):
+            self.ahead += _ahead_of(_counts(times), times.type, self.bound)
         if not self.ascending or times.null_count == len(times):
             return
         counts = _counts(times)
@@ -91,12 +97,14 @@ def normalized(
     forms: Forms = PLAIN,
     before: int = 0,
     nulls_are_text: bool = False,
+    latest: Instant | None = None,
 ) -> Normalized:
     """Convert the frame's rows to the form in which they are merged. `known` is the dataset's
     schema, if it has one; `forms` are the formats of undeclared event times; the input has `before`
     rows before these. Rows that must not be stored are added to `rejected`, if the frame also sets
     bad rows aside there. Such errors have the line of their row, or its number if the format has no
     lines. With `nulls_are_text`, a column of nulls that the dataset does not know is one of texts.
+    Rows with an event time after `latest` are counted.
 
     Raises:
         BadInputSchema: system columns in the batch, or an event time that is none.
@@ -131,7 +139,7 @@ def normalized(
         batches = _watched(batches, watched, remarks)
     if changes:
         batches = _changed(batches, changes, BadRows(frame.lines, rejected, before=before))
-    seen = Seen()
+    seen = Seen(bound=latest)
     numbered = _numbered(batches, schema, vocab.event_time_column, seen)
     return Normalized(schema, numbered, seen, remarks)
 
@@ -241,6 +249,15 @@ def _counts(times: pa.Array) -> npt.NDArray[Any]:
     """Return the times that are not null as numbers of their unit; at least one is not."""
     known = times.drop_null() if times.null_count else times
     return np.asarray(known.view(f"int{known.type.bit_width}"))
+
+
+def _ahead_of(counts: npt.NDArray[Any], kind: pa.DataType, bound: Instant) -> Ahead:
+    """Return how many of the days or times are after the bound."""
+    unit_ms = DAY_MS if pa.types.is_date32(kind) else 1
+    if counts.max() <= bound.millis // unit_ms:
+        return NONE_AHEAD
+    above = counts[counts > bound.millis // unit_ms]
+    return Ahead(len(above), Instant.from_millis(int(above.max()) * unit_ms))
 
 
 def _from_seconds(name: str, array: pa.Array) -> pa.Array:

@@ -26,8 +26,8 @@ from ..slices.columns import POSITION, Operation
 from ..slices.conform import NullCounts, may_forbid_nulls
 from ..slices.millis import filled
 from ..slices.schema import slice_schema
-from .facts import ReadFacts, Totals
-from .normalize import normalized
+from .facts import Ahead, ReadFacts, Totals
+from .normalize import Seen, normalized
 from .order import all_sorted
 from .post_read import PostRead
 from .undeclared import arranged
@@ -92,6 +92,7 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
             forms=forms_of(plan.read),
             before=split.rows,
             nulls_are_text=plan.coerces and isinstance(plan.read, ReadStepParquet),
+            latest=plan.latest,
         )
         schema = slice_schema(rows.schema, plan.vocab, known)
         totals = Totals(read.cut, _sampled(read))
@@ -117,12 +118,20 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
             nulls=rows.seen.nulls,
             first=rows.seen.first,
             last=rows.seen.latest,
+            ahead=_ahead(rows.seen, plan),
             warnings=tuple(frame.warnings),
             remarks=tuple(rows.remarks),
             names=frame.names,
             nulls_found=found.nulls,
             rejected=_rows(rejected),
         )
+
+
+def _ahead(seen: Seen, plan: IngestPlan) -> Ahead:
+    """Return the rows that are too far ahead, those that get the time of the post included."""
+    if seen.nulls and plan.source_event_time > plan.latest:
+        return seen.ahead + Ahead(seen.nulls, plan.source_event_time)
+    return seen.ahead
 
 
 def _rows(rejected: Rejected | None) -> tuple[RejectedRow, ...]:

@@ -19,7 +19,7 @@ from ..partitions.port import Partitions, Way
 from ..readers.rejected import Rejected
 from ..readers.splits import Split
 from ..slices.conform import NullCounts
-from .facts import ReadFacts
+from .facts import NONE_AHEAD, Ahead, ReadFacts
 from .post_read import PostRead
 from .read import read_part
 
@@ -60,6 +60,10 @@ class PostRows:
     @property
     def columns(self) -> tuple[str, ...]:
         return next(each.columns for each in self.facts if each.schema is not None)
+
+    @property
+    def ahead(self) -> Ahead:
+        return sum((each.ahead for each in self.facts), NONE_AHEAD)
 
     @property
     def warnings(self) -> tuple[str, ...]:

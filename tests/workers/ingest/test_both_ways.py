@@ -74,7 +74,7 @@ STRATEGIES: list[tuple[MergeStrategy, Rule]] = [
     (MergeStrategyLedger(primary_key=rules.KEY), rules.ledger),
     (MergeStrategySnapshot(primary_key=rules.KEY), rules.snapshot),
     (MergeStrategyUpsertStream(primary_key=rules.KEY), rules.upsert),
-    (MergeStrategyChangelogStream(primary_key=rules.KEY), rules.passed),
+    (MergeStrategyChangelogStream(primary_key=rules.KEY), rules.changelog),
 ]
 FLOATS = [None, 0.0, -0.0, math.nan, math.inf, 1.5]
 
@@ -299,7 +299,7 @@ def is_wrong(merge: MergeStrategy, prev: rules.Rows, new: rules.Rows) -> bool:
     """Whether the strategy refuses these rows."""
     match merge:
         case MergeStrategySnapshot():
-            return bool(prev) and len({rules.key_of(row) for row in new}) < len(new)
+            return len({rules.key_of(row) for row in new}) < len(new)
         case MergeStrategyChangelogStream():
             stood = rules.state(prev)
             rows_of_keys: dict[Any, rules.Rows] = {}
@@ -322,7 +322,7 @@ def breaks(standing: rules.Row | None, rows: rules.Rows) -> bool:
     for row in rows:
         if row["op"] in (1, 2) and (standing is None or rules.differs(standing, row)):
             return True
-        standing = None if row["op"] == 1 else row
+        standing = None if row["op"] == 1 else {**row, "at": row["at"] or NOW.millis / 1000}
     return False
 
 

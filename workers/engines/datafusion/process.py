@@ -49,6 +49,8 @@ NO_BOUNDS = {
 }
 """Settings by which the engine does not trust bounds in footers, which leave NaN out. Row groups
 are still excluded by them, except where `parquet_pruning` is off: for all files with floats."""
+FINER = frozenset({"us", "ns"})
+"""Units of times that slices keep in milliseconds."""
 SETTINGS = {
     "datafusion.sql_parser.enable_ident_normalization": "false",
     "datafusion.sql_parser.map_string_types_to_utf8view": "false",
@@ -145,7 +147,7 @@ def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
     context = _context(question)
     steps = [SqlQueryStep(query=step.query, alias=step.alias) for step in question.steps]
     result = meant(context, _last(steps, context, iterates=question.iterates))
-    schema = pa.schema([plain(field) for field in result.schema()])
+    schema = pa.schema([in_millis(plain(field)) for field in result.schema()])
     splits = False
     if question.iterates:
         follows = question.operation is not None and question.operation in schema.names
@@ -234,11 +236,25 @@ def batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for part in result.execute_stream_partitioned():
         for given in part:
             batch = given.to_pyarrow()
-            columns = [each.cast(to.type) for each, to in zip(batch.columns, schema, strict=True)]
+            columns = [_cast(each, to.type) for each, to in zip(batch.columns, schema, strict=True)]
             for column in columns:
                 if pa.types.is_decimal(column.type):  # the engine may have added a digit too many
                     column.validate(full=True)
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    is_finer = pa.types.is_timestamp(kind) and column.type.unit in FINER
+    return column.cast(kind, safe=not is_finer)
+
+
+def in_millis(field: pa.Field) -> pa.Field:
+    """Return the field with times finer than a millisecond in milliseconds: the library cuts them
+    to zero, also before 1970, and so do peers that run it; Spark gives the millisecond before."""
+    kind = field.type
+    if not pa.types.is_timestamp(kind) or kind.unit not in FINER:
+        return field
+    return field.with_type(pa.timestamp("ms", kind.tz))
 
 
 def plain(field: pa.Field) -> pa.Field:

@@ -23,6 +23,7 @@ from ...plan.ingest import IngestPlan
 from ...readers.rejected import Rejected
 from ...slices.columns import Operation
 from ...slices.write import Written
+from ...stages.facts import Ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,19 @@ class PostOutcome:
     rejected: Rejected | None = None
     warnings: tuple[str, ...] = ()
     ran: RanReceipt | None = None
+
+
+def ahead_warnings(plan: IngestPlan, ahead: Ahead) -> tuple[str, ...]:
+    """Return the warning of rows that do not move the watermark."""
+    if not ahead.rows:
+        return ()
+    rows = "1 row has an event time" if ahead.rows == 1 else f"{ahead.rows} rows have event times"
+    stored = "it is stored, and does" if ahead.rows == 1 else "they are stored, and do"
+    text = (
+        f"{rows} too far ahead of the clock, up to {ahead.latest}: {stored} not move the "
+        f"watermark, which follows event times up to {plan.latest}"
+    )
+    return (text,)
 
 
 def receipts(

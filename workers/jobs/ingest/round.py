@@ -187,7 +187,13 @@ class Round:
         return batch
 
     def _planned(self, ready: Ready, post: Post) -> IngestPlan | None:
-        step = partial(plan_ingest, ready.state, post.payload, now=post.job.submitted_at)
+        step = partial(
+            plan_ingest,
+            ready.state,
+            post.payload,
+            now=post.job.submitted_at,
+            ahead_s=self._context.ingest.watermark_ahead_s,
+        )
         return self._tried(ready, [post], step)
 
     def _run(self, ready: Ready, batch: Waiting) -> None:

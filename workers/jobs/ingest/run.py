@@ -50,7 +50,7 @@ from ..work.context import WorkerContext
 from ..work.slice_files import local_object, put_slice, readable
 from ..work.stages_ran import BatchSize, reported
 from .history import bring_up_to_date, history_of, lent
-from .outcome import Extras, PostOutcome, data_events, receipts
+from .outcome import Extras, PostOutcome, ahead_warnings, data_events, receipts
 from .source import Source, is_one_partition, source_of, splits_of
 from .vanished import check_vanished
 from .ways import LARGE, ONE_TASK, SMALL, is_one_task, ran, run_tasks, way_of
@@ -119,7 +119,8 @@ def run_ingest(
         path = local_object(dataset, upload_of(dataset.id, payload), scratch / "upload")
         for attempt in range(1, context.commit_attempts + 1):
             state = dataset.state()
-            plan = plan_ingest(state, payload, now=now)
+            ahead_s = context.ingest.watermark_ahead_s
+            plan = plan_ingest(state, payload, now=now, ahead_s=ahead_s)
             extras = push_extras(plan, payload, context.ingest.max_rejected_rows)
             post = prepare_post(dataset, plan, path, context, scratch, extras)
             batch = write_post(dataset, state, post, context, scratch)
@@ -318,7 +319,8 @@ def _outcome(
             preprocessed_bytes=source.preprocessed_bytes,
         )
         rejected = source.rejected if source.is_prepared else rejected
-        warnings = (*source.warnings, *warnings, *rows.warnings)
+        ahead = ahead_warnings(post.plan, read.ahead) if rows.slices else ()
+        warnings = (*source.warnings, *warnings, *rows.warnings, *ahead)
     return PostOutcome(
         rows_read=read.rows,
         done=done,

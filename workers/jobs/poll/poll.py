@@ -144,6 +144,7 @@ def _attempt(
         read=source.read,
         now=now,
         source_event_time=_event_time(payload, source.fetch, found),
+        ahead_s=context.ingest.watermark_ahead_s,
     )
     limit = payload.max_vanish_percent
     extras = Extras(
