@@ -28,6 +28,18 @@ from .tokens import token_option
     metavar="N",
     help="Rows of a snapshot that may vanish at once; default: as the node is set up.",
 )
+@click.option(
+    "--late-files",
+    is_flag=True,
+    help="Take also files of a folder that were never read and sort before the last one read.",
+)
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="NAME",
+    help="Take this file of a folder, also if it was read before; may be repeated.",
+)
 @click.option("--recursive", is_flag=True, help="First refresh all that the dataset depends on.")
 @click.option(
     "--reset-on-diverged-input",
@@ -42,6 +54,8 @@ def refresh(
     exhaust_sources: bool,
     fetch_uncacheable: bool,
     max_vanish_percent: int | None,
+    late_files: bool,
+    files: tuple[str, ...],
     recursive: bool,
     reset_on_diverged_input: bool,
     force: bool,
@@ -57,6 +71,8 @@ def refresh(
             exhaust_sources=exhaust_sources,
             fetch_uncacheable=fetch_uncacheable,
             max_vanish_percent=max_vanish_percent,
+            late_files=late_files,
+            files=files,
             recursive=recursive,
             reset_on_diverged=reset_on_diverged_input,
             force=force,

@@ -268,6 +268,8 @@ class NodeApi:
         exhaust_sources: bool = False,
         fetch_uncacheable: bool = False,
         max_vanish_percent: int | None = None,
+        late_files: bool = False,
+        files: Sequence[str] = (),
         recursive: bool = False,
         reset_on_diverged: bool = False,
         force: bool = False,
@@ -285,6 +287,8 @@ class NodeApi:
             "resetOnDivergedInput": reset_on_diverged or None,
             "force": force or None,
             "maxVanishPercent": max_vanish_percent,
+            "lateFiles": late_files or None,
+            "file": list(files) or None,
         }
         headers = _looking(None if recursive else seen)
         answer = self._call("POST", "refresh", query=query, headers=headers)

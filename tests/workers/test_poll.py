@@ -133,7 +133,7 @@ def test_a_watermark_set_by_hand_is_no_work_of_a_poll(tmp_path: Path) -> None:
     bench = replace(bench_without_engine(stores, tmp_path), polls=polls)
 
     def change(second: int) -> None:
-        path.write_bytes(ROWS)
+        path.write_bytes(ROWS.replace(b"1", b"%d" % (10 + second)))
         os.utime(path, (second, second))
 
     def mark(when: str) -> None:
@@ -165,6 +165,8 @@ def test_a_source_that_tells_nothing_is_polled_once_unless_it_is_forced(
         assert (again.outcome, again.uncacheable) == ("up-to-date", True)
         assert len(server.asked) == 1
         forced = PollPayload(fetch_uncacheable=True)
+        assert poll(dataset, bench, forced).outcome == "up-to-date"
+        server.answer = lambda _: Answer(200, {}, ROWS.replace(b"1", b"7"))
         when = now()
         assert poll(dataset, bench, forced, when=when).rows_added == 3
         # The worker that did this was killed before it could say so.

@@ -1,12 +1,15 @@
 """Many local files, one per fetch, in the order of their names or of their event times.
 
-The state is the name of the last file read: files with an earlier name are never read, and of equal
-names in several folders only one is.
+The state is the name of the last file read. Files that sort before it are read only if the request
+asks for them; otherwise those that were never read, or have other bytes now, are a warning. Of
+equal names in several folders only one counts.
 """
 
 from __future__ import annotations
 
 import glob
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +20,9 @@ from odf_node.protocol.metadata.sources import (
     FetchStepFilesGlob,
     SourceOrdering,
 )
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.source_marks import FILES_KEY
+from odf_node.storage.datasets.dataset.local_files import chunks
 
 from .event_time import from_path
 from .files import allowed_file, copied
@@ -33,6 +39,8 @@ from .values import (
     state,
 )
 
+SHOWN_FILES = 10
+"""Files that a warning names."""
 MAX_FILES = 1_000_000
 """Limit of the paths that a pattern matches."""
 Rank = tuple[int, str]
@@ -53,7 +61,17 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     paths = {path.name: path for path in sorted(_matches(step.path, request.rules), reverse=True)}
     ranks = {name: _rank(step, name) for name in paths}
     read_until = None if last is None else _rank_of_last(step, last)
-    waiting = sorted(n for n, rank in ranks.items() if read_until is None or rank > read_until)
+    earlier = {n: paths[n] for n, rank in ranks.items() if read_until and rank <= read_until}
+    waiting = paths.keys() - earlier.keys()
+    late: list[str] = []
+    if request.late_files or len(waiting) <= 1:
+        late, changed = _behind(earlier, request)
+        _warn(request, [] if request.late_files else late, changed)
+    if request.late_files:
+        waiting |= set(late)
+    waiting |= {name for name in request.again if name in paths}
+    if missing := [name for name in request.again if name not in paths]:
+        raise SourceMissing(f"no file {missing[0]!r} matches {step.path}", path=step.path)
     if not waiting:
         if last is None:
             raise SourceMissing(f"no file matches {step.path}", path=step.path)
@@ -62,13 +80,83 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
     copy, _ = copied(allowed_file(paths[name], request.rules), request)
     if copy is None:
         raise SourceMissing(f"the file {name} is gone", path=str(paths[name]))
+    newest = last if last is not None and name in earlier else name
     return Fetched(
         path=copy,
-        state=state(ETAG, name),
+        state=state(ETAG, newest),
         event_time=_event_time(step, name) or request.system_time,
         has_more=len(waiting) > 1,
         name=str(paths[name]),
+        marks={FILES_KEY: {name: str(Multihash.of_chunks(chunks(copy)))}},
     )
+
+
+def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[str], list[str]]:
+    """Return the names of files before the last one read that were never read, and of those whose
+    bytes are others than those that were read."""
+    late, changed = [], []
+    for name, path in sorted(earlier.items()):
+        try:
+            status = path.stat()
+        except OSError:  # it is gone, and waits for nothing
+            continue
+        modified = Instant(max(status.st_mtime_ns, status.st_ctime_ns))
+        known = request.taken.files.get(name)
+        if known is None:
+            forgotten = request.taken.forgotten
+            if forgotten is None or modified > forgotten:
+                late.append(name)
+        elif known.hash and modified > known.at:
+            if _hash_of(str(path), status.st_size, modified.ns) != known.hash:
+                changed.append(name)
+        elif not known.hash and status.st_mtime_ns > known.at.ns:
+            changed.append(name)
+    return late, changed
+
+
+@lru_cache(10_000)
+def _hash_of(path: str, _size: int, _changed: int) -> str:
+    """Return the hash of a file; size and time tell that it is still the same."""
+    try:
+        return str(Multihash.of_chunks(chunks(Path(path))))
+    except OSError:
+        return ""
+
+
+def _warn(request: FetchRequest, late: Sequence[str], changed: Sequence[str]) -> None:
+    if late:
+        request.warnings.append(
+            f"{_files(late)} before the last one read and {_was(late)} never read: "
+            f"{_shown(late)} (refresh with lateFiles to take {_them(late)})"
+        )
+    if changed:
+        verb = "has" if len(changed) == 1 else "have"
+        request.warnings.append(
+            f"{len(changed)} {'file' if len(changed) == 1 else 'files'} {verb} other bytes than "
+            f"when {_they(changed)} read: {_shown(changed)} (refresh with file=NAME to read "
+            f"{_them(changed)} again)"
+        )
+
+
+def _files(names: Sequence[str]) -> str:
+    return "1 file sorts" if len(names) == 1 else f"{len(names)} files sort"
+
+
+def _was(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
+
+
+def _they(names: Sequence[str]) -> str:
+    return "it was" if len(names) == 1 else "they were"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_FILES
+    return ", ".join(names[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _rank(step: FetchStepFilesGlob, name: str) -> Rank:

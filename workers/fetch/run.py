@@ -18,6 +18,9 @@ from odf_node.protocol.metadata.sources import (
     FetchStepFilesGlob,
     FetchStepUrl,
 )
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.source_marks import BODY_KEY
+from odf_node.storage.datasets.dataset.local_files import chunks
 
 from ..slices.frame import Unsupported
 from .container import fetch_container
@@ -68,7 +71,7 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
             scheme=scheme,
         )
     if not isinstance(step.event_time, EventTimeSourceFromPath):
-        return fetcher(step, url, request)
+        return _marked(fetcher(step, url, request), "")
     try:
         when = from_path(step.event_time, place)
     except EventTimeNotFound:
@@ -76,7 +79,15 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
             raise
         raise EventTimeNotFound("the path of the source holds no time of the pattern") from None
     found = fetcher(step, url, request)
-    return None if found is None else replace(found, event_time=when)
+    return None if found is None else _marked(replace(found, event_time=when), f"@{when}")
+
+
+def _marked(found: Fetched | None, time: str) -> Fetched | None:
+    """Note the hash of the bytes, with the time that the path gives them. The state of a table says
+    which files it has."""
+    if found is None or found.table is not None:
+        return found
+    return replace(found, marks={BODY_KEY: f"{Multihash.of_chunks(chunks(found.path))}{time}"})
 
 
 SCHEMES: dict[str, Callable[[FetchStepUrl, str, FetchRequest], Fetched | None]] = {

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from odf_node.protocol.errors import BadInput, LimitExceeded, RemoteFailed
 from odf_node.protocol.instant import Instant
@@ -18,6 +19,7 @@ from ..engines.remote.runtimes import ContainerRules
 from ..plan.poll import SOURCE_NAME
 from ..readers.table_files import TableFiles
 from .file_lists import FileLists
+from .files_taken import FilesTaken
 
 ETAG = "odf/etag"
 LAST_MODIFIED = "odf/last-modified"
@@ -80,6 +82,14 @@ class FetchRequest:
     folder: Path
     rules: FetchRules
     source: SetPollingSource | None = None
+    taken: FilesTaken = field(default_factory=FilesTaken)
+    """Files of a folder that were taken before."""
+    late_files: bool = False
+    """Whether files that were never taken are taken although they sort before the last one."""
+    again: tuple[str, ...] = ()
+    """Names of files to be taken although they were taken before."""
+    warnings: list[str] = field(default_factory=list)
+    """What the fetch has to say to the author of the source, new bytes or not."""
 
     def state_of(self, kind: str) -> str | None:
         """Return the value of the state if it is of that kind."""
@@ -98,6 +108,8 @@ class Fetched:
     name: str | None = None
     table: TableFiles | None = None
     warnings: tuple[str, ...] = ()
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    """What the block notes of the bytes (`protocol/source_marks.py`)."""
 
 
 def state(kind: str, value: str) -> SourceState:

@@ -6,7 +6,9 @@ result of an interrupted job can be recognised when the job is repeated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from odf_node.protocol.chain.state import ChainState, Vocab
 from odf_node.protocol.errors import BadInput
@@ -17,6 +19,7 @@ from odf_node.protocol.metadata.reading import MergeStrategy, MergeStrategySnaps
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.protocol.metadata.transforms import Transform
 from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.source_marks import repeated_marks
 from odf_node.protocol.source_options import options_of
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_node.storage.stores.ports.errors import RefConflict
@@ -57,6 +60,8 @@ class IngestPlan:
     watermark: Instant | None
     source_state: SourceState | None
     """Source state of the newest data block."""
+    source_marks: Mapping[str, Any] = field(default_factory=dict)
+    """Marks that go with the source state (`protocol/source_marks.py`)."""
     has_history: bool
     system_time: Instant
     source_event_time: Instant
@@ -140,6 +145,7 @@ def plan_source(
         prev_offset=state.last_offset,
         watermark=state.watermark,
         source_state=state.last_source_state,
+        source_marks=repeated_marks(state.last_add_data),
         has_history=state.last_offset is not None,
         system_time=system_time,
         source_event_time=source_event_time.floor_millis(),

@@ -8,6 +8,7 @@ from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.metadata.data import SourceState
 from odf_node.protocol.metadata.events import SetPollingSource
 from odf_node.protocol.metadata.sources import FetchStepMqtt
+from odf_node.protocol.source_marks import body_of, marks_of
 
 SOURCE_NAME = "default"
 """Source name in states of the polling source."""
@@ -19,6 +20,8 @@ class PollPlan:
 
     source: SetPollingSource
     state: SourceState | None
+    body: str | None = None
+    """Mark of the bytes that were taken last (`protocol/source_marks.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,4 +52,4 @@ def plan_poll(state: ChainState, *, fetch_uncacheable: bool = False) -> PollPlan
     remembers = last is not None or isinstance(source.fetch, FetchStepMqtt)
     if state.last_offset is not None and not remembers and not fetch_uncacheable:
         return NothingToPoll(uncacheable=True)
-    return PollPlan(source=source, state=last)
+    return PollPlan(source=source, state=last, body=body_of(marks_of(state.last_add_data)))

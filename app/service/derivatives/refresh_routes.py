@@ -20,6 +20,8 @@ from ..jobs.waiting import Waiting, WaitingDep, accepted, job_answer, patience_o
 from .refresh import Refreshing, submit_refresh
 from .refresh_derivative import upstream_levels
 
+MAX_FILES = 100
+"""Limit of files that a request may name."""
 RefreshingDep = Annotated[Refreshing, Depends(wired(Refreshing))]
 
 
@@ -45,6 +47,8 @@ async def refresh(
     recursive: bool = False,
     reset_on_diverged: Annotated[bool | None, Query(alias="resetOnDivergedInput")] = None,
     max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
+    late_files: Annotated[bool, Query(alias="lateFiles")] = False,
+    file: Annotated[list[str] | None, Query(max_length=MAX_FILES)] = None,
     event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
     prefer: Annotated[str, Header()] = "",
 ) -> Response:
@@ -58,6 +62,8 @@ async def refresh(
         fetch_uncacheable=fetch_uncacheable,
         source_event_time=event_time,
         max_vanish_percent=max_vanish_percent,
+        late_files=late_files,
+        files=tuple(file or ()),
     )
     if recursive:
         stopped = await _refresh_upstream(refreshing, waiting, actor, entry, base, prefer)

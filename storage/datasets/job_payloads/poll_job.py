@@ -30,6 +30,15 @@ class PollPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     max_vanish_percent: int | None = None
     """Limit, in percent, of rows of a snapshot that may vanish at once; absent: the setting of the
     worker."""
+    late_files: bool = False
+    """Take files of a folder that were never taken, although they sort before the last one."""
+    files: tuple[str, ...] = ()
+    """Names of files of a folder that are taken, although they were taken before."""
+
+    @property
+    def exhausts(self) -> bool:
+        """Whether to continue while the source has more."""
+        return self.exhaust_sources or self.late_files or bool(self.files)
 
 
 class PollReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):

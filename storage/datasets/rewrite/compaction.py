@@ -24,6 +24,7 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.data import DataSlice
 from odf_node.protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, MetadataEvent
 from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.source_marks import KEYS, merged_marks
 
 COUNTS = ("numObjectsNaive", "sizeNaive")
 
@@ -158,7 +159,7 @@ def merged_event(merge: Merge, data: DataSlice) -> AddData:
 
 def _merged_extra(events: Sequence[AddData]) -> Attributes | None:
     """Return the attributes of the newest event, with the counts of linked objects of all events
-    added up."""
+    added up, and the files of all polls."""
     given = [event.extra.value for event in events if event.extra is not None]
     if not given:
         return None
@@ -166,6 +167,8 @@ def _merged_extra(events: Sequence[AddData]) -> Attributes | None:
     counts = [value[SUMMARY_KEY] for value in given if isinstance(_linked(value), dict)]
     if counts:
         newest[SUMMARY_KEY] = {name: sum(_count(each, name) for each in counts) for name in COUNTS}
+    marks = merged_marks(events)
+    newest = {key: value for key, value in newest.items() if key not in KEYS} | marks
     return Attributes.of(newest) if newest else None
 
 

@@ -7,6 +7,7 @@ from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.events import AddData, DatasetKind
+from odf_node.protocol.source_marks import repeated_marks, with_marks
 
 from ...stores.ports.errors import RefConflict
 from ...stores.ports.values import DatasetEntry
@@ -67,6 +68,7 @@ def _event(state: ChainState, watermark: Instant) -> AddData:
         new_checkpoint=last.new_checkpoint if last else None,
         new_watermark=watermark,
         new_source_state=state.last_source_state,
+        extra=with_marks(None, repeated_marks(last)),
     )
 
 

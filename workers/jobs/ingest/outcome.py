@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from odf_node.protocol.attributes import Attributes
 from odf_node.protocol.instant import Instant
@@ -12,6 +13,7 @@ from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.data import DataSlice, SourceState
 from odf_node.protocol.metadata.events import AddData, MetadataEvent
 from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream
+from odf_node.protocol.source_marks import with_marks
 from odf_node.storage.datasets.job_payloads.ingest_job import (
     IngestReceipt,
     RanReceipt,
@@ -34,6 +36,8 @@ class Extras:
     """Position of the source after the batch; None is written as none."""
     watermark: Instant | None = None
     """Replaces the watermark computed from the rows."""
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    """What the block notes of the bytes of the source."""
     max_vanish_percent: int = 100
     """Percentage of a snapshot's rows that may vanish at once; 100 allows all rows to vanish."""
     max_bad_rows: int | None = None
@@ -159,7 +163,7 @@ def data_events(
                 new_data=written.data,
                 new_watermark=watermark,
                 new_source_state=extras.source_state if last else plan.source_state,
-                extra=linked,
+                extra=with_marks(linked, extras.marks if last else {}),
             )
         )
         offset = written.data.offset_interval.end if written.data else offset
@@ -175,6 +179,7 @@ def data_events(
             prev_offset=plan.prev_offset,
             new_watermark=watermark,
             new_source_state=extras.source_state,
+            extra=with_marks(None, extras.marks),
         )
     ]
 

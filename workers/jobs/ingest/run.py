@@ -142,6 +142,7 @@ def push_extras(plan: IngestPlan, payload: IngestPayload, max_rejected_rows: int
         most = min(most, payload.max_bad_rows)
     return Extras(
         source_state=plan.source_state,
+        marks=plan.source_marks,
         max_vanish_percent=100 if limit is None else limit,
         max_bad_rows=None if payload.on_bad_rows == "fail" else most,
     )

@@ -16,16 +16,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from odf_node.protocol.errors import NodeError
+from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.metadata.events import AddData, SetPollingSource
-from odf_node.protocol.metadata.sources import FetchStep
+from odf_node.protocol.metadata.sources import FetchStep, FetchStepFilesGlob
+from odf_node.protocol.source_marks import FILES_KEY, body_of, files_of, marks_of
 from odf_node.storage.datasets.dataset.dataset import Dataset
 from odf_node.storage.datasets.job_payloads.ingest_job import RowsReceipt
 from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_node.storage.stores.ports.errors import RefConflict
 
+from ...fetch.files_taken import FilesTaken
 from ...fetch.run import fetch
 from ...fetch.values import Fetched, FetchRequest, FetchRules
 from ...plan.ingest import plan_source
@@ -37,6 +39,11 @@ from ..ingest.outcome import Extras
 from ..ingest.run import commit, prepare_post, write_post
 from ..work.context import WorkerContext
 from .receipts import added_up, of_blocks, up_to_date
+
+
+class NotAFolder(BadInput):
+    """Files were asked for by name, and the source is not a folder of files."""
+
 
 SecretsOf = Callable[[SetPollingSource], Mapping[str, str]]
 """Returns the variables that templates of a source may read, beside those that the administrator
@@ -53,11 +60,16 @@ class _Fetches:
 
     folder: Path
     secrets: SecretsOf
+    late_files: bool = False
+    again: tuple[str, ...] = ()
     plan: PollPlan | None = None
     found: Fetched | None = None
+    warnings: tuple[str, ...] = ()
     made: int = field(default=0)
 
-    def of(self, plan: PollPlan, rules: FetchRules, now: Instant) -> Fetched | None:
+    def of(
+        self, plan: PollPlan, rules: FetchRules, now: Instant, taken: FilesTaken
+    ) -> Fetched | None:
         if plan != self.plan:
             self.made += 1
             folder = self.folder / f"fetch-{self.made}"
@@ -65,10 +77,17 @@ class _Fetches:
             variables = {**rules.variables, **self.secrets(plan.source)}
             rules = dataclasses.replace(rules, variables=variables)
             request = FetchRequest(
-                state=plan.state, system_time=now, folder=folder, rules=rules, source=plan.source
+                state=plan.state,
+                system_time=now,
+                folder=folder,
+                rules=rules,
+                source=plan.source,
+                taken=taken,
+                late_files=self.late_files,
+                again=self.again,
             )
             self.found = fetch(plan.source.fetch, request)
-            self.plan = plan
+            self.plan, self.warnings = plan, tuple(request.warnings)
         return self.found
 
 
@@ -89,32 +108,39 @@ def run_poll(
             fetches of the same poll stay; fact `fetchesCommitted` counts them.
         RefConflict: other writers committed first too often.
     """
-    done = of_blocks(_committed_since(dataset, now)) if repeated else None
+    blocks = _committed_since(dataset, now) if repeated else []
+    done = of_blocks(blocks)
     if done is not None:
-        if not payload.exhaust_sources:
+        if not payload.exhausts:
             return done
         # A forced fetch would return rows that are already committed.
-        payload = replace(payload, fetch_uncacheable=False)
+        files = {name for block in blocks for name in files_of(marks_of(_data(block)))}
+        payload = replace(
+            payload,
+            fetch_uncacheable=False,
+            files=tuple(name for name in payload.files if name not in files),
+        )
     total = done
     for _ in range(context.polls.max_fetches):
         try:
-            receipt = _poll_once(dataset, payload, context, now, secrets)
+            receipt, name = _poll_once(dataset, payload, context, now, secrets)
         except NodeError as error:
             if total is not None and total.fetches:
                 error.facts["fetchesCommitted"] = total.fetches
             raise
         total = receipt if total is None else added_up(total, receipt)
-        if not (receipt.has_more and payload.exhaust_sources):
+        if not (receipt.has_more and payload.exhausts):
             break
+        payload = replace(payload, files=tuple(each for each in payload.files if each != name))
     return total or up_to_date(dataset.head())
 
 
 def _poll_once(
     dataset: Dataset, payload: PollPayload, context: WorkerContext, now: Instant, secrets: SecretsOf
-) -> PollReceipt:
-    """Fetch once and commit."""
+) -> tuple[PollReceipt, str | None]:
+    """Fetch once and commit. Return also the name of the file, for a source of many files."""
     with tempfile.TemporaryDirectory(prefix="poll-", dir=context.scratch) as name:
-        fetches = _Fetches(Path(name), secrets)
+        fetches = _Fetches(Path(name), secrets, payload.late_files, payload.files)
         for attempt in range(1, context.commit_attempts + 1):
             try:
                 return _attempt(dataset, payload, context, now, fetches)
@@ -126,18 +152,25 @@ def _poll_once(
 
 def _attempt(
     dataset: Dataset, payload: PollPayload, context: WorkerContext, now: Instant, fetches: _Fetches
-) -> PollReceipt:
+) -> tuple[PollReceipt, str | None]:
     state = dataset.state()
     plan = plan_poll(state, fetch_uncacheable=payload.fetch_uncacheable)
     if isinstance(plan, NothingToPoll):
-        return up_to_date(
+        nothing = up_to_date(
             state.head, uncacheable=plan.uncacheable, no_source_defined=plan.no_source_defined
         )
+        return nothing, None
     source = plan.source
+    if payload.exhausts and not payload.exhaust_sources:
+        _require_folder(source.fetch)
     check_steps(source.prepare or (), context.polls.preparation)
-    found = fetches.of(plan, context.polls.fetch, now)
-    if found is None:
-        return up_to_date(state.head)
+    taken = FilesTaken()
+    if isinstance(source.fetch, FetchStepFilesGlob) and state.head is not None:
+        taken = context.polls.files.of(dataset, state.head)
+    found = fetches.of(plan, context.polls.fetch, now, taken)
+    body = None if found is None else body_of(found.marks)
+    if found is None or (body is not None and body == plan.body):
+        return up_to_date(state.head, warnings=fetches.warnings), None
     ingest = plan_source(
         state,
         source,
@@ -149,6 +182,7 @@ def _attempt(
     limit = payload.max_vanish_percent
     extras = Extras(
         source_state=found.state,
+        marks=found.marks,
         max_vanish_percent=context.polls.max_vanish_percent if limit is None else limit,
     )
     steps, rules = source.prepare or (), context.polls.preparation
@@ -159,16 +193,22 @@ def _attempt(
             post = prepare_post(dataset, ingest, path, context, scratch, extras, found.table)
             batch = write_post(dataset, state, post, context, scratch)
         commit(dataset, batch, context)
+    context.polls.files.add(dataset.id, found.marks.get(FILES_KEY, {}), now)
     receipt = batch.receipts[0]
-    return PollReceipt(
-        **{
-            **{name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__},
-            "warnings": (*found.warnings, *receipt.warnings),
-        },
-        ran=receipt.ran,
-        fetches=1,
-        has_more=found.has_more,
-    )
+    facts = {name: getattr(receipt, name) for name in RowsReceipt.__struct_fields__}
+    facts["warnings"] = (*fetches.warnings, *found.warnings, *receipt.warnings)
+    done = PollReceipt(**facts, ran=receipt.ran, fetches=1, has_more=found.has_more)
+    return done, None if found.name is None else Path(found.name).name
+
+
+def _require_folder(step: FetchStep) -> None:
+    """Raise `NotAFolder` if files were asked for by name."""
+    if not isinstance(step, FetchStepFilesGlob):
+        raise NotAFolder("only a source of files in a folder (FilesGlob) takes files by name")
+
+
+def _data(block: HashedBlock) -> AddData | None:
+    return block.event if isinstance(block.event, AddData) else None
 
 
 @contextmanager

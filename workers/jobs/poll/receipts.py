@@ -19,7 +19,11 @@ _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 
 
 def up_to_date(
-    head: Multihash | None, *, uncacheable: bool = False, no_source_defined: bool = False
+    head: Multihash | None,
+    *,
+    uncacheable: bool = False,
+    no_source_defined: bool = False,
+    warnings: Sequence[str] = (),
 ) -> PollReceipt:
     """Return the receipt of a poll that wrote nothing."""
     return PollReceipt(
@@ -28,6 +32,7 @@ def up_to_date(
         head=str(head),
         uncacheable=uncacheable,
         no_source_defined=no_source_defined,
+        warnings=tuple(warnings),
     )
 
 

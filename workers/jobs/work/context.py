@@ -11,6 +11,7 @@ from odf_node.storage.stores.ports import ObjectStore
 from ...engines.port.port import QUERY_SECONDS, Engine
 from ...engines.port.query_size import QuerySize
 from ...engines.spark.session import Spark
+from ...fetch.files_taken import FilesMemory
 from ...fetch.values import FetchRules
 from ...plan.ingest import WATERMARK_AHEAD_S
 from ...runtime.input_limits import PrepareLimits
@@ -67,6 +68,8 @@ class PollOptions:
     """Percentage of a snapshot's rows that may vanish, unless the request sets another."""
     max_fetches: int = 1_000
     """Limit of fetches in one job."""
+    files: FilesMemory = field(default_factory=FilesMemory)
+    """Files that polls of folders have taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

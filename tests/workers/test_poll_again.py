@@ -1,0 +1,270 @@
+"""A poll takes equal bytes once, whatever the server says of them, and tells of files that wait."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as replace_fields
+from throwaway import throwaway_stores
+from web_server import Answer, Asked, web_server
+
+from odf_node.protocol.instant import Instant
+from odf_node.protocol.metadata.events import AddData, SetPollingSource
+from odf_node.protocol.metadata.reading import (
+    MergeStrategyAppend,
+    MergeStrategyLedger,
+    ReadStepCsv,
+    ReadStepNdJson,
+)
+from odf_node.protocol.metadata.sources import (
+    EventTimeSourceFromPath,
+    FetchStepFilesGlob,
+    FetchStepUrl,
+)
+from odf_node.protocol.multihash import Multihash
+from odf_node.protocol.source_marks import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
+from odf_node.storage.datasets.dataset.dataset import Dataset
+from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_node.storage.datasets.rewrite.compaction import Merge, merged_event
+from odf_node.storage.datasets.rewrite.reset import reset
+from odf_node.storage.datasets.rewrite.watermark import set_watermark
+from odf_node.workers.fetch.values import FetchRules, SourceMissing
+from odf_node.workers.jobs.poll.poll import NotAFolder, run_poll
+from odf_node.workers.jobs.work.context import PollOptions, WorkerContext
+from tests.workers.datasets import bench_without_engine, created, now
+
+ROWS = b'{"n": 1}\n{"n": 2}\n'
+CASES = Path(__file__).parents[1] / "vectors" / "cases"
+
+
+class Polled:
+    """A dataset that polls, and a worker that does it."""
+
+    def __init__(self, folder: Path, fetch: Any, merge: Any = None, read: Any = None) -> None:
+        self.stores, self.folder = throwaway_stores(), folder
+        source = SetPollingSource(
+            fetch=fetch, read=read or ReadStepNdJson(), merge=merge or MergeStrategyAppend()
+        )
+        self.dataset: Dataset = created(self.stores, source=source)
+        self.bench = self.worker()
+
+    def worker(self) -> WorkerContext:
+        rules = FetchRules(
+            networks=("127.0.0.0/8",),
+            roots=(self.folder,),
+            resolve=lambda host, port: ["127.0.0.1"],
+        )
+        bench = bench_without_engine(self.stores, self.folder)
+        return replace(bench, polls=PollOptions(fetch=rules))
+
+    def poll(self, **asked: Any) -> PollReceipt:
+        return run_poll(self.dataset, PollPayload(**asked), self.bench, now=now())
+
+
+@pytest.mark.parametrize(
+    "validators",
+    [
+        lambda n: {"ETag": '"x"'},
+        lambda n: {"ETag": f'"{n}"'},
+        lambda n: {"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"},
+        lambda n: {"Last-Modified": f"Thu, 01 Jan 2026 00:00:0{n} GMT"},
+        lambda n: {"ETag": '"x"'} if n % 2 else {"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"},
+    ],
+    ids=["same tag", "other tags", "same time", "other times", "now a tag, now a time"],
+)
+def test_case_05_equal_bytes_are_taken_once_whatever_the_validators_are(
+    tmp_path: Path, validators: Any
+) -> None:
+    body = ROWS
+
+    def answer(_: Asked) -> Answer:  # it ignores conditions, as many do
+        return Answer(200, validators(len(server.asked)), body)
+
+    with web_server(answer) as server:
+        polled = Polled(tmp_path, FetchStepUrl(url=f"http://srv.test:{server.port}/"))
+        assert polled.poll().rows_added == 2
+        head = polled.dataset.head()
+        for _ in range(3):
+            assert polled.poll().outcome == "up-to-date"
+        assert polled.dataset.head() == head
+        set_watermark(
+            polled.stores, polled.dataset.entry, Instant.parse("2200-01-01T00:00:00Z"), now=now()
+        )
+        assert polled.poll().outcome == "up-to-date"
+        body = ROWS + b'{"n": 3}\n'
+        assert polled.poll().rows_added == 3
+        assert polled.poll().outcome == "up-to-date"
+        body = ROWS
+        assert polled.poll().rows_added == 2, "bytes that return are a change"
+
+
+def test_a_server_without_validators_that_is_forced_gives_nothing_twice(tmp_path: Path) -> None:
+    with web_server(lambda _: Answer(200, {}, ROWS)) as server:
+        polled = Polled(tmp_path, FetchStepUrl(url=f"http://srv.test:{server.port}/"))
+        assert polled.poll().rows_added == 2
+        assert polled.poll().uncacheable
+        assert polled.poll(fetch_uncacheable=True).outcome == "up-to-date"
+        assert polled.dataset.state().num_records == 2
+
+
+def test_a_file_that_was_touched_gives_nothing_twice(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_bytes(ROWS)
+    os.utime(path, (1, 1))
+    polled = Polled(tmp_path, FetchStepUrl(url=f"file://{path}"))
+    assert polled.poll().rows_added == 2
+    os.utime(path, (2, 2))
+    assert polled.poll().outcome == "up-to-date"
+
+
+def test_after_a_reset_bytes_are_new_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_bytes(ROWS)
+    polled = Polled(tmp_path, FetchStepUrl(url=f"file://{path}"))
+    before = polled.dataset.head()
+    polled.poll()
+    reset(polled.stores, polled.dataset.entry, target=before)
+    assert polled.poll().rows_added == 2
+
+
+def folder_of(tmp_path: Path, *names: str) -> Path:
+    feed = tmp_path / "feed"
+    feed.mkdir(exist_ok=True)
+    for name in names:
+        put(feed, name)
+    return feed
+
+
+def put(feed: Path, name: str) -> None:
+    """A file of the case; others have a row of their own."""
+    given = CASES / "10-glob-late-name" / name
+    content = given.read_bytes() if given.exists() else f"id,v\n{name[2:-4]},z\n".encode()
+    (feed / name).write_bytes(content)
+
+
+def glob(tmp_path: Path, **more: Any) -> Polled:
+    read = ReadStepCsv(header=True, ddl_schema=("id BIGINT", "v STRING"))
+    step = FetchStepFilesGlob(path=f"{tmp_path}/feed/d-*.csv", **more)
+    return Polled(tmp_path, step, read=read)
+
+
+LATE = (
+    "1 file sorts before the last one read and was never read: d-10.csv "
+    "(refresh with lateFiles to take it)"
+)
+
+
+def test_case_10_a_file_that_sorts_before_the_last_one_is_told_and_can_be_taken(
+    tmp_path: Path,
+) -> None:
+    feed = folder_of(tmp_path, "d-8.csv", "d-9.csv")
+    polled = glob(tmp_path)
+    assert polled.poll(exhaust_sources=True).warnings == ()
+    put(feed, "d-10.csv")
+    told = polled.poll()
+    assert (told.outcome, told.warnings) == ("up-to-date", (LATE,))
+    polled.bench = polled.worker()  # another one, which remembers nothing
+    assert polled.poll().warnings == (LATE,)
+    put(feed, "d-91.csv")
+    taken = polled.poll()
+    assert (taken.rows_added, taken.warnings) == (1, (LATE,))
+    late = polled.poll(late_files=True)
+    assert (late.rows_added, late.warnings) == (1, ())
+    assert polled.poll() == replace_fields(polled.poll(), warnings=())
+    polled.bench = polled.worker()
+    assert polled.poll().warnings == ()
+    put(feed, "d-92.csv")
+    assert polled.poll().rows_added == 1, "the source goes on where it was"
+
+
+def test_late_files_are_taken_in_their_order_one_commit_each(tmp_path: Path) -> None:
+    feed = folder_of(tmp_path, "d-9.csv")
+    polled = glob(tmp_path)
+    polled.poll()
+    for number in (10, 11, 12):
+        put(feed, f"d-{number}.csv")
+    put(feed, "d-99.csv")
+    done = polled.poll(late_files=True)
+    assert (done.rows_added, done.fetches, done.has_more) == (4, 4, False)
+    files = [[*marks_of(b.event)[FILES_KEY]] for b in polled.dataset.blocks() if adds(b.event)]
+    assert files == [["d-9.csv"], ["d-10.csv"], ["d-11.csv"], ["d-12.csv"], ["d-99.csv"]]
+
+
+def adds(event: Any) -> bool:
+    return isinstance(event, AddData)
+
+
+def test_a_file_that_was_rewritten_is_told_and_can_be_read_again(tmp_path: Path) -> None:
+    feed = folder_of(tmp_path, "d-8.csv", "d-9.csv")
+    polled = glob(tmp_path)
+    polled.poll(exhaust_sources=True)
+    os.utime(feed / "d-8.csv")
+    assert polled.poll().warnings == (), "it was touched, and has the same bytes"
+    (feed / "d-8.csv").write_bytes(b"id,v\n8,corrected\n")
+    (told,) = polled.poll().warnings
+    assert told == (
+        "1 file has other bytes than when it was read: d-8.csv (refresh with file=NAME to read it "
+        "again)"
+    )
+    again = polled.poll(files=("d-8.csv",))
+    assert (again.rows_added, again.has_more) == (1, False)
+    assert polled.poll().warnings == ()
+    with pytest.raises(SourceMissing, match=r"d-7\.csv"):
+        polled.poll(files=("d-7.csv",))
+
+
+def test_late_files_without_new_rows_do_not_wait_for_ever(tmp_path: Path) -> None:
+    feed = folder_of(tmp_path, "d-9.csv")
+    ledger = MergeStrategyLedger(primary_key=("id",))
+    read = ReadStepCsv(header=True, ddl_schema=("id BIGINT", "v STRING"))
+    polled = Polled(tmp_path, FetchStepFilesGlob(path=f"{tmp_path}/feed/d-*.csv"), ledger, read)
+    polled.poll()
+    for name in ("d-10.csv", "d-11.csv"):
+        (feed / name).write_bytes((feed / "d-9.csv").read_bytes())
+    assert polled.poll(late_files=True).rows_added == 0
+    assert polled.poll().warnings == ()
+
+
+def test_equal_files_of_two_names_are_two_files(tmp_path: Path) -> None:
+    feed = folder_of(tmp_path)
+    for day in ("2026-01-01", "2026-01-02"):
+        (feed / f"d-{day}.csv").write_bytes(b"id,v\n1,same\n")
+    polled = glob(tmp_path, event_time=EventTimeSourceFromPath(pattern=r"(\d{4}-\d\d-\d\d)"))
+    assert polled.poll(exhaust_sources=True).rows_added == 2
+
+
+def test_only_folders_take_files_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "rows.ndjson"
+    path.write_bytes(ROWS)
+    polled = Polled(tmp_path, FetchStepUrl(url=f"file://{path}"))
+    with pytest.raises(NotAFolder):
+        polled.poll(files=("rows.ndjson",))
+
+
+def test_merged_blocks_keep_the_names_of_files(tmp_path: Path) -> None:
+    folder_of(tmp_path, "d-8.csv", "d-9.csv")
+    polled = glob(tmp_path)
+    polled.poll(exhaust_sources=True)
+    blocks = [b for b in polled.dataset.blocks() if isinstance(b.event, AddData)]
+    data = blocks[-1].event.new_data
+    assert data is not None
+    merged = merged_event(Merge(tuple(blocks)), data)
+    assert sorted(marks_of(merged)[FILES_KEY]) == ["d-8.csv", "d-9.csv"]
+    many = [
+        replace_fields(
+            blocks[0].event,
+            extra=type(merged.extra).of(  # type: ignore[union-attr]
+                {
+                    FILES_KEY: {
+                        f"{n:0300}": str(Multihash.of(b"x")) for n in range(start, start + 500)
+                    }
+                }
+            ),
+        )
+        for start in (0, 500)
+    ]
+    assert merged_marks(many) == {FORGOTTEN_KEY: True}
