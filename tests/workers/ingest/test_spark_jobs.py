@@ -138,11 +138,11 @@ def test_a_large_merge_is_several_partitions_on_one_core(
 
 
 # Reading and writing are a job each. So is merging, where rows of the batch meet each other: in all
-# but appends, ledgers, and the first batch of a snapshot.
+# but appends and ledgers.
 SORTED_BY_WRITERS = {
     "append": (2, 2),
     "ledger": (2, 2),
-    "snapshot": (2, 3),
+    "snapshot": (3, 3),
     "changelog": (3, 3),
     "upsert": (3, 3),
 }
@@ -151,7 +151,7 @@ SORTED_BY_WRITERS = {
 SORTED_BEFORE = {
     "append": (2, 2),
     "ledger": (2, 2),
-    "snapshot": (3, 4),
+    "snapshot": (4, 4),
     "changelog": (4, 4),
     "upsert": (4, 4),
 }
