@@ -198,6 +198,8 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     if receipt.get("rowsRejected"):
         parts.append(f"{receipt['rowsRejected']} rejected (job {receipt.get('rejectedJob')})")
     parts += [f"{receipt[key]} {word}" for word, key in changed if receipt.get(key)]
+    if receipt.get("rowsLate"):
+        parts.append(f"{receipt['rowsLate']} left out as late")
     would = "dry run, " if receipt.get("dryRun") else ""
     would += "replayed (the node had this request before), " if receipt.get(REPLAYED) else ""
     read = f"{receipt.get('rowsRead', 0)} row(s) read"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import timedelta
 
 import pytest
 from service import seeded, serving, ten_rows
@@ -22,9 +23,10 @@ from odf_node.protocol.metadata.events import (
     SetLicense,
 )
 from odf_node.protocol.multihash import Multihash
+from odf_node.storage.datasets.job_payloads import poll_job
 from odf_node.storage.datasets.verify.note import ValidationNote, write_note
 from odf_node.storage.datasets.verify.pending import Unverified, write_unverified
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.storage.stores.ports.values import JobSpec, Succeeded, Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -448,3 +450,18 @@ def test_sizes_and_types_are_said_in_words():
     assert type_text({"kind": "Decimal", "precision": 9, "scale": 2}) == (
         "Decimal (precision 9, scale 2)"
     )
+
+
+def test_the_page_of_a_dataset_tells_of_late_rows_and_warns_who_may_write(visitor, node):
+    entry = node.keep(ten_rows(), "anna/late")
+    jobs = node.node.stores.jobs
+    for result in ({"rowsLate": 2}, {"rowsLate": 1, "warnings": ["1 file <b>waits</b>: d-10.csv"]}):
+        jobs.submit(JobSpec(poll_job.KIND, entry.id, {}))
+        claimed = jobs.claim("w", [poll_job.KIND], lease=timedelta(seconds=30))
+        jobs.finish(claimed.id, "w", Succeeded(result))
+    page = visitor.get("/anna/late").text
+    assert "3 row(s) of its inputs came too late in the last 2 run(s)" in page
+    assert "d-10.csv" not in page
+    sign_in(visitor, login="anna", password="pwd_of_anna")
+    page = visitor.get("/anna/late").text
+    assert "The last run warns: 1 file &lt;b&gt;waits&lt;/b&gt;: d-10.csv" in page

@@ -63,11 +63,12 @@ class Ran:
 
 def test_jobs_are_counted_by_how_they_ended_and_their_rows_once() -> None:
     metrics, job = WorkerMetrics(), job_of("compact")
-    metrics.ended(job, Succeeded({"rowsAdded": 1}), 0.2)
+    metrics.ended(job, Succeeded({"rowsAdded": 1, "rowsLate": 3}), 0.2)
     metrics.ended(job, Failed("Bad", "it is bad"), 0.2)
     value = metrics.registry.get_sample_value
     for outcome in ("done", "failed"):
         assert value("odf_worker_jobs_total", {"kind": "compact", "outcome": outcome}) == 1
     assert value("odf_worker_rows_total", {"kind": "compact"}) == 1
+    assert value("odf_worker_late_rows_total") == 3
     text = {sample.name for each in metrics.registry.collect() for sample in each.samples}
     assert not {name for name in text if name.startswith("odf_worker_batch_rows")}

@@ -50,6 +50,11 @@ class WorkerMetrics:
             "odf_worker_jobs", "Jobs ended.", [*kind, "outcome"], registry=self.registry
         )
         self._rows = Counter("odf_worker_rows", "Rows committed.", kind, registry=self.registry)
+        self._late_rows = Counter(
+            "odf_worker_late_rows",
+            "Rows of inputs that derivatives left out because they came too late.",
+            registry=self.registry,
+        )
         self._seconds = Histogram(
             "odf_worker_job_seconds",
             "From the claim of a job to its end.",
@@ -92,6 +97,7 @@ class WorkerMetrics:
         self._seconds.labels(kind).observe(seconds)
         if isinstance(outcome, Succeeded):
             self._rows.labels(kind).inc(int(outcome.result.get("rowsAdded") or 0))
+            self._late_rows.inc(int(outcome.result.get("rowsLate") or 0))
 
     def stages_ran(self, kind: str, ran: StagesRan) -> None:
         """Count a run of stages: each of its batches, and once what Spark used for all of them."""

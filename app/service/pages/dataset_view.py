@@ -7,10 +7,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from odf_node.protocol.chain.state import ChainState
+from odf_node.storage.datasets.job_payloads import ingest_job, poll_job, transform_job
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
-from odf_node.storage.stores.ports.values import Schedule
+from odf_node.storage.stores.ports.values import JobStatus, Schedule, Succeeded
 
-from ...client.text import age_text
+from ...client.text import age_text, one_line
 from ..auth.access import Action
 from ..catalogs.catalogs import Catalogs
 from ..datasets.datasets import description
@@ -35,6 +36,9 @@ FILES = 5
 STEPS = 3
 """Number of lineage steps that are shown in each direction."""
 EDGES = 100
+RUNS = 20
+RUN_KINDS = frozenset({ingest_job.KIND, poll_job.KIND, transform_job.KIND})
+WARNINGS, WARNING_CHARS = 5, 1000
 MARKDOWN = (".md", ".markdown")
 DEFAULT_SOURCE = "default"
 
@@ -58,6 +62,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "schedules": [_schedule(each) for each in views.stores.schedules.of_dataset(entry.id)],
         "derivation": derivation(views.derivatives, visit.actor, entry, state),
         "transform": _queries(state.transform),
+        "runs": _runs(visit, in_full=Action.WRITE in allowed),
         "attachments": [_document(item.path, item.content) for item in attachments],
         "license_url": _web_link(state.license.website_url if state.license else None),
         "posting": _posting(state) if Action.WRITE in allowed else None,
@@ -86,6 +91,25 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         )["files"],
         "linked": _linked(visit, len(fields)),
         **_lineage(visit),
+    }
+
+
+def _runs(visit: Visit, *, in_full: bool) -> dict[str, Any]:
+    """Return how many rows the last runs left out as late, and, for accounts that may write, the
+    warnings of the last one, which may quote posted rows."""
+    jobs = visit.views.stores.jobs.page(
+        dataset=visit.entry.id,
+        kinds=RUN_KINDS,
+        statuses={JobStatus.SUCCEEDED},
+        limit=RUNS,
+        newest_first=True,
+    )
+    results = [job.outcome.result for job in jobs if isinstance(job.outcome, Succeeded)]
+    warnings = results[0].get("warnings") or [] if results and in_full else []
+    return {
+        "count": len(results),
+        "late": sum(int(result.get("rowsLate") or 0) for result in results),
+        "warnings": [one_line(str(text), WARNING_CHARS) for text in warnings[:WARNINGS]],
     }
 
 

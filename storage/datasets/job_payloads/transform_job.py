@@ -36,6 +36,9 @@ class TransformPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_d
 class TransformReceipt(RowsReceipt, frozen=True, kw_only=True, rename="camel"):
     """The result of a transform: sums over all iterations; hashes and size of the last slice."""
 
+    rows_late: int = 0
+    """Rows and changes of inputs that were left out, since the results that they change are
+    final."""
     iterations: int = 0
     has_more: bool = False
     """More input is left; a job for it is queued."""

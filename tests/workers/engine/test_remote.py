@@ -26,6 +26,7 @@ from odf_node.protocol.metadata.engine import (
     TransformResponseSuccess,
 )
 from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+from odf_node.workers.engines.port import job_listener
 from odf_node.workers.engines.port.port import Listener
 from odf_node.workers.engines.remote import remote
 from odf_node.workers.engines.remote import server as serving
@@ -68,6 +69,8 @@ def datafusion(served: Serve) -> RemoteEngine:
 
 
 class TestRemoteDataFusion(EngineContract, TransformContract):
+    cuts_to_zero = True
+
     @pytest.fixture
     def engine(self, datafusion: RemoteEngine) -> Any:
         return datafusion
@@ -294,6 +297,17 @@ def test_warnings_come_along(served: Serve, tmp_path: Path) -> None:
     heard = Heard()
     derivative.run({"cities": cities((APPEND, "a", 1), (RETRACT, "a", 1))}, listener=heard)
     assert len(heard.warnings) == 1
+
+
+def test_the_number_of_late_rows_comes_along(served: Serve) -> None:
+    class Late(Scripted):
+        def execute_transform(self, request: Any, listener: Any) -> Any:
+            listener.late(7)
+            return super().execute_transform(request, listener)
+
+    remote, heard = served(Late(TransformResponseSuccess())), job_listener.Heard()
+    remote.execute_transform(request_of("transform-request-minimal"), heard)
+    assert heard.late_rows == 7
 
 
 def test_an_engine_that_breaks_is_an_answer_without_its_secrets(served: Serve) -> None:

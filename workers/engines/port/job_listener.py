@@ -16,6 +16,7 @@ class Heard(Listener):
 
     job_progress: JobProgress = field(default_factory=JobProgress)
     warnings: list[str] = field(default_factory=list)
+    late_rows: int = 0
 
     def progress(self) -> None:
         self.job_progress.check()
@@ -23,6 +24,9 @@ class Heard(Listener):
     def warning(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)
+
+    def late(self, rows: int) -> None:
+        self.late_rows += rows
 
     def stops(self, stop: Callable[[], None]) -> None:
         self.job_progress.stops(stop)

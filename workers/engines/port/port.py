@@ -99,6 +99,9 @@ class Listener:
     def warning(self, text: str) -> None:
         """Report a problem that does not fail the query, but that its author should know."""
 
+    def late(self, rows: int) -> None:
+        """Report rows and changes of inputs that were left out because they came too late."""
+
     def stops(self, stop: Callable[[], None]) -> None:
         """Receive the function that stops the query. Any thread may call it, once nobody waits
         for the response any more."""

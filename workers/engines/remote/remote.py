@@ -29,6 +29,7 @@ from ..port.port import QUERY_SECONDS, QUIET, Listener
 from .rpc import (
     ABOUT_METHOD,
     ABOUT_SERVICE,
+    LATE_KEY,
     MESSAGE_BYTES,
     RAW_QUERY,
     TRANSFORM,
@@ -40,6 +41,8 @@ from .rpc import (
 
 ABOUT_SECONDS = 10.0
 WARNINGS_SECONDS = 1.0
+MAX_DIGITS = 15
+"""Limit of digits of a number that an engine reports."""
 QUIET_SECONDS = 2.0
 """Seconds without a message from an engine after which the listener is asked whether to wait."""
 UNKNOWN_VERSION = "unknown"
@@ -123,8 +126,7 @@ def _final(call: Call, answers: Any, to: Listener) -> Any:
     for message in _heard(answers, to):
         answer = decode_message(call.response, unwrapped(message))
         if not isinstance(answer, _PROGRESS):
-            for text in _warnings(answers):
-                to.warning(text)
+            _tell(answers, to)
             return answer
         to.progress()
     return None
@@ -156,15 +158,18 @@ def _heard(answers: Any, to: Listener) -> Iterator[bytes]:
         yield message
 
 
-def _warnings(answers: Any) -> list[str]:
-    """Return the warnings that an engine of this project adds when it ends the call, which it does
-    directly after the response."""
+def _tell(answers: Any, to: Listener) -> None:
+    """Pass on what an engine of this project adds when it ends the call, which it does directly
+    after the response: warnings, and the number of late rows."""
     ended = threading.Event()
     answers.add_done_callback(lambda _: ended.set())
     if not ended.wait(WARNINGS_SECONDS):
-        return []
-    found = [value for key, value in answers.trailing_metadata() or () if key == WARNING_KEY]
-    return [value.decode("utf-8", "replace") for value in found]
+        return
+    for key, value in answers.trailing_metadata() or ():
+        if key == WARNING_KEY:
+            to.warning(value.decode("utf-8", "replace"))
+        if key == LATE_KEY and value.isdecimal() and len(value) < MAX_DIGITS:
+            to.late(int(value))
 
 
 def _told(failed: Any) -> str:

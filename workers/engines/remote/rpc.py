@@ -17,6 +17,8 @@ MESSAGE_BYTES = 64 << 20
 """Bytes of the longest message to send or accept; a request names every slice that it reads."""
 WARNING_KEY = "odf-warning-bin"
 """Key of trailing metadata with a warning for the author of the query, as UTF-8."""
+LATE_KEY = "odf-late-rows"
+"""Key of trailing metadata with the number of rows that came too late."""
 ABOUT_SERVICE = "odf.node.EngineInfo"
 ABOUT_METHOD = "Describe"
 """A call that this project adds to the protocol. It returns the name and version of the engine, as

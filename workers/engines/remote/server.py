@@ -31,6 +31,7 @@ from ..port.port import Engine, Listener
 from .rpc import (
     ABOUT_METHOD,
     ABOUT_SERVICE,
+    LATE_KEY,
     MESSAGE_BYTES,
     RAW_QUERY,
     SERVICE,
@@ -55,6 +56,7 @@ class Served(Listener):
     def __init__(self) -> None:
         self.said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.warnings: list[str] = []
+        self.late_rows = 0
         self._stops: list[Callable[[], None]] = []
         self._left = False
         self._lock = threading.Lock()
@@ -84,6 +86,9 @@ class Served(Listener):
     def warning(self, text: str) -> None:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(text[:WARNING_CHARS])
+
+    def late(self, rows: int) -> None:
+        self.late_rows += rows
 
 
 def serve(
@@ -156,7 +161,9 @@ def _answers(
         if answer is not None:
             break
         yield wrapped(encode_message(call.response, _PROGRESS[call]))
-    context.set_trailing_metadata([(WARNING_KEY, text.encode()) for text in heard.warnings])
+    told: list[tuple[str, str | bytes]] = [(WARNING_KEY, t.encode()) for t in heard.warnings]
+    told += [(LATE_KEY, str(heard.late_rows))] if heard.late_rows else []
+    context.set_trailing_metadata(told)
     yield wrapped(encode_message(call.response, answer))
 
 

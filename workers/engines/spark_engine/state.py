@@ -103,6 +103,7 @@ def _new_rows(item: EngineInput) -> NewRows:
 
 
 def _tell(work: Work, dropped: Dropped) -> None:
+    work.listener.late(dropped.late + dropped.late_changes)
     for name, text in _DROPPED.items():
         if count := getattr(dropped, name):
             work.listener.warning(text.format(count))

@@ -51,6 +51,8 @@ class Executed:
     made: Made
     response: TransformResponseSuccess
     warnings: tuple[str, ...]
+    late_rows: int = 0
+    """Rows and changes of inputs that came too late."""
 
 
 def execute(
@@ -100,7 +102,12 @@ def execute(
         schema=plan.schema,
         next_offset=plan.next_offset,
     )
-    return Executed(made=made, response=response, warnings=tuple(heard.warnings))
+    return Executed(
+        made=made,
+        response=response,
+        warnings=tuple(heard.warnings),
+        late_rows=heard.late_rows,
+    )
 
 
 def checkpoint_file(target: Dataset, plan: TransformPlan, files: InputFiles) -> Path | None:

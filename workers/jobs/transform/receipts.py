@@ -25,7 +25,7 @@ from ...slices.columns import Operation
 
 Operations = Callable[[DataSlice], Counter[int]]
 """Returns the number of rows of a slice for each operation."""
-_COUNTS = ("rows_read", "rows_added", "rows_retracted", "rows_corrected", "iterations")
+_COUNTS = ("rows_read", "rows_added", "rows_retracted", "rows_corrected", "rows_late", "iterations")
 _LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
 _ENGINE = ("engine", "engine_version")
 

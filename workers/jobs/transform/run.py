@@ -165,7 +165,10 @@ class Run:
         with noted_as_computed(self.stores, self.dataset, engine, blocks[-1]):
             self.dataset.commit(blocks, expected=plan.head)
         column = plan.vocab.operation_type_column
-        return of_iteration(plan, blocks, engine, lambda _: operations_in(made.data_path, column))
+        receipt = of_iteration(
+            plan, blocks, engine, lambda _: operations_in(made.data_path, column)
+        )
+        return replace(receipt, rows_late=done.late_rows)
 
     def _put(self, kind: ObjectKind, content: Multihash, path: Path) -> None:
         self.context.objects.put(ObjectKey(self.dataset.id, kind, content), chunks(path))
