@@ -35,7 +35,7 @@ class Case:
     def __init__(self, name: str, folder: Path, source: Any) -> None:
         self._files, self.stores = CASES / name, throwaway_stores()
         self.dataset = created(self.stores, source=source)
-        self._bench = bench_without_engine(self.stores, folder)
+        self._bench = bench_without_engine(self.stores, folder, watermark_ahead_s=86_400)
 
     def post(self, file: str, **asked: Any) -> IngestReceipt:
         payload = upload(self.stores, self.dataset, (self._files / file).read_bytes())

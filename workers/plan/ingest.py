@@ -27,7 +27,6 @@ from odf_node.storage.stores.ports.errors import RefConflict
 from ..readers.read import for_media_type
 from .poll import SOURCE_NAME
 
-WATERMARK_AHEAD_S = 86_400.0
 LAST = Instant.parse("9999-12-31T23:59:59.999Z")
 _MOST_S = 1e12
 
@@ -84,7 +83,7 @@ def plan_ingest(
     payload: IngestPayload,
     *,
     now: Instant,
-    ahead_s: float = WATERMARK_AHEAD_S,
+    ahead_s: float | None = None,
 ) -> IngestPlan:
     """Plan a pushed batch. `ahead_s` is that of `plan_source`.
 
@@ -122,10 +121,10 @@ def plan_source(
     read: ReadStep,
     now: Instant,
     source_event_time: Instant,
-    ahead_s: float = WATERMARK_AHEAD_S,
+    ahead_s: float | None = None,
 ) -> IngestPlan:
     """Plan a batch of a given source. Event times that are more than `ahead_s` seconds ahead of
-    `now` do not move the watermark, unless the source names other seconds.
+    `now` do not move the watermark, unless the source names other seconds; None: all move it.
 
     Raises `NotARootDataset`, `NotUnderstood`, `UnknownSourceOption`.
     """
@@ -153,8 +152,10 @@ def plan_source(
     )
 
 
-def _later(time: Instant, seconds: float) -> Instant:
+def _later(time: Instant, seconds: float | None) -> Instant:
     """Return the time so many seconds later, at most the last one that a row may have."""
+    if seconds is None:
+        return LAST
     return min(Instant(time.ns + int(min(seconds, _MOST_S) * NANOS)), LAST).floor_millis()
 
 

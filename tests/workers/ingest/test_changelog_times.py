@@ -195,7 +195,7 @@ def test_random_changelogs_without_times_are_what_a_second_implementation_says(
             stores = throwaway_stores()
             folder = tmp_path / str(seed)
             folder.mkdir()
-            bench = bench_without_engine(stores, folder)
+            bench = bench_without_engine(stores, folder, watermark_ahead_s=86_400)
             dataset = created(stores, source=source(days=ledger.days))
             now = BEGIN
             for number in range(chance.randrange(3, 9)):
@@ -277,7 +277,7 @@ def test_a_source_says_how_far_ahead_of_the_clock_times_move_the_watermark(
     tmp_path: Path, asked: int | None
 ) -> None:
     stores = throwaway_stores()
-    bench = bench_without_engine(stores, tmp_path)
+    bench = bench_without_engine(stores, tmp_path, watermark_ahead_s=86_400)
     given = source(days=False)
     if asked is not None:
         extra = Attributes.of({"odf-node/watermarkAheadSeconds": asked})

@@ -13,7 +13,6 @@ from ...engines.port.query_size import QuerySize
 from ...engines.spark.session import Spark
 from ...fetch.files_taken import FilesMemory
 from ...fetch.values import FetchRules
-from ...plan.ingest import WATERMARK_AHEAD_S
 from ...runtime.input_limits import PrepareLimits
 from ...runtime.progress import JobProgress
 from ...slices.costs import Cut
@@ -49,8 +48,8 @@ class IngestOptions:
     limits: Limits = field(default_factory=Limits)
     max_rejected_rows: int = 1_000
     """Limit of bad rows in a batch that are set aside instead of failing it."""
-    watermark_ahead_s: float = WATERMARK_AHEAD_S
-    """Seconds ahead of the clock up to which event times move the watermark."""
+    watermark_ahead_s: float | None = None
+    """Seconds ahead of the clock up to which event times move the watermark; None: no bound."""
     micro_batch_bytes: int = 8 << 20
     """Inputs smaller than this run in this process, larger ones on Spark; 0: all run on Spark."""
     cut: Cut = field(default_factory=Cut)
