@@ -44,11 +44,12 @@ def test_case_07_late_rows_are_counted_and_a_reset_takes_them(
     def days() -> list[Any]:
         return [(row["event_time"].day, row["n"]) for row in read(stores, daily)]
 
-    def add(at: int, *rows: Any, watermark: str | None = None) -> None:
-        add_rows(stores, prices, rows, tmp_path, at=at, watermark=watermark)
+    def add(at: int, *rows: Any) -> None:  # as a version did that had no bound
+        times = [row[0] for row in rows] + ([] if at == 10 else ["2099-01-01T00:00:00Z"])
+        add_rows(stores, prices, rows, tmp_path, at=at, watermark=max(times))
 
     add(10, ("2025-01-01T00:00:00Z", "a", 1), ("2025-01-02T00:00:00Z", "a", 2))
-    add(20, ("2099-01-01T00:00:00Z", "wrong", 7))  # of a version without a bound
+    add(20, ("2099-01-01T00:00:00Z", "wrong", 7))
     assert run(1000).rows_late == 0
     assert days() == [(1, 1), (2, 2)]
     add(30, ("2025-01-10T00:00:00Z", "a", 10), ("2025-01-11T00:00:00Z", "a", 11))
