@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.instant import Instant
 from odf_node.protocol.stored_values import first_misfit, may_misfit
 
 from ..readers.forms import PLAIN, Forms, not_of
@@ -31,6 +32,7 @@ from .bad_rows import BadRows
 from .facts import NONE_AHEAD, Ahead
 
 Change = Callable[[pa.Array], pa.Array]
+DAY_MS = 86_400_000
 FINER = ("us", "ns")
 FINER_THAN_STORED = (
     "column `{}` has times finer than milliseconds, which are cut: declare it as a text or as a "
