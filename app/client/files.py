@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
+from odf_node.protocol.workbook_types import WORKBOOK_TYPES
+
 from .folder import chunks_of
 
 FILE_TYPES: dict[str, str] = {
@@ -21,6 +23,7 @@ FILE_TYPES: dict[str, str] = {
     ".ndgeojson": "application/x-ndgeojson",
     ".parquet": "application/vnd.apache.parquet",
     ".arrows": "application/vnd.apache.arrow.stream",
+    **{f".{ending}": kind for ending, kind in WORKBOOK_TYPES.items()},
     ".shp": "application/vnd.shp",
 }
 """Media types by file extension, as nodes know them."""

@@ -25,6 +25,7 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
+from odf_node.protocol.workbook_types import WORKBOOK_TYPES
 
 from ..runtime.content import Content
 from ..slices.frame import Frame, Limits, Unsupported
@@ -58,11 +59,7 @@ MEDIA_TYPES: dict[str, type[ReadStep]] = {
     "application/parquet": ReadStepParquet,
     "application/x-parquet": ReadStepParquet,
     "application/vnd.apache.arrow.stream": ReadStepParquet,
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ReadStepCsv,
-    "application/vnd.ms-excel": ReadStepCsv,
-    "application/vnd.ms-excel.sheet.binary.macroenabled.12": ReadStepCsv,
-    "application/vnd.ms-excel.sheet.macroenabled.12": ReadStepCsv,
-    "application/vnd.oasis.opendocument.spreadsheet": ReadStepCsv,
+    **dict.fromkeys(WORKBOOK_TYPES.values(), ReadStepCsv),
     "application/vnd.shp": ReadStepEsriShapefile,
     "x-gis/x-shapefile": ReadStepEsriShapefile,
 }

@@ -12,6 +12,7 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
+from odf_node.protocol.workbook_types import WORKBOOK_TYPES
 
 MEDIA_TYPES: dict[str, ReadStep | None] = {
     "text/csv": ReadStepCsv(header=True, infer_schema=True),
@@ -23,6 +24,7 @@ MEDIA_TYPES: dict[str, ReadStep | None] = {
     "application/parquet": ReadStepParquet(),
     "application/x-parquet": ReadStepParquet(),
     "application/vnd.apache.arrow.stream": ReadStepParquet(),
+    **dict.fromkeys(WORKBOOK_TYPES.values(), ReadStepCsv(header=True, infer_schema=True)),
     "application/vnd.shp": None,
     "x-gis/x-shapefile": None,
 }
@@ -39,6 +41,7 @@ EXTENSIONS: dict[str, str] = {
     "ndgeojson": "application/x-ndgeojson",
     "parquet": "application/vnd.apache.parquet",
     "arrows": "application/vnd.apache.arrow.stream",
+    **WORKBOOK_TYPES,
     "shp": "application/vnd.shp",
     "shx": "application/vnd.shp",
 }
