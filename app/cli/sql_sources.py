@@ -22,13 +22,13 @@ from odf_node.protocol.commitments import (
     forms_of,
     is_signed,
 )
-from odf_node.protocol.errors import BadInput, Damaged
+from odf_node.protocol.errors import BadInput, Damaged, NotFound
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.typed import convert
 from odf_node.storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..client.http import open_http
-from ..client.node_api import NodeApi, NothingThere
+from ..client.node_api import NodeApi
 from ..client.urls import node_base
 
 MAX_DOCUMENT_BYTES = 256 << 20
@@ -148,7 +148,7 @@ def _published(api: NodeApi) -> Sequence[dict[str, Any]] | None:
     """Return the keys of the node; None if it publishes none, as nodes of another make."""
     try:
         found: list[dict[str, Any]] = api.ask("GET", "system/keys").get("keys", [])[:MAX_KEYS]
-    except NothingThere:
+    except NotFound:
         return None
     return found
 

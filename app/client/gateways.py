@@ -7,7 +7,7 @@ requests that have the same effect once and twice are repeated: reads, and posts
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -17,7 +17,8 @@ import httpx
 
 from odf_node.protocol.errors import NodeError
 
-from .http import Unreachable, origin
+from .http import Overloaded, Unreachable, origin
+from .limits import ClientLimits
 from .text import one_line
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ REPEATED_STATUSES = frozenset({408, 429, 502, 503, 504, *range(520, 525)})
 CONNECT_S = 8.0
 """Time for which a host that was never reached is tried: its address may be wrong."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+SHORTEST_PAUSE_S = 0.05
+"""The first pause where a server names one, which may be none."""
 SERVER_CHARS = 80
 _ADVICE = {
     408: "it did not wait for the whole request: send it in smaller parts",
@@ -71,7 +74,11 @@ def foreign_answer(response: httpx.Response, url: str, body: bytes) -> str:
 
 def answer_facts(response: httpx.Response) -> dict[str, Any]:
     """Return facts of a refusal for programs: when to repeat it, if the answer says so."""
-    seconds = retry_after(response.headers.get("retry-after"))
+    return _when(response.headers)
+
+
+def _when(headers: Mapping[str, str]) -> dict[str, Any]:
+    seconds = retry_after(headers.get("retry-after"))
     return {} if seconds is None else {"retry_after_s": seconds}
 
 
@@ -87,6 +94,35 @@ def retry_after(header: str | None) -> float | None:
         return None
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return max(0.0, (at - datetime.now(UTC)).total_seconds())
+
+
+def refuse_overloaded(headers: Mapping[str, str], status: int, url: str, what: str) -> None:
+    """Raise `Overloaded` for a status that asks to repeat the request later."""
+    if status in REPEATED_STATUSES:
+        raise Overloaded(
+            f"{origin(url)} answered {status} for {what}", status=status, **_when(headers)
+        )
+
+
+def with_retries(action: Callable[[], T], *, limits: ClientLimits, broken: bool = True) -> T:
+    """Repeat a request of a transfer that has the same effect once and twice.
+
+    Answers with `Retry-After` are repeated for `repeat_s`, by a node that follows a stranger only
+    for `reread_s`; other overload and, if `broken`, broken connections `attempts` times.
+    """
+    failures = 0
+
+    def again(error: NodeError) -> bool:
+        nonlocal failures
+        if not isinstance(error, (Unreachable, Overloaded) if broken else Overloaded):
+            return False
+        if "retry_after_s" in error.facts:
+            return True
+        failures += 1
+        return failures < limits.attempts
+
+    seconds = limits.repeat_s if limits.networks is None else limits.reread_s
+    return repeated(lambda _: action(), seconds=seconds, again=again)
 
 
 def may_pass(error: NodeError) -> bool:
@@ -121,9 +157,10 @@ def repeated(
                 raise
             reached = reached or not isinstance(error.__cause__, httpx.ConnectError)
             left = began + (seconds if reached else min(seconds, CONNECT_S)) - time.monotonic()
-            pause = min(FIRST_PAUSE_S * 2.0 ** min(attempt, 10), LONGEST_PAUSE_S)
             asked = error.facts.get("retry_after_s")
-            pause = max(pause, float(asked)) if isinstance(asked, int | float) else pause
+            named = float(asked) if isinstance(asked, int | float) else None
+            first = FIRST_PAUSE_S if named is None else SHORTEST_PAUSE_S
+            pause = max(min(first * 2.0 ** min(attempt, 10), LONGEST_PAUSE_S), named or 0.0)
             if pause > left:
                 raise
             if told is not None:

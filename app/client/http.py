@@ -10,8 +10,8 @@ import functools
 import json
 import ssl
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,8 +23,6 @@ from .reach import GuardedTransport, PatientClient
 
 CHUNK_BYTES = 256 * 1024
 USER_AGENT = "odf-node-client"
-RETRIED_STATUSES = frozenset({502, 503, 504})
-T = TypeVar("T")
 
 
 class TransferFailed(RemoteFailed):
@@ -184,15 +182,3 @@ def raise_for_access(status: int) -> None:
 
 class Overloaded(TransferFailed):
     """The server asks the client to retry later."""
-
-
-def with_retries(action: Callable[[], T], *, attempts: int) -> T:
-    """Repeat an idempotent action, with growing pauses, after a broken connection or overload."""
-    for attempt in range(1, attempts + 1):
-        try:
-            return action()
-        except (Unreachable, Overloaded):
-            if attempt == attempts:
-                raise
-            time.sleep(0.2 * 2**attempt)
-    raise TransferFailed("no attempt was allowed")

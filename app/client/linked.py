@@ -23,7 +23,7 @@ from odf_node.protocol.multihash import HashMismatch, Multihash
 from odf_node.storage.stores.ports.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
-from .http import with_retries
+from .gateways import with_retries
 from .limits import LIMITS, ClientLimits, TooMuch
 from .objects import run_all
 from .progress import UNWATCHED, Progress
@@ -71,7 +71,7 @@ def fetch_links(
 
     def fetch(name: Multihash) -> bool:
         fetched = with_retries(
-            partial(fetch_link, source, target, name, limits, progress), attempts=limits.attempts
+            partial(fetch_link, source, target, name, limits, progress), limits=limits
         )
         progress.object_done()
         return fetched

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from types import MappingProxyType
 from typing import Any, BinaryIO
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import httpx
 
-from odf_node.protocol.errors import BadInput, Conflict, NotFound
+from odf_node.protocol.errors import BadInput, Conflict, NodeError, NotFound
 
 from .gateways import (
     SERVER_CHARS,
@@ -46,6 +46,8 @@ PATIENCE_S = 20
 """Time in seconds for which the node waits for a job; proxies wait for a minute, some for half."""
 REPLAYED = "replayed"
 """Key of receipts that the node gave to an earlier request of the same name."""
+INFO, OURS = "/system/info", "pythonVersion"
+"""Path of the facts about a node, and a fact that only nodes of this project tell."""
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 MAX_PAGES = 10_000
 FILES_A_PAGE = 500
@@ -68,6 +70,10 @@ class NothingThere(NotFound):
 
 class RequestConflict(Conflict):
     """The request conflicts with another one: a name is taken, or a head has moved."""
+
+
+class NotOffered(NotFound):
+    """The node is of another make, and does not have what is requested."""
 
 
 class NotANode(NotFound):
@@ -431,9 +437,35 @@ class NodeApi:
         def once(_: int) -> httpx.Response:
             return self._once(method, url, query=query, headers=headers, content=content)
 
-        if method != "GET":
-            return once(0)
-        return repeated(once, seconds=self._limits.reread_s, again=in_front)
+        try:
+            if method != "GET":
+                return once(0)
+            return repeated(once, seconds=self._limits.reread_s, again=in_front)
+        except (NothingThere, RequestRefused) as refused:
+            facts = refused.facts
+            is_bare = facts.get("reported") is None and "answered_by" not in facts
+            if is_bare and facts.get("status") in (404, 405) and self._is_of_another_make():
+                below = url.removeprefix(self._base.rstrip("/")).strip("/")
+                what = below.partition("?")[0] or "descriptions of datasets"
+                raise NotOffered(
+                    f"the node at {origin(url)} is of another make and does not offer {what}, or "
+                    "nothing is there; pull, push, verify and ingest work with it",
+                    url=url,
+                    status=facts["status"],
+                ) from refused
+            raise
+
+    def _is_of_another_make(self) -> bool:
+        """Whether the server says that it is an ODF node, but not one of this project."""
+        try:
+            answer = self._once(
+                "GET", urljoin(self._base, INFO), query=None, headers=None, content=None
+            )
+            with closing(answer):
+                info = _document(read_bounded(answer, self._limits.text_bytes, "the answer"))
+        except NodeError:
+            return False
+        return info is not None and "appVersion" in info and OURS not in info
 
     def _once(
         self,

@@ -12,7 +12,8 @@ from odf_node.protocol.errors import NotFound
 from odf_node.protocol.multihash import HashMismatch
 
 from .folder import chunks_of
-from .http import TransferFailed, with_retries
+from .gateways import with_retries
+from .http import TransferFailed
 from .limits import LIMITS, ClientLimits
 from .progress import UNWATCHED, Progress
 from .receive import NeededObject, ObjectSizeMismatch, SourceObjectMissing
@@ -61,7 +62,7 @@ class Fetcher:
 
     def _one(self, needed: NeededObject) -> bool:
         try:
-            with_retries(lambda: self._attempt(needed), attempts=self._limits.attempts)
+            with_retries(lambda: self._attempt(needed), limits=self._limits)
         except UrlExpired:
             return False
         self._progress.object_done()

@@ -6,9 +6,8 @@ from functools import partial
 
 import httpx
 
+from .gateways import refuse_overloaded, with_retries
 from .http import (
-    RETRIED_STATUSES,
-    Overloaded,
     TransferFailed,
     bearer,
     origin,
@@ -16,7 +15,6 @@ from .http import (
     read_bounded,
     refuse_challenged,
     unreachable,
-    with_retries,
 )
 from .limits import LIMITS, ClientLimits
 
@@ -42,7 +40,7 @@ def read_range(
     if start >= end:
         return b""
     once = partial(_read, http, url, start, end, token, limits)
-    return with_retries(once, attempts=limits.attempts)
+    return with_retries(once, limits=limits)
 
 
 def _read(
@@ -52,8 +50,7 @@ def _read(
     try:
         with http.stream("GET", url, headers=headers) as response:
             status = response.status_code
-            if status in RETRIED_STATUSES:
-                raise Overloaded(f"{origin(url)} answered {status}", status=status)
+            refuse_overloaded(response.headers, status, url, "a part of a file")
             refuse_challenged(response.headers, status)
             raise_for_object(response, url, "file")
             said = response.headers.get("content-range", "")

@@ -211,11 +211,18 @@ def begins_anew(new: Sequence[HashedBlock]) -> bool:
     return new[0].prev is None
 
 
+def _other_dataset(found: Comparison) -> bool:
+    """Whether two chains without a common block are of two datasets, by their Seeds."""
+    return found.source_only[0].event != found.destination_only[0].event
+
+
 def refuse_uncommon(found: Comparison) -> None:
     """Raise `DestinationAhead` or `Diverged` if the source lacks blocks of the destination."""
     match found.relation:
         case Relation.BEHIND:
             raise DestinationAhead(len(found.destination_only), found.ancestor)
+        case Relation.DIVERGED if found.ancestor is None and _other_dataset(found):
+            raise SeedOverwrite
         case Relation.DIVERGED:
             raise Diverged(
                 source=len(found.source_only),

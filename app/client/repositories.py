@@ -20,10 +20,9 @@ from odf_node.protocol.multihash import MalformedHash, MalformedMultibase, Multi
 from odf_node.storage.stores.objects.layout import HEAD, object_path, ref_path
 from odf_node.storage.stores.ports.values import ObjectKind
 
+from .gateways import refuse_overloaded, with_retries
 from .http import (
-    RETRIED_STATUSES,
     DatasetMissing,
-    Overloaded,
     Pace,
     TransferFailed,
     bearer,
@@ -33,7 +32,6 @@ from .http import (
     read_bounded,
     refuse_challenged,
     unreachable,
-    with_retries,
 )
 from .limits import LIMITS, ClientLimits
 
@@ -79,7 +77,7 @@ class HttpRepository:
         return self.base
 
     def find_head(self) -> Multihash | None:
-        return with_retries(self._find_head, attempts=self._limits.attempts)
+        return with_retries(self._find_head, limits=self._limits)
 
     def _find_head(self) -> Multihash | None:
         url = self.base + str(ref_path(HEAD))
@@ -104,7 +102,7 @@ class HttpRepository:
         return found
 
     def block_bytes(self, block: Multihash) -> bytes:
-        return with_retries(partial(self._block_bytes, block), attempts=self._limits.attempts)
+        return with_retries(partial(self._block_bytes, block), limits=self._limits)
 
     def _block_bytes(self, block: Multihash) -> bytes:
         url, what = self._object(ObjectKind.BLOCK, block)
@@ -124,11 +122,8 @@ class HttpRepository:
     def _get(self, url: str) -> Iterator[httpx.Response]:
         try:
             with self._http.stream("GET", url, headers=bearer(self._token)) as response:
-                if response.status_code in RETRIED_STATUSES:
-                    raise Overloaded(
-                        f"{origin(url)} answered {response.status_code}",
-                        status=response.status_code,
-                    )
+                what = url.removeprefix(self.base)
+                refuse_overloaded(response.headers, response.status_code, url, what)
                 yield response
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise unreachable(url, error) from error
@@ -172,8 +167,7 @@ def open_body(
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         raise unreachable(url, error) from error
     try:
-        if response.status_code in RETRIED_STATUSES:
-            raise Overloaded(f"{origin(url)} answered {response.status_code} for {what}")
+        refuse_overloaded(response.headers, response.status_code, url, what)
         raise_for_object(response, url, what)
     except BaseException:
         response.close()

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import urljoin
 
 from websockets.exceptions import (
     ConnectionClosed,
@@ -38,6 +39,7 @@ from odf_node.protocol.transfer.messages import (
 )
 from odf_node.protocol.transfer.phases import PullState, PushState, State, advance
 
+from .gateways import refuse_overloaded, with_retries
 from .http import (
     USER_AGENT,
     DatasetMissing,
@@ -108,12 +110,28 @@ def conversation(
         Unauthenticated, Unauthorized, DatasetMissing, HandshakeRefused, HostRefused,
         TransferFailed
     """
+    socket = with_retries(
+        lambda: _connected(location, action, token, limits), limits=limits, broken=False
+    )
+    try:
+        yield Conversation(socket, STARTS[action], limits)
+    except BaseException:
+        socket.close_timeout = 0.2
+        socket.close(CLOSE_NORMAL)
+        raise
+    socket.close(CLOSE_NORMAL)
+
+
+def _connected(
+    location: Location, action: str, token: str | None, limits: ClientLimits
+) -> ClientConnection:
+    """Open the socket. Raises the errors of `conversation`, and `Overloaded`."""
     url = location.websocket_base + action
     guarded = None
     try:
         if limits.networks is not None:
             guarded = connected(url, limits.networks, limits.connect_s)
-        socket = connect(
+        return connect(
             url,
             additional_headers={
                 VERSION_HEADER: str(PROTOCOL_VERSION),
@@ -130,10 +148,11 @@ def conversation(
             sock=guarded,
         )
     except InvalidStatus as refused:
-        raise refusal(refused.response, location) from refused
+        raise refusal(refused.response, location, action) from refused
+    except InvalidURI as moved:  # what a redirect names
+        raise _has_moved(location, action, moved.uri) from moved
     except (
         InvalidHandshake,
-        InvalidURI,
         WebSocketException,
         OSError,
         EOFError,
@@ -143,19 +162,18 @@ def conversation(
             f"no smart transfer at {location}: {one_line(str(error)) or type(error).__name__}",
             url=str(location),
         ) from error
-    try:
-        yield Conversation(socket, STARTS[action], limits)
-    except BaseException:
-        socket.close_timeout = 0.2
-        socket.close(CLOSE_NORMAL)
-        raise
-    socket.close(CLOSE_NORMAL)
 
 
-def refusal(response: Response, location: Location) -> NodeError:
-    """Convert an HTTP refusal of the handshake into an error, as the reference's client does."""
+def refusal(response: Response, location: Location, action: str) -> NodeError:
+    """Convert an HTTP refusal of the handshake into an error, as the reference's client does.
+
+    Raises `Overloaded`: the node asks for a later request.
+    """
     status = response.status_code
+    refuse_overloaded(response.headers, status, location.base, action)
     text = _text_of(bytes(response.body or b""))
+    if 300 <= status < 400:
+        return _has_moved(location, action, response.headers.get("location", ""))
     match status:
         case 401:
             return Unauthenticated(
@@ -171,6 +189,15 @@ def refusal(response: Response, location: Location) -> NodeError:
         case 400 | 426:
             return HandshakeRefused(text or "the node does not take this request", status=status)
     return TransferFailed(f"the node answered {status} {text}".rstrip(), status=status)
+
+
+def _has_moved(location: Location, action: str, to: str) -> TransferFailed:
+    place = urljoin(location.base, one_line(to)).removesuffix(action)
+    return TransferFailed(
+        f"{location} has moved, and an upgrade follows no redirect: use the address odf+{place}",
+        url=str(location),
+        location=place,
+    )
 
 
 def _text_of(body: bytes) -> str:

@@ -18,14 +18,13 @@ from odf_node.protocol.transfer.messages import TransferUrl
 from odf_node.storage.stores.objects.layout import object_path
 
 from .folder import FolderRepository, chunks_of
+from .gateways import refuse_overloaded, with_retries
 from .http import (
-    RETRIED_STATUSES,
     Overloaded,
     TransferFailed,
     origin,
     raise_for_access,
     unreachable,
-    with_retries,
 )
 from .limits import ClientLimits
 from .progress import Progress
@@ -64,7 +63,7 @@ class Uploader:
         """
         if not target.url.startswith(("http://", "https://")):
             raise UnintelligibleAnswer(f"cannot put {needed.name}: only http(s) URLs are used")
-        with_retries(lambda: self._attempt(needed, target), attempts=self._limits.attempts)
+        with_retries(lambda: self._attempt(needed, target), limits=self._limits)
         self._progress.object_done()
 
     def _attempt(self, needed: NeededObject, target: TransferUrl) -> None:
@@ -87,13 +86,13 @@ class Uploader:
             raise Overloaded(f"{origin(target.url)} still takes the upload that broke off")
         if answer.status_code in (400, 405, 501) and offset:
             return False
-        _check_accepted(answer.status_code, needed, target.url)
+        _check_accepted(answer, needed, target.url)
         return True
 
     def _put(self, needed: NeededObject, target: TransferUrl) -> None:
         headers = [OCTETS, ("content-length", str(needed.size))]
         answer = self._send("PUT", target, headers, self._content(needed, 0))
-        _check_accepted(answer.status_code, needed, target.url)
+        _check_accepted(answer, needed, target.url)
 
     def _send(
         self,
@@ -144,11 +143,11 @@ def _offset(answer: httpx.Response) -> int | None:
     return int(text) if usable and len(text) < 18 else None
 
 
-def _check_accepted(status: int, needed: NeededObject, url: str) -> None:
-    if 200 <= status < 300:
+def _check_accepted(answer: httpx.Response, needed: NeededObject, url: str) -> None:
+    if answer.is_success:
         return
-    if status in RETRIED_STATUSES:
-        raise Overloaded(f"{origin(url)} answered {status} for {needed.name}", status=status)
+    status = answer.status_code
+    refuse_overloaded(answer.headers, status, url, needed.name)
     raise_for_access(status)
     raise UploadRefused(
         f"{origin(url)} did not take {needed.name}: status {status}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -17,7 +17,8 @@ from odf_node.storage.datasets.read.formats import Format
 
 from ..client.http import open_http
 from ..client.limits import LIMITS, TooMuch
-from ..client.node_api import NodeApi
+from ..client.node_api import NodeApi, NothingThere, NotOffered
+from ..client.repositories import HttpRepository
 from ..client.sync import opened
 from ..service.read.read import ReadRequest
 from .place import Place
@@ -50,7 +51,9 @@ class RowSource(Protocol):
 
 
 class FromNode:
-    """Lets a node read: one request, and the response has only the requested columns and rows."""
+    """Lets a node read: one request, and the response has only the requested columns and rows.
+
+    A node of another make does not read for others; then the chain is read here."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -60,18 +63,27 @@ class FromNode:
         import pyarrow as pa
 
         place = self._place
-        with open_http() as http:
+        with ExitStack() as stack:
+            http = stack.enter_context(open_http())
             api = NodeApi(place.location.base, place.token, http=http)
-            with api.opened("read", **_query(request)) as (headers, body):
-                block = headers.get(BLOCK)
-                if block is None:
-                    raise NoRows(
-                        f"{place.location} is no node that reads datasets; "
-                        "open it with verify=True to read its files",
-                        url=str(place.location),
-                    )
-                reader = pa.ipc.open_stream(pa.PythonFile(_Messages(body), "r"))
-                yield Rows(block, _at_most(reader, request.limit))
+            try:
+                headers, body = stack.enter_context(api.opened("read", **_query(request)))
+            except (NotOffered, NothingThere) as missing:
+                # Any other node, and a server of files, has the dataset by the transfer protocol.
+                there = HttpRepository(place.location.base, place.token, http=http)
+                if missing.facts.get("reported") is not None or there.find_head() is None:
+                    raise
+                yield stack.enter_context(FromChain(place).rows(request))
+                return
+            block = headers.get(BLOCK)
+            if block is None:
+                raise NoRows(
+                    f"{place.location} is no node that reads datasets; "
+                    "open it with verify=True to read its files",
+                    url=str(place.location),
+                )
+            reader = pa.ipc.open_stream(pa.PythonFile(_Messages(body), "r"))
+            yield Rows(block, _at_most(reader, request.limit))
 
 
 class _Messages(io.RawIOBase):

@@ -28,7 +28,7 @@ from odf_node.storage.datasets.read.rows import Projection
 from odf_node.storage.datasets.read.view import View, view_of
 
 from ..client.http import open_http
-from ..client.node_api import NodeApi
+from ..client.node_api import NodeApi, NotOffered
 from ..client.sync import opened
 from ..service.read.read import CHANGELOG, FACTS, ReadRequest
 from .place import Place
@@ -138,7 +138,12 @@ def listed(place: Place, at: Multihash | None = None, *, since: int = 0) -> List
     Raises:
         BlockNotFound, NothingThere: no such block or dataset. Also errors of `Dataset.batches`.
     """
-    return _by_node(place, at, since) if place.is_served else _by_chain(place, at, since)
+    if not place.is_served:
+        return _by_chain(place, at, since)
+    try:
+        return _by_node(place, at, since)
+    except NotOffered:  # the transfer protocol has the same facts
+        return _by_chain(place, at, since)
 
 
 def _by_node(place: Place, at: Multihash | None, since: int) -> Listed:
