@@ -169,10 +169,9 @@ def test_force_on_a_destination_that_is_merely_behind_transfers_only_the_new(rem
 
 def test_force_never_replaces_another_dataset(remote, tmp_path):
     other = make_dataset(tmp_path / "other", key=8)
-    with pytest.raises(Diverged):
-        pull(remote.folder, other.folder)
-    with pytest.raises(SeedOverwrite):
-        pull(remote.folder, other.folder, force=True)
+    for force in (False, True):
+        with pytest.raises(SeedOverwrite):
+            pull(remote.folder, other.folder, force=force)
     assert (other.folder / "refs" / "head").read_text() == str(other.head)
 
 
