@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -27,6 +28,7 @@ from .receive import NeededObject
 from .socket import UnintelligibleAnswer, error_of
 from .walk import mismatch
 
+_log = logging.getLogger("odf.client")
 OBJECT_TYPES: dict[ObjectKind, ObjectType] = {
     ObjectKind.DATA: ObjectType.DataSlice,
     ObjectKind.CHECKPOINT: ObjectType.Checkpoint,
@@ -59,7 +61,8 @@ def blocks_of(
     *,
     encoding: str = BATCH_ENCODING,
 ) -> list[HashedBlock]:
-    """Return the blocks of a batch, oldest first, each checked against its hash.
+    """Return the blocks of a batch, oldest first, each checked against its hash. A block may be
+    there twice, see `once_each`.
 
     Raises:
         HashMismatch, MalformedBlock, MalformedBundle, BundleTooLarge
@@ -67,10 +70,20 @@ def blocks_of(
     bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
     try:
         with without_garbage_collection():
-            return unpack(batch, limits=bounds, encoding=encoding)
+            return unpack(batch, limits=bounds, encoding=encoding, repeats=True)
     except HashMismatch as error:
         name = f"block {error.expected}"
         raise mismatch(error, name, block=error.expected) from error
+
+
+def once_each(blocks: Sequence[HashedBlock]) -> list[HashedBlock]:
+    """Return the blocks without identical repeats, oldest first. Versions of the reference node
+    send the oldest block with data twice if there are a hundred of them, or a multiple of it."""
+    found = {block.hash: block for block in blocks}
+    if len(found) == len(blocks):
+        return list(blocks)
+    _log.warning("the node sent %d block(s) twice; they count once", len(blocks) - len(found))
+    return sorted(found.values(), key=lambda block: block.sequence_number)
 
 
 def reference_to(needed: NeededObject) -> ObjectFileReference:

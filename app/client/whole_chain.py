@@ -24,7 +24,7 @@ from odf_node.protocol.transfer.messages import (
     DatasetPullSuccess,
 )
 
-from .batches import blocks_of, check_plan, success_of
+from .batches import blocks_of, check_plan, once_each, success_of
 from .limits import LIMITS, ClientLimits
 from .progress import UNWATCHED, Progress
 from .repositories import HttpRepository
@@ -90,6 +90,7 @@ def receive_blocks(
         raise UnintelligibleAnswer(
             f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}"
         )
+    blocks = once_each(blocks)
     for _ in blocks:
         progress.block()
     return blocks

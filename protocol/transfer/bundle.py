@@ -97,17 +97,19 @@ def unpack(
     *,
     limits: BundleLimits = DEFAULT_LIMITS,
     encoding: str = BATCH_ENCODING,
+    repeats: bool = False,
 ) -> list[HashedBlock]:
     """Return the blocks of a batch in its order, without checking that they form a chain.
 
-    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always accepted.
+    `encoding` is what the peers agreed on; `BATCH_ENCODING` is always accepted. With `repeats`, a
+    block may be there several times.
 
     Raises:
         MalformedBundle, BundleTooLarge, BlockTooLarge, MalformedMessage, HashMismatch: as
             `raw_blocks`.
         MalformedBlock, UnsupportedBlockVersion: from a block.
     """
-    return [decode_hashed(name, raw) for name, raw in _named(batch, limits, encoding)]
+    return [decode_hashed(name, raw) for name, raw in _named(batch, limits, encoding, repeats)]
 
 
 def raw_blocks(
@@ -127,7 +129,7 @@ def raw_blocks(
 
 
 def _named(
-    batch: MetadataBlocksBatch, limits: BundleLimits, encoding: str
+    batch: MetadataBlocksBatch, limits: BundleLimits, encoding: str, repeats: bool = False
 ) -> Iterator[tuple[Multihash, bytes]]:
     """Yield the verified hash and the content of each entry."""
     if batch.media_type != BATCH_MEDIA_TYPE or batch.encoding not in (BATCH_ENCODING, encoding):
@@ -139,17 +141,20 @@ def _named(
     if batch.num_blocks > limits.max_blocks:
         raise BundleTooLarge("the batch has too many blocks", limit=limits.max_blocks)
     seen: set[bytes] = set()
+    count = 0
     for name, raw in _files(_inflate(decode_payload(batch.payload, batch.encoding), limits)):
-        if len(seen) == batch.num_blocks:
-            raise MalformedBundle(f"more blocks than the {batch.num_blocks} announced")
         actual = Multihash.of(raw)
+        is_repeat = repeats and actual.digest in seen
+        if len(seen) == batch.num_blocks and not is_repeat:
+            raise MalformedBundle(f"more blocks than the {batch.num_blocks} announced")
         if name != str(actual).encode():
             _check_name(name, actual)
-        if actual.digest in seen:
+        if actual.digest in seen and not is_repeat:
             raise MalformedBundle(f"the block {actual} is there twice")
         seen.add(actual.digest)
+        count += 1
         yield actual, raw
-    if len(seen) != batch.num_blocks:
+    if batch.num_blocks not in (len(seen), count):
         raise MalformedBundle(f"{len(seen)} blocks where {batch.num_blocks} were announced")
 
 

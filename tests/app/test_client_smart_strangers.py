@@ -134,6 +134,18 @@ def test_strategies_answer_exactly_what_was_asked(theirs, local, change, error):
     assert not (local / "refs").exists()
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_identical_repeat_of_a_block_counts_once_and_is_told(theirs, local, caplog, more):
+    plan = plan_text(theirs, num_blocks=len(theirs.blocks) + more)
+    with static_files(theirs.folder) as files:
+        for twice in range(len(theirs.blocks)):
+            act = honest_pull(theirs, files.url, plan=plan, batch=batch_text(theirs, twice=twice))
+            with playing(Stranger(act, str(theirs.head))) as node:
+                pull(node, local / str(twice))
+            assert files_of(local / str(twice)) == theirs.files()
+    assert "sent 1 block(s) twice" in caplog.text
+
+
 def test_a_plan_is_only_an_announcement(theirs, local):
     fewer = honest_pull(theirs, "", batch=batch_text(theirs, last=1))
     with playing(Stranger(fewer, str(theirs.head))) as node, pytest.raises(UnintelligibleAnswer):

@@ -135,8 +135,13 @@ def test_another_number_than_announced_is_refused(num_blocks: int) -> None:
     _refused(GOOD, num_blocks)
 
 
-def test_a_block_twice_is_refused() -> None:
-    _refused(gzip.compress(_tar(_one(), _one())), 2)
+def test_a_block_twice_is_refused_except_where_repeats_are_expected() -> None:
+    twice = gzip.compress(_tar(_one(), _one()))
+    _refused(twice, 2)
+    for announced in (1, 2):
+        assert len(unpack(_batch(twice, announced), repeats=True)) == 2
+    with pytest.raises(MalformedBundle):
+        unpack(_batch(twice, 3), repeats=True)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,12 @@ def plan_text(dataset: FolderDataset, **changed: int) -> str:
     return encode(DatasetPullResponse(result=DatasetPullSuccess(transfer_plan=plan)))
 
 
-def batch_text(dataset: FolderDataset, *, last: int | None = None) -> str:
-    return encode(DatasetMetadataPullResponse(blocks=pack(dataset.blocks[:last])))
+def batch_text(dataset: FolderDataset, *, last: int | None = None, twice: int | None = None) -> str:
+    """A batch of the blocks up to `last`; the block at `twice` is there two times."""
+    blocks = dataset.blocks[:last]
+    if twice is not None:
+        blocks = [*blocks[: twice + 1], *blocks[twice:]]
+    return encode(DatasetMetadataPullResponse(blocks=pack(blocks)))
 
 
 def strategies(asked: str, base: str) -> list[dict[str, Any]]:
