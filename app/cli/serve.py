@@ -64,6 +64,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     from ..service.main import build_app
     from ..service.processes.server import NodeServer, server_config
     from ..service.processes.supervisor import Supervisor, worker_command
+    from ..service.processes.watchdog import Watchdog
     from ..service.wiring import open_node
 
     if queries_alone:
@@ -85,7 +86,10 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     )
     server = NodeServer(server_config(build(node), settings))
 
+    watchdog = Watchdog(node.counters, ends_after_s=settings.stall_ends_s)
+
     def listening(port: int) -> None:
+        watchdog.start()
         workers.start()
         if not queries_alone:
             node.readers.start()
@@ -102,6 +106,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     except SystemExit:
         pass
     finally:
+        watchdog.stop()
         workers.stop()
         node.queries.spawner.stop()
         node.stores.close()

@@ -7,13 +7,14 @@ its id, which is in the definition of the derivative anyway, but no other facts 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from odf_node.protocol.chain.state import ChainState
 from odf_node.protocol.identity import DatasetId, DatasetRef
 from odf_node.protocol.metadata.events import SetTransform
+from odf_node.protocol.metadata.transforms import Transform
 from odf_node.storage.datasets.dataset.dataset import Datasets
 from odf_node.storage.stores.ports import DatasetInputs
 from odf_node.storage.stores.ports.errors import DatasetNotFound
@@ -21,11 +22,16 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
-from .lineage_columns import column_origins
+from ..limits.texts import LINEAGE_SQL_CHARS
+from ..readers.tasks import ColumnsTask
+from ..readers.text_answers import TextAnswers
+from .lineage_columns import Origins
 
 MAX_DATASETS = 1000
 """Limit of datasets in one graph."""
 Edge = tuple[DatasetId, DatasetId]
+Trace = Callable[[Transform, Mapping[str, Sequence[str]]], Origins | None]
+"""Finds the origins of the columns of a transform, given the columns of its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class LineageSources:
     datasets: Datasets
     inputs: DatasetInputs
     access: DatasetAccess
+    texts: TextAnswers
 
 
 def lineage_of(
@@ -129,7 +136,9 @@ def _see(
     return False
 
 
-def origins(graph: Graph, item: GraphNode) -> dict[str, list[tuple[DatasetId, str]]] | None:
+def origins(
+    graph: Graph, item: GraphNode, trace: Trace
+) -> dict[str, list[tuple[DatasetId, str]]] | None:
     """Return, for each column of a derivative, the input columns from which it is computed.
 
     None for a root, and for SQL that cannot be analysed.
@@ -142,12 +151,30 @@ def origins(graph: Graph, item: GraphNode) -> dict[str, list[tuple[DatasetId, st
         name: graph.known[dataset].columns if dataset in graph.known else []
         for name, dataset in names.items()
     }
-    found = column_origins(definition.transform, inputs)
+    found = trace(definition.transform, inputs)
     if found is None:
         return None
     return {
         column: [(names[name], origin) for name, origin in parts] for column, parts in found.items()
     }
+
+
+def tracing(sources: LineageSources, caller: str) -> Trace:
+    """Return the function that finds origins for a caller. It raises `ShareTaken`, `AllTaken`."""
+
+    def trace(transform: Transform, inputs: Mapping[str, Sequence[str]]) -> Origins | None:
+        steps = transform.queries or ()
+        if sum(len(step.query) for step in steps) > LINEAGE_SQL_CHARS:
+            return None
+        task = ColumnsTask(
+            engine=transform.engine,
+            queries=[(step.alias, step.query) for step in steps],
+            inputs={name: list(columns) for name, columns in inputs.items()},
+        )
+        found: Origins | None = sources.texts.answer(task, caller)
+        return found
+
+    return trace
 
 
 def _names(definition: SetTransform) -> dict[str, DatasetId]:
@@ -158,14 +185,14 @@ def _names(definition: SetTransform) -> dict[str, DatasetId]:
     return {name: dataset for name, dataset in named if dataset is not None}
 
 
-def shown(graph: Graph, *, columns: bool) -> dict[str, Any]:
-    """Return the graph as JSON."""
+def shown(graph: Graph, trace: Trace | None = None) -> dict[str, Any]:
+    """Return the graph as JSON, with the origins of columns if `trace` finds them."""
     datasets: list[dict[str, Any]] = [
         {
             "id": str(one),
             "alias": item.alias,
             "kind": item.entry.kind.value,
-            "columns": _shown_columns(graph, item) if columns else None,
+            "columns": None if trace is None else _shown_columns(graph, item, trace),
         }
         for one, item in graph.known.items()
     ]
@@ -180,8 +207,8 @@ def shown(graph: Graph, *, columns: bool) -> dict[str, Any]:
     }
 
 
-def _shown_columns(graph: Graph, item: GraphNode) -> dict[str, Any] | None:
-    found = origins(graph, item)
+def _shown_columns(graph: Graph, item: GraphNode, trace: Trace) -> dict[str, Any] | None:
+    found = origins(graph, item, trace)
     if found is None:
         return None
     return {

@@ -1,7 +1,7 @@
 """Column lineage: find the input columns of each column of a derivative, from its SQL.
 
 Only values count, not the columns that decide whether a row exists (filters, joins, grouping). SQL
-that cannot be analysed completely gives no result.
+that cannot be analysed completely gives no result. It runs in reader processes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from odf_node.protocol.metadata.transforms import SqlQueryStep, Transform
 
+from ..limits.texts import LINEAGE_SQL_CHARS
 from .lineage_text import WINDOW, parsed_spark
 
 _SENSITIVE = ", normalization_strategy=case_sensitive"
@@ -23,7 +24,6 @@ DIALECTS = {
 }
 """Dialects by engine, tried one after the other. DataFusion is close enough to PostgreSQL, but
 keeps the case of names. Spark on other nodes may ignore the case of names."""
-MAX_SQL_CHARS = 100_000
 
 Origins = dict[str, list[tuple[str, str]]]
 """For each output column, pairs of the name of an input and of a column of it."""
@@ -36,7 +36,7 @@ def column_origins(transform: Transform, inputs: Mapping[str, Sequence[str]]) ->
     None if the query cannot be analysed: it is in another dialect, or columns are unknown.
     """
     steps = transform.queries or ()
-    if not steps or sum(len(s.query) for s in steps) > MAX_SQL_CHARS:
+    if not steps or sum(len(s.query) for s in steps) > LINEAGE_SQL_CHARS:
         return None
     for dialect in DIALECTS.get(transform.engine.lower(), ()):
         try:
@@ -102,10 +102,9 @@ def _origins(sql: str, known: Mapping[str, Origins], dialect: str) -> tuple[Orig
     for table in qualified.find_all(exp.Table):
         if table.name not in known and table.name not in ours:
             raise LookupError(f"the columns of {table.name!r} are not known")
-    found = {
-        name: _leaves(lineage(name, parsed.copy(), schema=schema, dialect=dialect), known)
-        for name in qualified.named_selects
-    }
+    # Qualified once for all columns; selects are trimmed for display only, column by column.
+    roots = lineage(None, parsed.copy(), schema=schema, dialect=dialect, trim_selects=False)
+    found = {name: _leaves(root, known) for name, root in roots.items()}
     return found, parsed.named_selects
 
 
@@ -113,7 +112,13 @@ def _leaves(root: Any, known: Mapping[str, Origins]) -> list[tuple[str, str]]:
     from sqlglot import exp
 
     found: dict[tuple[str, str], None] = {}
-    for node in root.walk():
+    # Columns share nodes, so we walk each once: their paths may be many more.
+    waiting, seen = [root], {id(root)}
+    while waiting:
+        node = waiting.pop()
+        others = [each for each in node.downstream if id(each) not in seen]
+        seen.update(map(id, others))
+        waiting += reversed(others)
         if isinstance(node.expression, exp.Table):
             column = exp.to_column(node.name).name
             for origin in known.get(node.expression.name, {}).get(column, ()):

@@ -15,7 +15,7 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.events import DatasetKind
 from odf_node.protocol.metadata.schema import DataTypeOption
 
-from .lineage import Graph, GraphNode, inputs_of, origins
+from .lineage import Graph, GraphNode, Trace, inputs_of, origins
 
 _CORE = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/"
 _FACETS = "https://openlineage.io/spec/facets/"
@@ -28,17 +28,19 @@ _FACET_URLS = {
 }
 
 
-def events(graph: Graph, namespace: str) -> list[dict[str, Any]]:
+def events(graph: Graph, namespace: str, trace: Trace) -> list[dict[str, Any]]:
     """Return one event for each dataset that the caller may see. `namespace` is the node's URL."""
     return [
-        _job_event(graph, item, namespace)
+        _job_event(graph, item, namespace, trace)
         if item.entry.kind is DatasetKind.Derivative
-        else _event("DatasetEvent", item, namespace, dataset=_dataset(graph, item, namespace))
+        else _event(
+            "DatasetEvent", item, namespace, dataset=_dataset(graph, item, namespace, trace)
+        )
         for item in graph.known.values()
     ]
 
 
-def _job_event(graph: Graph, item: GraphNode, namespace: str) -> dict[str, Any]:
+def _job_event(graph: Graph, item: GraphNode, namespace: str, trace: Trace) -> dict[str, Any]:
     job: dict[str, Any] = {"namespace": namespace, "name": str(item.entry.id), "facets": {}}
     definition = item.state.transform
     if definition is not None:
@@ -53,7 +55,7 @@ def _job_event(graph: Graph, item: GraphNode, namespace: str) -> dict[str, Any]:
         namespace,
         job=job,
         inputs=[_input(graph, one, namespace) for one in inputs_of(item.state)],
-        outputs=[_dataset(graph, item, namespace)],
+        outputs=[_dataset(graph, item, namespace, trace)],
     )
 
 
@@ -68,12 +70,12 @@ def _event(kind: str, item: GraphNode, producer: str, **content: Any) -> dict[st
 
 def _input(graph: Graph, one: DatasetId, namespace: str) -> dict[str, Any]:
     if one in graph.known:
-        return _dataset(graph, graph.known[one], namespace, columns=False)
+        return _dataset(graph, graph.known[one], namespace)
     return {"namespace": namespace, "name": str(one), "facets": {}}
 
 
 def _dataset(
-    graph: Graph, item: GraphNode, namespace: str, *, columns: bool = True
+    graph: Graph, item: GraphNode, namespace: str, trace: Trace | None = None
 ) -> dict[str, Any]:
     facets: dict[str, Any] = {
         "version": _facet("version", namespace, datasetVersion=str(item.state.head)),
@@ -86,7 +88,7 @@ def _dataset(
             namespace,
             fields=[{"name": f.name, "type": _type(f.type)} for f in schema.fields],
         )
-    found = origins(graph, item) if columns else None
+    found = None if trace is None else origins(graph, item, trace)
     if found:
         facets["columnLineage"] = _facet(
             "columnLineage",

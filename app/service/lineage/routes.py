@@ -5,12 +5,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
 from ..http.deps import ActorDep, BaseDep, ReadableDep, wired
-from .lineage import LineageSources, lineage_of, shown
+from ..limits.shares import caller_of
+from .lineage import LineageSources, lineage_of, shown, tracing
 from .openlineage import events
 
 MAX_STEPS = 100
@@ -19,7 +20,8 @@ SourcesDep = Annotated[LineageSources, Depends(wired(LineageSources))]
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 
 
-def lineage(
+async def lineage(
+    request: Request,
     sources: SourcesDep,
     actor: ActorDep,
     entry: ReadableDep,
@@ -30,10 +32,16 @@ def lineage(
     form: Annotated[Literal["graph", "openlineage"], Query(alias="format")] = "graph",
 ) -> Response:
     """Return a graph, or OpenLineage events. Inputs that the caller may not read are ids only."""
-    graph = lineage_of(sources, actor, entry, up=upstream, down=downstream)
-    if form == "openlineage":
-        return JsonAnswer({"events": events(graph, base.rstrip("/"))})
-    return JsonAnswer(shown(graph, columns=columns))
+    caller = caller_of(request.scope)
+    trace = tracing(sources, caller)
+
+    def work() -> Response:
+        graph = lineage_of(sources, actor, entry, up=upstream, down=downstream)
+        if form == "openlineage":
+            return JsonAnswer({"events": events(graph, base.rstrip("/"), trace)})
+        return JsonAnswer(shown(graph, trace if columns else None))
+
+    return await sources.texts.run(caller, work)
 
 
 def add_lineage_routes(routes: APIRouter, prefix: str) -> None:

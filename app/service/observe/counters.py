@@ -51,6 +51,9 @@ class Counters:
     slices_left_out: int = 0
     """Slices that these skipped, since they have no row of the answer."""
     in_flight: int = 0
+    stalls: int = 0
+    """Pauses of the event loop that the watchdog noticed."""
+    longest_stall_s: float = 0.0
     deeds_lost: int = 0
     """Audit entries that could not be recorded in the index; they are in the log of the process."""
 
@@ -68,6 +71,11 @@ class Counters:
         if found is None:
             found = self.durations[key] = Durations()
         found.add(seconds)
+
+    def stood_still(self, seconds: float) -> None:
+        """Count a pause of the event loop."""
+        self.stalls += 1
+        self.longest_stall_s = max(self.longest_stall_s, seconds)
 
     def filtered(self, scanned: int, total: int) -> None:
         """Count an answer that opens `scanned` of `total` slices."""

@@ -66,6 +66,12 @@ def _of_process(counters: Counters, tenancy: Tenancy, free: int | None) -> Itera
     yield GaugeMetricFamily(
         "odf_requests_in_flight", "Requests being answered.", value=counters.in_flight
     )
+    yield CounterMetricFamily(
+        "odf_stalls", "Pauses of seconds in which nothing was answered.", value=counters.stalls
+    )
+    yield GaugeMetricFamily(
+        "odf_longest_stall_seconds", "The longest of them.", value=counters.longest_stall_s
+    )
     if free is not None:
         yield GaugeMetricFamily(
             "odf_free_bytes", "Space that is free for objects and database.", value=free

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
+
+from markupsafe import Markup
 
 from odf_node.protocol.chain.state import ChainState
 from odf_node.storage.datasets.job_payloads import ingest_job, poll_job, transform_job
@@ -18,12 +21,14 @@ from ..datasets.datasets import description
 from ..derivatives.derivatives import derivation
 from ..files.parquet_files import list_files
 from ..http.media_types import extension_of
+from ..limits.shares import AllTaken, ShareTaken
+from ..limits.texts import MARKDOWN_CHARS
 from ..lineage import lineage
+from ..readers.tasks import MarkdownTask
 from .block_view import newest
 from .cells import cell_text, fields_of
 from .drawings import lineage_drawing
 from .loading import ways
-from .markdown import markdown
 from .query_form import answered
 from .rows_view import column_table
 from .sample import ROWS
@@ -63,7 +68,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "derivation": derivation(views.derivatives, visit.actor, entry, state),
         "transform": _queries(state.transform),
         "runs": _runs(visit, in_full=Action.WRITE in allowed),
-        "attachments": [_document(item.path, item.content) for item in attachments],
+        "attachments": [_document(visit, item.path, item.content) for item in attachments],
         "license_url": _web_link(state.license.website_url if state.license else None),
         "posting": _posting(state) if Action.WRITE in allowed else None,
         "ways": ways(visit.base, visit.alias, is_open=visit.is_open),
@@ -142,10 +147,14 @@ def _queries(definition: Any) -> list[str]:
     return steps or ([transform.query] if transform.query else [])
 
 
-def _document(path: str, content: str) -> dict[str, Any]:
-    """Return an attachment; Markdown also as HTML."""
-    is_markdown = path.lower().endswith(MARKDOWN)
-    return {"path": path, "content": content, "html": markdown(content) if is_markdown else None}
+def _document(visit: Visit, path: str, content: str) -> dict[str, Any]:
+    """Return an attachment; Markdown also as HTML, unless it is too long or takes too much."""
+    html = None
+    if path.lower().endswith(MARKDOWN) and len(content) <= MARKDOWN_CHARS:
+        with suppress(ShareTaken, AllTaken):
+            html = visit.views.lineage.texts.answer(MarkdownTask(text=content), visit.caller)
+    safe = None if html is None else Markup(html)  # noqa: S704 - the renderer escapes HTML
+    return {"path": path, "content": content, "html": safe}
 
 
 def _web_link(url: str | None) -> str | None:

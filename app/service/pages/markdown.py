@@ -1,4 +1,4 @@
-"""Convert Markdown by strangers into HTML that is safe in a page.
+"""Convert Markdown by strangers into HTML that is safe in a page. It runs in reader processes.
 
 HTML within the text is shown as text. Links may lead to http, https and mailto addresses only.
 Pictures become links, since pages load no foreign content.
@@ -10,6 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ..limits.texts import MARKDOWN_CHARS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from markupsafe import Markup
 
-MAX_CHARS = 200_000
-"""Limit of characters; longer documents are shown as plain text."""
 SCHEMES = frozenset({"http", "https", "mailto"})
 TOP = 3
 """Level of the first heading of a document, below those of the page."""
@@ -28,7 +28,7 @@ def markdown(text: str) -> Markup | None:
     """Return the text as HTML; None if it is too long for a page."""
     from markupsafe import Markup  # imported late: the start does not need it
 
-    if len(text) > MAX_CHARS:
+    if len(text) > MARKDOWN_CHARS:
         return None
     return Markup(_renderer().render(text))  # noqa: S704 - the renderer escapes HTML
 

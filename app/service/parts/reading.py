@@ -17,6 +17,7 @@ from ..read.outlines import OutlineMemory, Outlines
 from ..read.read import Tables
 from ..read.tail import Tails
 from ..readers.pool import Readers
+from ..readers.text_answers import TextAnswers
 from ..sharing.changes import ChangeFeeds
 from ..sharing.tables import SharedTables
 from ..versions.steps import Steps
@@ -30,6 +31,10 @@ class ReadParts(CallerParts):
     @cached_property
     def readers(self) -> Readers:
         return Readers(self.settings)
+
+    @cached_property
+    def text_answers(self) -> TextAnswers:
+        return TextAnswers(self.readers)
 
     @cached_property
     def tails(self) -> Tails:
@@ -93,7 +98,7 @@ class ReadParts(CallerParts):
 
     @cached_property
     def lineage(self) -> LineageSources:
-        return LineageSources(self.stores, self.stores.registry, self.access)
+        return LineageSources(self.stores, self.stores.registry, self.access, self.text_answers)
 
     @cached_property
     def derivatives(self) -> Derivatives:

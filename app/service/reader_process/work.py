@@ -28,9 +28,12 @@ from ..readers.messages import Opened
 from ..readers.tasks import (
     MAX_ANSWER,
     MAX_TAIL,
+    MAX_TEXT_BYTES,
     AnswerTooLong,
+    ColumnsTask,
     LookupTask,
     ProfileTask,
+    MarkdownTask,
     ReadTask,
     StandingTask,
     StepTask,
@@ -162,6 +165,26 @@ def _profile(task: ProfileTask, objects: Objects) -> Iterator[Told]:
     yield text
 
 
+def _columns(task: ColumnsTask, _: Objects) -> Iterator[Told]:
+    from . import text_work  # its parsers take long to import
+
+    yield from _text(text_work.columns(task))
+
+
+def _markdown(task: MarkdownTask, _: Objects) -> Iterator[Told]:
+    from . import text_work
+
+    yield from _text(text_work.page(task))
+
+
+def _text(found: Any) -> Iterator[Told]:
+    text = _JSON.encode(found)
+    if len(text) > MAX_TEXT_BYTES:
+        raise AnswerTooLong(MAX_TEXT_BYTES, "")
+    yield len(text)
+    yield text
+
+
 def _view(table: TableRef, objects: Objects) -> View:
     head, schema = Multihash.parse(table.head), schema_of(table.schema)
     return View(
@@ -197,4 +220,6 @@ _WORK: dict[type[Any], Any] = {
     StepTask: _step,
     StandingTask: _standing,
     ProfileTask: _profile,
+    ColumnsTask: _columns,
+    MarkdownTask: _markdown,
 }

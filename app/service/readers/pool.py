@@ -41,8 +41,10 @@ from .messages import (
     read_needs,
     read_slices,
 )
-from .tasks import Limits, Order, Task, write_order
+from .tasks import TEXT_S, ColumnsTask, Limits, MarkdownTask, Order, Task, write_order
 
+TASKS = ("tail", "read", "lookup", "step", "standing", "profile", "columns", "markdown")
+TEXT_TASKS = (ColumnsTask, MarkdownTask)
 SPARES = 2
 """Number of idle readers that wait for a task."""
 RECEIVE_BYTES = 256 * 1024
@@ -107,12 +109,12 @@ class Readers:
         }
         self._turns = {
             kind: Turns(f"{kind}s", **numbers)  # type: ignore[arg-type]
-            for kind in ("tail", "read", "lookup", "step", "standing", "profile")
+            for kind in TASKS
         }
         self._settings = settings
-        self._limits = Limits(
-            memory_bytes=settings.reader_memory_bytes, silent_s=settings.reader_silent_s
-        )
+        memory_bytes, silent_s = settings.reader_memory_bytes, settings.reader_silent_s
+        self._limits = Limits(memory_bytes=memory_bytes, silent_s=silent_s)
+        self._of_texts = Limits(memory_bytes=memory_bytes, silent_s=min(silent_s, TEXT_S))
         self._threads = CapacityLimiter(2 * settings.readers)
 
     def start(self) -> None:
@@ -134,8 +136,9 @@ class Readers:
         link: socket.socket | None = None
         try:
             link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
-            answer = Answer(link, objects, self._threads, self._settings, turn, learn)
-            await answer.begin(Order(limits=self._limits, task=task))
+            limits = self._of_texts if isinstance(task, TEXT_TASKS) else self._limits
+            answer = Answer(link, objects, self._threads, self._settings, turn, learn, limits)
+            await answer.begin(Order(limits=limits, task=task))
         except BaseException:
             if link is not None:
                 link.close()
@@ -155,6 +158,7 @@ class Answer:
         settings: Settings,
         turn: Turn,
         learn: Learn,
+        limits: Limits,
     ) -> None:
         self.size: int | None = None
         """Size of the answer in bytes, if known."""
@@ -162,7 +166,7 @@ class Answer:
         """Numbers of opened and of all slices, if the reader reports them."""
         self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
-        self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
+        self._silent_s, self._idle_s = limits.silent_s, settings.reader_idle_s
         self._held_bytes, self._held_s = settings.read_held_bytes, settings.read_held_s
         self._received = bytearray()
         self._held: deque[bytes] = deque()

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from odf_node.protocol.codec.manifests import from_data, to_data
-from odf_node.protocol.errors import LimitExceeded
+from odf_node.protocol.errors import LimitExceeded, NodeFault
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
 from odf_node.protocol.metadata.schema import DataSchema
@@ -34,6 +34,10 @@ class AnswerTooLong(LimitExceeded):
             limit=limit,
             setting=setting,
         )
+
+
+class NotThere(NodeFault):
+    """A task about a text asked for an object."""
 
 
 class SliceRef(msgspec.Struct, frozen=True, array_like=True):
@@ -159,6 +163,21 @@ class ProfileTask(msgspec.Struct, frozen=True, tag="profile", kw_only=True):
     max_bytes: int
 
 
+class ColumnsTask(msgspec.Struct, frozen=True, tag="columns", kw_only=True):
+    """Find the input columns of each column of a derivative, as JSON; null if its SQL cannot be
+    analysed. `queries` are pairs of alias and text, `inputs` the columns of each input."""
+
+    engine: str
+    queries: list[tuple[str | None, str]]
+    inputs: dict[str, list[str]]
+
+
+class MarkdownTask(msgspec.Struct, frozen=True, tag="markdown", kw_only=True):
+    """Convert Markdown into HTML that is safe in a page, as a JSON text; null if it is too long."""
+
+    text: str
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a reader: memory beyond what it has at its start, and time between two frames."""
 
@@ -166,14 +185,36 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float
 
 
-Task = TailTask | ReadTask | LookupTask | StepTask | StandingTask | ProfileTask
+Task = (
+    TailTask
+    | ReadTask
+    | LookupTask
+    | StepTask
+    | StandingTask
+    | ProfileTask
+    | ColumnsTask
+    | MarkdownTask
+)
+TEXT_S = 10.0
+"""Limit in seconds of work on a text."""
+MAX_TEXT_BYTES = 16 << 20
+"""Limit of an answer about a text."""
 
 
 class Order(msgspec.Struct, frozen=True):
     """Everything that the service sends to a reader."""
 
     limits: Limits
-    task: TailTask | ReadTask | LookupTask | StepTask | StandingTask | ProfileTask
+    task: (
+        TailTask
+        | ReadTask
+        | LookupTask
+        | StepTask
+        | StandingTask
+        | ProfileTask
+        | ColumnsTask
+        | MarkdownTask
+    )
 
 
 def write_order(order: Order) -> bytes:

@@ -40,6 +40,12 @@ class ListeningSettings(SharedSettings):
     shutdown_s: int = Field(
         10, gt=0, description="Seconds open requests and workers get to end when the node stops."
     )
+    stall_ends_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds after which a service whose event loop stands still writes its stacks "
+        "and ends, so that it is started again; 0 = never.",
+    )
     access_log: bool = Field(
         False, description="Whether every request is logged; otherwise those that change something."
     )
