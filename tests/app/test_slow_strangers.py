@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
+from dripping import dripping
 from servers import wait_until
 from service import Service, described, seeded, serving
 from web_server import Answer, Asked, web_server
@@ -24,37 +24,6 @@ HERE = ("127.0.0.0/8",)
 LOOK_S = 3.0
 SOON_S = 10.0
 """For a busy machine; without the protections the requests below wait for minutes."""
-
-
-@contextmanager
-def dripping() -> Iterator[int]:
-    """A server that sends a byte of a header five times a second, for ever; its port."""
-    ended = threading.Event()
-
-    def drip(link: socket.socket) -> None:
-        with link:
-            try:
-                link.sendall(b"HTTP/1.1 200 OK\r\nx: ")
-                while not ended.wait(0.2):
-                    link.sendall(b"x")
-            except OSError:
-                pass
-
-    def accept(listening: socket.socket) -> None:
-        while True:
-            try:
-                link, _ = listening.accept()
-            except OSError:
-                return
-            threading.Thread(target=drip, args=(link,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
-        threading.Thread(target=accept, args=(listening,), daemon=True).start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            ended.set()
-            listening.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module")

@@ -136,8 +136,9 @@ class Readers:
         link: socket.socket | None = None
         try:
             link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
+            # The time of a text begins in the reader, when the nursery has started.
             limits = self._of_texts if isinstance(task, TEXT_TASKS) else self._limits
-            answer = Answer(link, objects, self._threads, self._settings, turn, learn, limits)
+            answer = Answer(link, objects, self._threads, self._settings, turn, learn)
             await answer.begin(Order(limits=limits, task=task))
         except BaseException:
             if link is not None:
@@ -158,7 +159,6 @@ class Answer:
         settings: Settings,
         turn: Turn,
         learn: Learn,
-        limits: Limits,
     ) -> None:
         self.size: int | None = None
         """Size of the answer in bytes, if known."""
@@ -166,7 +166,7 @@ class Answer:
         """Numbers of opened and of all slices, if the reader reports them."""
         self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
-        self._silent_s, self._idle_s = limits.silent_s, settings.reader_idle_s
+        self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
         self._held_bytes, self._held_s = settings.read_held_bytes, settings.read_held_s
         self._received = bytearray()
         self._held: deque[bytes] = deque()
