@@ -10,7 +10,7 @@ from mutations import ROOT, mutations
 
 PAGE = ROOT / "docs" / "threat-model.md"
 NOTHING = "–"
-THREATS = [f"T{number}" for number in range(1, 49)]
+THREATS = [f"T{number}" for number in range(1, 50)]
 
 
 CONTRACTS = "".join(path.read_text() for path in (ROOT / "tests/conformance").glob("*.py"))
