@@ -71,7 +71,11 @@ def _prepared(data: Path) -> str:
 def node(tmp_path_factory: Any) -> Iterator[tuple[RunningNode, str]]:
     data = tmp_path_factory.mktemp("standing") / "data"
     token = _prepared(data)
-    env = {"ODF_NODE_WORKERS": "0", "ODF_NODE_MIRROR_NETWORKS": '["127.0.0.0/8"]'}
+    env = {
+        "ODF_NODE_WORKERS": "0",
+        "ODF_NODE_MIRROR_LOOK_S": "3",
+        "ODF_NODE_MIRROR_NETWORKS": '["127.0.0.0/8"]',
+    }
     with served(data, **env) as running:
         yield running, token
 
