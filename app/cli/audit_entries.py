@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import getpass
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.clock import system_clock
 from odf_node.storage.stores.ports.audit_values import AuditEntry
+
+if TYPE_CHECKING:
+    from odf_node.storage.datasets.node.stores import Stores
 
 
 def record_command(stores: Stores, action: str, **facts: Any) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.job_payloads.verify_job import answer_of
 from odf_node.storage.datasets.job_payloads.verify_text import answer_text, report_text
-from odf_node.storage.datasets.read.retractions import changelog_notes
-from odf_node.storage.datasets.verify.run import Interval, verify_chain
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
@@ -22,6 +20,9 @@ from .ingest import dataset_base, job_progress
 from .output import DAMAGED, json_option, print_json
 from .progress_bars import stepwise
 from .tokens import any_token, token_at
+
+if TYPE_CHECKING:
+    from odf_node.storage.datasets.verify.run import Interval
 
 
 @click.command()
@@ -88,6 +89,8 @@ def verify(
         raise click.UsageError("--changelog reads rows; it does not go with --metadata-only")
     if recursive:
         raise click.UsageError("--recursive goes with --replay: a folder does not know its inputs")
+    from odf_node.storage.datasets.verify.run import verify_chain  # Arrow is slow to load
+
     with (
         opened(Location.parse(where), token, whole=True) as repository,
         stepwise(quiet=as_json) as progress,
@@ -100,6 +103,8 @@ def verify(
             progress=progress,
         )
         if changelog and report.ok and not metadata_only:
+            from odf_node.storage.datasets.read.retractions import changelog_notes
+
             notes = (*report.notes, *changelog_notes(repository))
             report = replace(report, notes=notes)
     if as_json:
@@ -111,6 +116,8 @@ def verify(
 
 
 def _interval(after: str | None, upto: str | None) -> Interval:
+    from odf_node.storage.datasets.verify.run import Interval
+
     return Interval(
         after=None if after is None else Multihash.parse(after),
         upto=None if upto is None else Multihash.parse(upto),

@@ -13,11 +13,12 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Protocol
 
 from odf_node.protocol.identity import DatasetId
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 SLOTS = 256
 """Number of lock files; several datasets may share one."""
@@ -56,6 +57,8 @@ class PostgresLocks:
 
     @contextmanager
     def hold(self, dataset: DatasetId) -> Iterator[None]:
+        import sqlalchemy as sa  # whoever locks files only needs no database
+
         key = int.from_bytes(hashlib.sha256(dataset.key).digest()[:8], signed=True)
         with self._engine.connect() as connection:  # leaving the block rolls back
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))

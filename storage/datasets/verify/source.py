@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, BinaryIO, Protocol, runtime_checkable
 
 from odf_node.protocol.codec.blocks import MAX_BLOCK_BYTES
 from odf_node.protocol.multihash import Multihash
@@ -12,7 +12,9 @@ from ...stores.objects.folder import FolderObjects
 from ...stores.objects.layout import HEAD
 from ...stores.ports.errors import RefNotFound
 from ...stores.ports.values import ObjectKind
-from ..dataset.dataset import Dataset
+
+if TYPE_CHECKING:
+    from ..dataset.dataset import Dataset
 
 
 class ObjectSource(Protocol):

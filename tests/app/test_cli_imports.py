@@ -1,0 +1,55 @@
+"""What commands import to print their help: nothing that only their work needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = (
+    "pandas", "pyarrow", "numpy", "sqlalchemy", "alembic", "fastapi", "starlette", "uvicorn",
+    "datafusion", "pyspark", "sqlglot", "obstore", "boto3", "grpc", "polars", "duckdb",
+)  # fmt: skip
+LOOK_INTO_FILES = {"dataset", "publish"}
+"""Commands that propose datasets; their modules are those of Arrow's readers."""
+ALL_HELPS = """
+import io, json, sys
+from contextlib import redirect_stdout
+import click
+from odf_node.app.cli.main import main
+
+HEAVY = sys.argv[1:]
+found, known = {}, set()
+
+def look(command, words):
+    with redirect_stdout(io.StringIO()):
+        try:
+            command.main([*words, "--help"], prog_name="odf-node")
+        except SystemExit:
+            pass
+    loaded = [name for name in HEAVY if name in sys.modules]
+    new = [name for name in loaded if name not in known]
+    known.update(new)
+    if new:
+        found[" ".join(words)] = new
+
+def walk(group, words):
+    with click.Context(group) as ctx:
+        for name in group.list_commands(ctx):
+            look(main, [*words, name])
+            inner = group.get_command(ctx, name)
+            if isinstance(inner, click.Group):
+                walk(inner, [*words, name])
+
+walk(main, [])
+print(json.dumps(found))
+"""
+
+
+def test_no_command_loads_a_library_for_its_help_alone():
+    done = subprocess.run(
+        [sys.executable, "-c", ALL_HELPS, *HEAVY], capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert {name: of for name, of in found.items() if name not in LOOK_INTO_FILES} == {}
+    assert {each for of in found.values() for each in of} <= {"pyarrow", "numpy"}
