@@ -63,7 +63,7 @@ class Served:
         """Rows by `GET …/read`, each with its columns in order."""
         with self.service.http(self.token) as http:
             path = f"/{made.entry.alias}/read"
-            answer = http.get(path, params={"format": "arrow", **asked})
+            answer = http.get(path, params={"format": "arrow", "projection": "changelog", **asked})
         assert answer.status_code == 200, answer.text
         return rows(pa.ipc.open_stream(answer.content).read_all())
 

@@ -31,6 +31,8 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.kartothek.predicates import same_bits
 
 APPEND, RETRACT, CORRECT_FROM, CORRECT_TO = range(4)
+HELD_BYTES = 16 << 20
+"""Size of rows in memory that are held until it is known whether one of them is taken back."""
 SETTLE_ROWS = 1 << 17
 """Number of rows that are collected before they are reduced to one per key."""
 
@@ -90,11 +92,34 @@ def project(
             raise DatasetHasNoPrimaryKeys
         standing = live_by_key(scan, vocab, key, cut)
         return _selected(scan(columns, standing), columns)
-    if projection is Projection.FACTS and takes_back(scan, vocab):
-        standing = live_facts(scan, vocab, cut)
-        return _selected(scan(columns, standing), columns)
-    # If no row takes another back, all stand, and one pass has them.
+    if projection is Projection.FACTS:
+        return _facts(scan, vocab, cut, columns)
     return _changelog(scan, vocab, cut, columns)
+
+
+def _facts(
+    scan: Scan, vocab: Vocab, cut: Cut, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that stand. If no row takes another back, these are all rows: as few rows as
+    `HELD_BYTES` hold are read only once."""
+    operation = vocab.operation_type_column
+    wanted = _with(columns, cut, vocab)
+    needed = wanted if wanted is None else list(dict.fromkeys([*wanted, operation]))
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in scan(needed, None):
+        held.append(batch)
+        size += batch.nbytes
+        if size > HELD_BYTES or is_some_gone(batch, vocab):
+            break
+    else:
+        yield from _selected((within(batch, vocab, cut) for batch in held), columns)
+        return
+    held.clear()
+    if takes_back(scan, vocab):
+        yield from _selected(scan(columns, live_facts(scan, vocab, cut)), columns)
+    else:
+        yield from _changelog(scan, vocab, cut, columns)
 
 
 def _changelog(
