@@ -157,7 +157,8 @@ def test_a_filtered_read_opens_only_slices_that_can_hold_the_rows(
     assert lines() == (everything, f"{total}/{total}")
     assert lines(filter="pop:ge:128")[0] == 2
     assert lines(filter="pop:ge:128") == (2, f"2/{total}")
-    assert lines(filter=["pop:ge:128", "offset:lt:58"], projection="facts") == (1, f"2/{total}")
+    # no row was taken back, so conditions on offsets leave slices out of facts, too
+    assert lines(filter=["pop:ge:128", "offset:lt:58"], projection="facts") == (1, f"1/{total}")
     assert lines(filter="city:null") == (30, f"{total}/{total}")
     assert lines(filter="city:in:c01,c02", columns="pop", limit=1)[0] == 1
     assert ask(service, "/many/read", filter="city:like:c").status_code == 400

@@ -49,7 +49,7 @@ def test_news_appear_without_a_reload_and_what_the_visitor_wrote_stays(node, win
     page.locator(".lead", has_text="now with words").wait_for()
     assert page.evaluate("window.isSame")
     assert page.get_by_role("textbox").input_value() == "select 1"
-    assert page.get_by_text("pl.scan_parquet").first.is_visible()
+    assert page.get_by_text("pl.read_parquet").first.is_visible()
 
 
 def test_a_page_that_lost_its_connection_comes_back_by_the_last_event(node, window):
@@ -97,8 +97,11 @@ def test_odd_datasets_have_pages_as_well(node, window, name):
     page.get_by_role("heading", name=re.compile("^Block ")).wait_for()
 
 
-def test_rows_that_were_taken_back_say_so(node, window):
+def test_rows_that_were_taken_back_are_one_link_away_and_say_so(node, window):
     page = window(f"{node.url}/anna/corrected")
+    ops = page.locator(".rows tbody td:nth-child(2)").all_inner_texts()
+    assert ops == ["3 corrected to", *["0 added"] * 3]  # what takes back fits no row here
+    page.get_by_role("link", name="All rows as they were recorded").click()
     ops = page.locator(".rows tbody td:nth-child(2)").all_inner_texts()
     assert ops == ["1 retracted", "3 corrected to", "2 corrected from", *["0 added"] * 3]
 
@@ -109,7 +112,7 @@ def test_the_page_is_whole_without_javascript(node, window):
     assert page.locator(".rows tbody tr").count() == 20
     assert page.locator(".copy").count() == 0
     page.get_by_text("DuckDB", exact=True).click()
-    assert page.get_by_text("read_parquet(getvariable").first.is_visible()
+    assert page.get_by_text("SELECT * FROM read_parquet(").first.is_visible()
     page.get_by_role("link", name="Older rows").click()
     assert page.locator(".rows tbody tr").count() == 100
 
