@@ -137,28 +137,32 @@ def is_reliable(
     indexed: Collection[str],
 ) -> bool:
     """Whether the library answers as the format says. Its `!=` loses and finds nulls, it cannot
-    order texts and dates with nulls among them, and a disjunction loses files that have nothing
-    but null or NaN in a column of it that has an index."""
+    order texts and dates with nulls among them, its NaN is above nothing, and a disjunction loses
+    files that have nothing but null or NaN in a column of it that has an index."""
 
     def misleads(term: Term) -> bool:
         values = [row[term.column] for row in rows]
         has_gaps = any(value is None or value != value for value in values)
         is_lost = len(predicate) > 1 and term.column in indexed
         is_unordered = kinds[term.column] in ("text", "date")
+        has_nan = any(value != value for value in values)
+        if has_nan and term.op in (Op.GREATER, Op.GREATER_EQUAL):
+            return True
         return term.op is Op.NOT_EQUAL or (has_gaps and (is_lost or is_unordered))
 
     return not any(misleads(term) for terms in predicate for term in terms)
 
 
 def holds(predicate: Sequence[Sequence[Term]], row: Row) -> bool:
-    """As SQL says: a null compares to nothing."""
-    return any(
-        all(
-            row[term.column] is not None and _HOLDS[term.op](row[term.column], term.value)
-            for term in terms
-        )
-        for terms in predicate
-    )
+    """As SQL says: a null compares to nothing, and NaN is above all numbers."""
+
+    def is_true(term: Term) -> bool:
+        value = row[term.column]
+        if value is not None and value != value:
+            return term.op in (Op.NOT_EQUAL, Op.GREATER, Op.GREATER_EQUAL)
+        return value is not None and bool(_HOLDS[term.op](value, term.value))
+
+    return any(all(map(is_true, terms)) for terms in predicate)
 
 
 def for_plateau(predicate: Sequence[Sequence[Term]]) -> list[list[tuple[str, str, Any]]]:
