@@ -117,6 +117,7 @@ class ReadOptions:
     time_zone: str | None = None
     epoch: EpochUnit | None = None
     json_numbers: JsonNumbers = JsonNumbers.EXACT
+    json_text: bool = False
     content_type: ContentType = ContentType.CHECKED
     watermark_ahead_s: float | None = None
     """Seconds ahead of the clock up to which event times move the watermark; None: as the node."""
@@ -129,6 +130,7 @@ class ColumnOptions:
 
     null_words: frozenset[str] = frozenset()
     epoch: EpochUnit | None = None
+    json_text: bool = False
 
 
 def _choice(kind: type[StrEnum], value: Any) -> Any:
@@ -151,6 +153,12 @@ def _seconds(value: Any) -> float:
 
 def _one_of(allowed: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) != 1 or value not in allowed:
+        raise ValueError
+    return value
+
+
+def _yes_no(value: Any) -> bool:
+    if type(value) is not bool:
         raise ValueError
     return value
 
@@ -253,6 +261,11 @@ OPTIONS = (
     _chosen(
         "jsonNumbers", "json_numbers", JsonNumbers, "numbers in columns of another kind",
         steps=_JSON,
+    ),
+    SourceOption(
+        key=PREFIX + "jsonText", name="json_text", parse=_yes_no, steps=_JSON, of_columns=True,
+        wanted="true or false",
+        about="whether a column of text, or each of a source, holds values of any kind as JSON",
     ),
     _chosen("contentType", "content_type", ContentType, "what text/html of a server means"),
     SourceOption(

@@ -5,9 +5,16 @@ Commands that run on a node's machine and commands that send requests to it shar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
+
+
+def _columns(flag: str, name: str, about: str) -> Any:
+    """Return an option for names of columns: with commas between them, or given several times."""
+    return click.option(flag, name, multiple=True, metavar="A,B", help=f"{about} Repeatable.")
+
 
 _OPTIONS = (
     click.option(
@@ -17,9 +24,9 @@ _OPTIONS = (
         show_default=True,
         help="All rows of the changelog, or those that stand.",
     ),
-    click.option("--primary-key", metavar="A,B", help="With --mode state; default: as merged."),
-    click.option("--index", "indices", metavar="A,B", help="Columns that readers look up."),
-    click.option("--partition-on", metavar="A,B", help="Columns whose values are folders."),
+    _columns("--primary-key", "primary_key", "With --mode state; default: as merged."),
+    _columns("--index", "indices", "Columns that readers look up."),
+    _columns("--partition-on", "partition_on", "Columns whose values are folders."),
     click.option(
         "--state-format",
         type=click.Choice(["json", "msgpack"]),
@@ -43,13 +50,14 @@ def definition_body(
     store: str | None,
     uuid: str | None,
     mode: str,
-    primary_key: str | None,
-    indices: str | None,
-    partition_on: str | None,
+    primary_key: Sequence[str],
+    indices: Sequence[str],
+    partition_on: Sequence[str],
     state_format: str,
     grace: str,
 ) -> dict[str, Any]:
-    """Return the definition as the API accepts it. An empty `primary_key` matches whole rows."""
+    """Return the definition as the API accepts it. An empty name as `primary_key` matches whole
+    rows."""
     body: dict[str, Any] = {
         "store": store,
         "uuid": uuid,
@@ -59,10 +67,10 @@ def definition_body(
         "metadataFormat": state_format,
         "grace": grace,
     }
-    if primary_key is not None:
+    if primary_key:
         body["primaryKey"] = _names(primary_key)
     return body
 
 
-def _names(text: str | None) -> list[str]:
-    return [name.strip() for name in (text or "").split(",") if name.strip()]
+def _names(given: Sequence[str]) -> list[str]:
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]

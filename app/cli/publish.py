@@ -7,15 +7,13 @@ from typing import Any
 
 import click
 
-from odf_node.protocol.errors import BadInput, Conflict, LimitExceeded, NodeError, Refused
-
 from ..client.environment import HOME
 from ..client.http import open_http
+from ..client.new_dataset import kept_if_filled, new_dataset
 from ..client.node_api import NodeApi
 from ..client.text import one_line
 from ..client.urls import node_base
 from ..proposal.manifest import to_manifest
-from ..proposal.proposal import Proposal
 from ..proposal.sample import MEDIA_TYPES
 from .ingest import post_file, receipt_text
 from .output import json_option, print_json
@@ -24,14 +22,6 @@ from .proposals import choice_options, looked_at, proposal_data, proposal_text
 from .tokens import token_option
 
 _FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
-
-
-class QuestionOpen(BadInput):
-    """The sample leaves a question open that a person has to answer."""
-
-
-class FileNotTaken(BadInput):
-    """The node refused the file. The message says whether the new dataset could be deleted."""
 
 
 @click.command()
@@ -68,8 +58,8 @@ def publish(
     proposal = looked_at(file, name, **chosen)
     if not as_json:
         click.echo(proposal_text(proposal, file), err=not dry_run)
-    if proposal.questions and yes:
-        raise QuestionOpen("; ".join(proposal.questions))
+    if yes:
+        proposal.check_decided()
     base = node_base(node)
     with open_http() as http:
         api = NodeApi(base, token, http=http)
@@ -81,15 +71,23 @@ def publish(
             return
         if not yes:
             click.confirm(f"\nPublish this as {proposal.name} at {base}?", abort=True, err=True)
-        created = api.create_dataset(text, visibility=visibility)
-        address = str(created["url"]).rstrip("/") + "/"
-        of_dataset = NodeApi(address, token, http=http)
-        receipt = _posted(of_dataset, file, proposal, quiet=as_json)
+        made = new_dataset(http, base, token, text, proposal.snapshot(), visibility=visibility)
+        api = NodeApi(made.base, token, http=http)
+        with kept_if_filled(made, api), stepwise(quiet=as_json) as step:
+            receipt = post_file(
+                api,
+                str(file),
+                step,
+                quiet=as_json,
+                media_type=MEDIA_TYPES[proposal.format],
+                expected_head=made.head,
+                on_bad_rows=proposal.on_bad_rows if proposal.on_bad_rows != "fail" else None,
+            )
     if as_json:
-        print_json({"url": created["url"], "alias": created["alias"], "receipt": receipt})
+        print_json({"url": made.url, "alias": made.alias, "receipt": receipt})
         return
     click.echo(receipt_text(receipt))
-    click.echo(f"\n{one_line(str(created['url']), 1000)}\n\n{_loading(str(created['url']))}")
+    click.echo(f"\n{one_line(made.url, 1000)}\n\n{_loading(made.url)}")
 
 
 @click.command()
@@ -116,30 +114,6 @@ def init(
     with output.open("x", encoding="utf-8") as out:
         out.write(text)
     click.echo(f"wrote {output}", err=True)
-
-
-def _posted(api: NodeApi, file: Path, proposal: Proposal, *, quiet: bool) -> dict[str, Any]:
-    """Post the file to the new dataset and return the receipt.
-
-    Raises:
-        FileNotTaken: the node refused the file; the dataset was deleted, if that was possible.
-    """
-    try:
-        with stepwise(quiet=quiet) as step:
-            media_type = MEDIA_TYPES[proposal.format]
-            return post_file(api, str(file), step, quiet=quiet, media_type=media_type)
-    except (BadInput, LimitExceeded, Refused, Conflict) as refused:
-        try:
-            api.ask("DELETE", "")
-        except NodeError as left:
-            raise FileNotTaken(
-                f"{refused.message}; the dataset {proposal.name} was made and is empty: it could "
-                f"not be deleted ({left.message})",
-                **refused.facts,
-            ) from refused
-        raise FileNotTaken(
-            f"{refused.message}; nothing was published", **refused.facts
-        ) from refused
 
 
 def _loading(url: str) -> str:

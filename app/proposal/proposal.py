@@ -1,16 +1,26 @@
-"""The proposal for a file: a source, a key, an event time; and notes and questions for a person."""
+"""The proposal for a file: a source, a key, an event time; and notes and questions for a person.
+
+A manifest is guessed, and tested: the sample is read by it, as a worker would, through all stages
+of a post. The rows that are shown are those that would be stored, keys and times are judged on
+them, and what the file says otherwise is a note or a question.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
+
+from odf_node.protocol.attributes import Attributes
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.identity import DatasetAlias, Name
+from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.block import DatasetSnapshot
 from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, SetInfo, SetVocab
 from odf_node.protocol.metadata.reading import (
@@ -20,60 +30,56 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStep,
-    ReadStepCsv,
-    ReadStepEsriShapefile,
-    ReadStepGeoJson,
-    ReadStepJson,
-    ReadStepNdGeoJson,
-    ReadStepNdJson,
-    ReadStepParquet,
 )
-from odf_node.protocol.metadata.schema import DataField, DataSchema
+from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.storage.datasets.job_payloads.ingest_job import OnBadRows
+from odf_node.storage.runtime.clock import system_clock
+from odf_node.workers.stages.preview import Preview, preview
 
-from .columns import Column, Columns, DateOrder, columns_of, optional
-from .records import Records, records_of
-from .sample import TEXT, Format, Sample
+from .columns import JSON_TEXT, Column, Columns, columns_of, columns_read
+from .differences import differences
+from .documents import documents_of
+from .keys import UnusableChoice, check_event_time, check_key, proposed_event_time, proposed_key
+from .options import MERGES, Choices
+from .records import NoRecords, Records
+from .sample import Format, Sample
+from .texts import texts_of
+from .typed import parquet_of, shapefile_of, times_cut
 
 SOURCE = "default"
 SHOWN_ROWS = 5
-KEY_COLUMNS = 8
-"""A key of two columns is searched among this number of columns from the left."""
-MERGES = ("append", "ledger", "snapshot", "upsert")
+MAX_BAD_ROWS = 10_000
+"""Rows of the sample that may be set aside, if bad rows are."""
+MAX_REFUSED = 50
+"""Columns that become text because the reader refuses them in their guessed type."""
 SYSTEM_NAMES = {
     "offset": "offset_column",
     "op": "operation_type_column",
     "system_time": "system_time_column",
 }
 """Columns that every dataset has, and the parameters of the vocabulary that rename them."""
-_KEY_NAME = re.compile(r"(?i)^(id|key|code|uuid|guid)$|(_|^)(id|key|code)$")
-_TIME_NAME = re.compile(r"(?i)^(event_?time|time|timestamp|date|datetime|day|ts)$|_(time|date)$")
-_KEY_KINDS = ("Int64", "String", "Date", "Timestamp")
+_SYSTEM = ("offset", "operation_type", "system_time", "event_time")
+EVENT_TIME = "event_time"
 _WITH_PATTERNS = (Format.CSV, Format.JSON, Format.NDJSON)
+_FOOTER = "odf-node/footerLines"
+_RECORDS = {
+    Format.CSV: texts_of,
+    Format.JSON: documents_of,
+    Format.NDJSON: documents_of,
+    Format.GEOJSON: documents_of,
+    Format.NDGEOJSON: documents_of,
+    Format.PARQUET: parquet_of,
+    Format.SHAPEFILE: shapefile_of,
+}
 
 
-class UnusableChoice(BadInput):
-    """A key, event time or merge that does not fit the file, or each other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """Decisions of a person; None leaves the decision to the proposal."""
-
-    name: str | None = None
-    types: Mapping[str, str] = field(default_factory=dict)
-    key: tuple[str, ...] | None = None
-    event_time: str | None = None
-    """Name of a column; an empty name means none, so that rows get the time of their post."""
-    merge: str | None = None
-    date_order: DateOrder | None = None
-    separator: str | None = None
-    header: bool | None = None
-    description: str | None = None
+class QuestionOpen(BadInput):
+    """The file leaves a question open that a person has to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A proposed dataset for a file. `columns` is empty if the node is to decide on them."""
+    """A proposed dataset for a file."""
 
     name: str
     format: Format
@@ -83,6 +89,7 @@ class Proposal:
     merge: MergeStrategy
     event_time: str | None
     description: str | None
+    on_bad_rows: OnBadRows
     looked_at: int
     is_whole: bool
     notes: tuple[str, ...]
@@ -91,119 +98,244 @@ class Proposal:
     def snapshot(self) -> DatasetSnapshot:
         """Return the dataset in the form of a manifest."""
         source = AddPushSource(source_name=SOURCE, read=self.read, merge=self.merge)
-        names = {word: f"_{name}" for name, word in _taken(self.columns).items()}
+        names = {word: new for _, word, new in _renamed(self.columns)}
         if self.event_time is not None:
             names["event_time_column"] = self.event_time
+        elif EVENT_TIME in (known := {one.name for one in self.columns}):
+            names["event_time_column"] = _free(EVENT_TIME, known)
         vocab = [SetVocab(**names)] if names else []
         info = [] if self.description is None else [SetInfo(description=self.description)]
         name = DatasetAlias.parse(self.name)
         return DatasetSnapshot(name=name, kind=DatasetKind.Root, metadata=(source, *vocab, *info))
 
+    def check_decided(self) -> None:
+        """Raise `QuestionOpen` if a person has to answer a question."""
+        if self.questions:
+            raise QuestionOpen("; ".join(self.questions))
+
     def rows(self) -> list[list[Any]]:
-        """Return the first rows of the sample."""
+        """Return the first rows of the sample, as they would be stored."""
         shown = [column.values[:SHOWN_ROWS] for column in self.columns]
         return [list(row) for row in zip(*shown, strict=True)]
 
 
-def propose(sample: Sample, choices: Choices | None = None) -> Proposal:
-    """Propose a dataset for the sample.
+def propose(
+    sample: Sample, choices: Choices | None = None, *, now: Instant | None = None
+) -> Proposal:
+    """Propose a dataset for the sample. `now` is the time of the post; by default that of the
+    system's clock.
 
-    Raises `NoRecords`, `NotUtf8`, `UnknownColumn`, `UnusableChoice`, `MalformedName`.
+    Raises:
+        NoRecords, NotUtf8, UnknownColumn, UnusableChoice, MalformedName.
+        NodeError: a post of the file would be refused, for the same reason.
     """
-    chosen = choices or Choices()
-    records = records_of(sample, separator=chosen.separator, header=chosen.header)
+    chosen, at = choices or Choices(), now or system_clock()
     name = chosen.name or _name(sample.name)
     DatasetAlias.parse(name)
-    if records is None:
-        return _unseen(sample, name, chosen)
-    is_text = sample.format is Format.CSV
-    found = columns_of(
-        records,
-        chosen.types,
-        chosen.date_order,
-        is_text=is_text,
-        has_patterns=sample.format in _WITH_PATTERNS,
-    )
-    _refuse_unknown(found.columns, chosen)
-    key, key_notes = _key(found.columns, records, chosen)
-    event_time = _event_time(found.columns, chosen)
-    required = {*key, *([event_time] if event_time else [])}
-    fields = tuple(
-        DataField(name=one.name, type=optional(one, is_required=one.name in required))
-        for one in found.columns
-    )
-    return Proposal(
+    records = _RECORDS[sample.format](sample, chosen)
+    draft = Proposal(
         name=name,
         format=sample.format,
-        read=_read(sample.format, records, found, DataSchema(fields=fields)),
-        columns=found.columns,
-        key=key,
-        merge=_merge(key, chosen.merge),
-        event_time=event_time,
-        description=chosen.description,
-        looked_at=records.count,
-        is_whole=records.is_whole,
-        notes=(*records.notes, *key_notes, *_notes(found, event_time)),
-        questions=found.questions,
-    )
-
-
-def _unseen(sample: Sample, name: str, chosen: Choices) -> Proposal:
-    """Propose a dataset for a file whose columns only a reader can determine: a typed format, or a
-    document that is not whole."""
-    if chosen.types:
-        raise UnusableChoice(f"the types of {sample.format} files are those in the file")
-    if sample.format in TEXT:
-        note = "too long to be looked at: the node decides on columns and types when it reads it"
-    else:
-        note = "the node takes columns and types from the file"
-    key = chosen.key or ()
-    return Proposal(
-        name=name,
-        format=sample.format,
-        read=_STEPS[sample.format](),
+        read=records.step,
         columns=(),
-        key=key,
-        merge=_merge(key, chosen.merge),
-        event_time=chosen.event_time or None,
+        key=(),
+        merge=MergeStrategyAppend(),
+        event_time=None,
         description=chosen.description,
+        on_bad_rows=chosen.on_bad_rows,
         looked_at=0,
-        is_whole=False,
-        notes=(note,),
-        questions=(),
+        is_whole=records.is_whole,
+        notes=records.notes,
+        questions=records.questions,
+    )
+    draft, rows = _with_columns(draft, records, chosen, at)
+    _refuse_unknown(draft.columns, chosen)
+    draft = _with_event_time(draft, rows, chosen, at)
+    draft = _with_key(draft, rows, records, chosen)
+    return _proved(draft, records, rows, at)
+
+
+def _with_columns(
+    draft: Proposal, records: Records, chosen: Choices, now: Instant
+) -> tuple[Proposal, pa.Table]:
+    """Return the draft with the columns that the reader takes, and the rows of the sample."""
+    refused: dict[str, str] = {}
+    while True:
+        if records.names:
+            found = columns_of(
+                records,
+                chosen,
+                refused,
+                is_text=draft.format is Format.CSV,
+                has_patterns=draft.format in _WITH_PATTERNS,
+            )
+        else:
+            found = columns_read(_untyped(draft, records, now), chosen)
+        tried = replace(draft, columns=found.columns, read=_read(records, found, ()))
+        try:
+            seen = _seen(tried, records, now)
+            break
+        except BadInput as bad:
+            column = bad.facts.get("column")
+            if column not in records.names or column in {*refused, *chosen.types}:
+                raise
+            refused[str(column)] = getattr(bad, "reason", bad.message)
+            if len(refused) > MAX_REFUSED:
+                raise
+    rows = seen.read.select([one.name for one in found.columns])
+    columns = tuple(
+        replace(
+            one,
+            has_nulls=bool(values.null_count),
+            values=tuple(map(_shown, values.slice(0, SHOWN_ROWS))),
+        )
+        for one, values in zip(found.columns, rows.columns, strict=True)
+    )
+    notes = (*draft.notes, *_notes(found), *seen.warnings, *_changes(records, found, seen, rows))
+    return (
+        replace(
+            tried,
+            columns=columns,
+            looked_at=rows.num_rows,
+            notes=tuple(dict.fromkeys(notes)),
+            questions=(*draft.questions, *found.questions),
+        ),
+        rows,
     )
 
 
-_STEPS: dict[Format, Any] = {
-    Format.CSV: ReadStepCsv,
-    Format.JSON: ReadStepJson,
-    Format.NDJSON: ReadStepNdJson,
-    Format.GEOJSON: ReadStepGeoJson,
-    Format.NDGEOJSON: ReadStepNdGeoJson,
-    Format.PARQUET: ReadStepParquet,
-    Format.SHAPEFILE: ReadStepEsriShapefile,
-}
+def _with_event_time(draft: Proposal, rows: pa.Table, chosen: Choices, now: Instant) -> Proposal:
+    if chosen.event_time is None:
+        event_time, notes = proposed_event_time(rows, now.to_datetime())
+    else:
+        event_time, notes = chosen.event_time or None, []
+        check_event_time(rows, event_time)
+    if event_time is None:
+        notes = [*notes, "no column says when a row happened: rows get the time of their post"]
+    elif rows.column(event_time).null_count:
+        notes = [*notes, f"rows without {event_time} get the time of their post"]
+    return replace(draft, event_time=event_time, notes=(*draft.notes, *notes))
 
 
-def _read(form: Format, records: Records, found: Columns, schema: DataSchema) -> ReadStep:
-    patterns = found.patterns or {}
-    date, time = patterns.get("Date"), patterns.get("Timestamp")
-    match form:
-        case Format.CSV:
-            return ReadStepCsv(
-                header=records.header,
-                separator=None if records.separator == "," else records.separator,
-                null_value=found.null_value,
-                date_format=date,
-                timestamp_format=time,
-                schema=schema,
-            )
-        case Format.JSON:
-            return ReadStepJson(date_format=date, timestamp_format=time, schema=schema)
-        case Format.NDJSON:
-            return ReadStepNdJson(date_format=date, timestamp_format=time, schema=schema)
-    step: ReadStep = _STEPS[form](schema=schema)
-    return step
+def _with_key(draft: Proposal, rows: pa.Table, records: Records, chosen: Choices) -> Proposal:
+    key, notes = chosen.key or (), list[str]()
+    if chosen.key is not None:
+        check_key(rows, chosen.key)
+    elif chosen.merge != "append":
+        key, notes = proposed_key(rows, is_whole=records.is_whole)
+    merge = _merge(key, chosen.merge)
+    return replace(draft, key=key, merge=merge, notes=(*draft.notes, *notes))
+
+
+def _proved(draft: Proposal, records: Records, rows: pa.Table, now: Instant) -> Proposal:
+    """Return the proposal after a last reading, by all that it says: each row is stored.
+
+    Raises:
+        UnusableChoice: rows would take the place of others.
+    """
+    full = {one.name for one in draft.columns if not one.has_nulls}
+    required = {*draft.key, *([draft.event_time] if draft.event_time in full else [])}
+    found = Columns(columns=draft.columns)
+    schema = draft.read.schema
+    extra = None if schema is None else schema.extra
+    read = structs.replace(draft.read, schema=_schema(found, required, extra))
+    proposal = replace(draft, read=read)
+    seen = _seen(proposal, records, now)
+    if seen.stored.num_rows != rows.num_rows:
+        raise UnusableChoice(
+            f"of {rows.num_rows} rows, {seen.stored.num_rows} would be stored: those of one key "
+            "take each other's place; choose more columns, or --no-key"
+        )
+    return replace(proposal, notes=tuple(dict.fromkeys((*draft.notes, *seen.warnings))))
+
+
+def _untyped(draft: Proposal, records: Records, now: Instant) -> pa.Table:
+    """Return the rows of a file in its own columns, whatever their names."""
+    vocab = SetVocab(**{f"{word}_column": f"odf-node/{word}" for word in _SYSTEM})
+    source, *_ = draft.snapshot().metadata
+    snapshot = structs.replace(draft.snapshot(), metadata=(source, vocab))
+    rows = _previewed(draft, snapshot, records, now).read
+    return rows.drop_columns("odf-node/event_time")
+
+
+def _seen(draft: Proposal, records: Records, now: Instant) -> Preview:
+    """Read the sample by a draft. Raises `NodeError` as a post would."""
+    snapshot = draft.snapshot()
+    if not records.is_whole:
+        snapshot = _of_beginning(snapshot)
+    return _previewed(draft, snapshot, records, now)
+
+
+def _previewed(
+    draft: Proposal, snapshot: DatasetSnapshot, records: Records, now: Instant
+) -> Preview:
+    found = preview(
+        snapshot,
+        records.content,
+        now=now,
+        max_bad_rows=MAX_BAD_ROWS if draft.on_bad_rows == "quarantine" else None,
+        groups=records.groups,
+    )
+    if found is None:
+        raise NoRecords(f"{draft.name} has no records")
+    return found
+
+
+def _of_beginning(snapshot: DatasetSnapshot) -> DatasetSnapshot:
+    """Return the dataset for the beginning of a file, which has no footer."""
+    source, *others = snapshot.metadata
+    assert isinstance(source, AddPushSource)  # noqa: S101 - as `snapshot` makes it
+    schema = source.read.schema
+    if schema is None or schema.extra is None or _FOOTER not in schema.extra.value:
+        return snapshot
+    options = {key: value for key, value in schema.extra.value.items() if key != _FOOTER}
+    plain = structs.replace(schema, extra=Attributes.of(options) if options else None)
+    read = structs.replace(source.read, schema=plain)
+    return structs.replace(snapshot, metadata=(structs.replace(source, read=read), *others))
+
+
+def _read(records: Records, found: Columns, required: Sequence[str]) -> ReadStep:
+    """Return the read step with its schema and options."""
+    options = {**records.options, **found.options}
+    extra = Attributes.of(options) if options else None
+    given: dict[str, Any] = {
+        "null_value": found.null_value,
+        "date_format": found.patterns.get("Date"),
+        "timestamp_format": found.patterns.get("Timestamp"),
+    }
+    known = {key: value for key, value in given.items() if value is not None}
+    return structs.replace(records.step, schema=_schema(found, required, extra), **known)
+
+
+def _schema(found: Columns, required: Collection[str], extra: Attributes | None) -> DataSchema:
+    fields = tuple(one.declared(is_required=one.name in required) for one in found.columns)
+    return DataSchema(fields=fields, extra=extra)
+
+
+def _shown(value: pa.Scalar) -> Any:
+    """Return a value; one that Python cannot represent as text."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return str(pc.cast(value, pa.string()))
+
+
+def _changes(records: Records, found: Columns, seen: Preview, rows: pa.Table) -> list[str]:
+    """Return what the stored rows do not say as the file does."""
+    if seen.rejected:
+        first = seen.rejected[0]
+        where = "" if first.line is None else f" (line {first.line}: {first.reason})"
+        return [f"set aside of the rows looked at: {len(seen.rejected)}{where}"]
+    if not records.names:
+        return times_cut(records)
+    if rows.num_rows != records.count:
+        return [f"the file has {records.count} records, of which {rows.num_rows} become rows"]
+    notes: list[str] = []
+    zoned = "odf-node/timeZone" in found.options
+    for one, given, stored in zip(found.columns, records.columns, rows.columns, strict=True):
+        if one.kind != JSON_TEXT:
+            notes += differences(one.name, found.plain(one, given), stored, zoned=zoned)
+    return notes
 
 
 def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
@@ -223,74 +355,12 @@ def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
     return MergeStrategyAppend()
 
 
-def _key(
-    columns: Sequence[Column], records: Records, chosen: Choices
-) -> tuple[tuple[str, ...], list[str]]:
-    """Return columns with distinct values in all rows, and notes. A key is proposed only if all
-    rows were read."""
-    if chosen.key is not None:
-        _refuse_repeated(columns, chosen.key)
-        return chosen.key, []
-    if chosen.merge == "append" or records.count < 2:
-        return (), []
-    usable = [one for one in columns if one.kind in _KEY_KINDS and not one.has_nulls]
-    usable.sort(key=lambda one: not _KEY_NAME.search(one.name))
-    alone = [(one,) for one in usable]
-    pairs = combinations(usable[:KEY_COLUMNS], 2)
-    found = next((some for some in (*alone, *pairs) if _tells_apart(some)), None)
-    if found is None:
-        return (), ["no column tells the rows apart, so each post adds its rows"]
-    names = tuple(one.name for one in found)
-    if not records.is_whole:
-        said = ", ".join(names)
-        note = f"{said} tells the first {records.count:,} rows apart; if all, say --key {said}"
-        return (), [note]
-    return names, []
-
-
-def _tells_apart(columns: Sequence[Column]) -> bool:
-    rows = list(zip(*(one.values for one in columns), strict=True))
-    return len(set(rows)) == len(rows)
-
-
-def _refuse_repeated(columns: Sequence[Column], key: Sequence[str]) -> None:
-    """Refuse a key that several rows share, since these would replace each other. Raises
-    `UnusableChoice`."""
-    by_name = {one.name: one for one in columns}
-    if nested := [name for name in key if by_name[name].kind not in _KEY_KINDS]:
-        raise UnusableChoice(f"{nested[0]} is {by_name[nested[0]].kind}, which is no key")
-    seen: dict[tuple[Any, ...], int] = {}
-    for number, row in enumerate(zip(*(by_name[name].values for name in key), strict=True), 1):
-        if (before := seen.setdefault(row, number)) != number:
-            raise UnusableChoice(
-                f"rows {before} and {number} have the same key ({', '.join(key)}), so that one "
-                "would take the place of the other; choose more columns, or --no-key",
-                rows=[before, number],
-            )
-        if None in row:
-            raise UnusableChoice(f"row {number} has no value in its key", rows=[number])
-
-
-def _event_time(columns: Sequence[Column], chosen: Choices) -> str | None:
-    if chosen.event_time is not None:
-        return chosen.event_time or None
-    usable = [one for one in columns if one.kind in ("Date", "Timestamp") and not one.has_nulls]
-    named = [one for one in usable if _TIME_NAME.search(one.name)]
-    if named:
-        return named[0].name
-    times = [one for one in usable if one.kind == "Timestamp"] or usable
-    return times[0].name if len(times) == 1 else None
-
-
-def _notes(found: Columns, event_time: str | None) -> list[str]:
+def _notes(found: Columns) -> list[str]:
     notes = [f"{one.name}: {one.note}" for one in found.columns if one.note]
+    notes += found.notes
     if found.null_value is not None:
         notes.append(f"{found.null_value!r} stands for no value, in all columns")
-    if any(one.kind == "Timestamp" for one in found.columns):
-        notes.append("times without a zone are taken to be in UTC")
-    if event_time is None:
-        notes.append("no column says when a row happened: rows get the time of their post")
-    renamed = ", ".join(f"{name} (here _{name})" for name in _taken(found.columns))
+    renamed = ", ".join(f"{name} (here {new})" for name, _, new in _renamed(found.columns))
     if renamed:
         notes.append(f"the file has columns that every dataset has itself: {renamed}")
     return notes
@@ -303,9 +373,19 @@ def _refuse_unknown(columns: Sequence[Column], chosen: Choices) -> None:
             raise UnusableChoice(f"the file has no column {name[:100]!r}", column=name[:100])
 
 
-def _taken(columns: Sequence[Column]) -> dict[str, str]:
+def _renamed(columns: Sequence[Column]) -> list[tuple[str, str, str]]:
+    """Return system columns whose names the file takes, the parameters of the vocabulary that
+    rename them, and the new names."""
     names = {one.name for one in columns}
-    return {name: word for name, word in SYSTEM_NAMES.items() if name in names}
+    return [
+        (name, word, _free(name, names)) for name, word in SYSTEM_NAMES.items() if name in names
+    ]
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def _name(file_name: str) -> str:

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import io
+import os
 import re
 import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from odf_node.protocol.errors import BadInput
+from odf_node.protocol.text_encodings import UTF8, encoding_of, marked_encoding
 from odf_node.storage.runtime.zip_entries import DAMAGED, entries_of, unpacked
 
 PIECE_BYTES = 16 * 1024
 """Bytes that are unpacked at once. A piece is lost if the sample ends within it."""
 DIRECTORY_BYTES = 1 << 20
 """Limit of the bytes of a zip archive's table of contents."""
+ARCHIVE_BYTES = 256 << 20
+"""Limit of the bytes of a file that is needed completely, and of what it unpacks to."""
+PARQUET, ZIP = b"PAR1", b"PK\x03\x04"
+SHEETS = frozenset({"xl/workbook.xml", "xl/workbook.bin"})
+OPEN_DOCUMENT = b"application/vnd.oasis.opendocument.spreadsheet"
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 SAMPLE_BYTES = 4 << 20
 """Default number of unpacked bytes that are examined."""
 
@@ -70,34 +80,68 @@ class DamagedPacking(BadInput):
 
 
 class NotUtf8(BadInput):
-    """Text in an encoding other than UTF-8, the only one that nodes read."""
+    """Text that is not in the encoding that is told, by default UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The beginning of a file: its format, its text or bytes, and whether they are the whole
-    file."""
+    """The beginning of a file: its format, its bytes, and whether they are the whole file."""
 
     name: str
     """Name of the file, without folders, and without endings of packed files."""
     format: Format
     data: bytes
     is_whole: bool
+    file: Path | None = None
+    """The file itself, if its reader does not need to have it in memory."""
+    is_workbook: bool = False
+    """Whether the text is in a sheet of a workbook."""
 
-    def text(self) -> str:
-        """Return the data as text, without an incomplete last line. Raises `NotUtf8`."""
-        data = self.data.removeprefix(b"\xef\xbb\xbf")
-        if not self.is_whole:  # the last character may be cut
-            data = data[: data.rfind(b"\n") + 1] or data
-        try:
-            return data.decode()
-        except UnicodeDecodeError as bad:
-            line = data.count(b"\n", 0, bad.start) + 1
+    @property
+    def content(self) -> bytes | Path:
+        return self.data if self.file is None else self.file
+
+    def utf8(self, encoding: str | None) -> bytes:
+        """Return the data as UTF-8, given in the encoding, or in the one that its byte order mark
+        tells. A character that the end of the sample cuts is left out. Raises `NotUtf8`."""
+        codec = self._codec(encoding)
+        if codec == UTF8 and b"\0" in self.data[:PIECE_BYTES]:
             raise NotUtf8(
-                f"line {line} of {self.name} is not UTF-8, which is all that nodes read; convert "
-                "the file first: iconv -f WINDOWS-1252 -t UTF-8 FILE",
+                f"{self.name} has zero bytes, as UTF-16 has; --encoding names the encoding, "
+                "such as utf-16-le",
+                line=1,
+            )
+        try:
+            decoder = codecs.getincrementaldecoder(codec)()
+            text = decoder.decode(self.data, final=self.is_whole)
+            return self.data if codec == UTF8 and self.is_whole else text.encode()
+        except UnicodeError as bad:
+            start = bad.start if isinstance(bad, UnicodeDecodeError) else 0
+            line = self.data.count(b"\n", 0, start) + 1
+            shown = self.data[max(0, start - 12) : start + 12].decode("cp1252", "replace")
+            raise NotUtf8(
+                f"line {line} of {self.name} is not {codec.upper()}; --encoding names another "
+                f"encoding, such as windows-1252, which would read {shown!r} here",
                 line=line,
             ) from None
+
+    def encoded(self, data: bytes, encoding: str | None) -> bytes:
+        """Return a beginning of the data, given in UTF-8, in the encoding of the file."""
+        codec = self._codec(encoding)
+        return data if codec == UTF8 else data.decode().encode(codec)
+
+    def declared(self, encoding: str | None) -> str | None:
+        """Return the encoding that a source has to declare. Raises `NotUtf8`."""
+        self._codec(encoding)
+        return encoding
+
+    def _codec(self, encoding: str | None) -> str:
+        if encoding is None:
+            return marked_encoding(self.data) or UTF8
+        codec = encoding_of(encoding)
+        if codec is None:
+            raise NotUtf8(f"--encoding: no encoding is called {encoding[:50]!r}")
+        return codec
 
 
 def sample_of(
@@ -116,12 +160,18 @@ def sample_of(
         UnknownFormat, DamagedPacking.
     """
     name = PurePath(file_name).name
+    if begin.startswith(OLE):
+        return Sample(name, Format.CSV, begin, is_whole, is_workbook=True)
     for mark, ending, unpack in _PACKINGS:
         if mark.match(begin):
-            name = _without(name, ending)
+            if ending == ".zip" and form in (None, Format.CSV) and _holds_sheets(begin):
+                return Sample(name, Format.CSV, begin, is_whole, is_workbook=True)
             if ending == ".zip" and form in (None, Format.SHAPEFILE) and _holds_shape(begin):
-                return Sample(name, Format.SHAPEFILE, begin[:most], is_whole)
-            begin, ended, inner = unpack(begin, most + 1)
+                return Sample(_without(name, ending), Format.SHAPEFILE, begin, is_whole)
+            name, packed = _without(name, ending), begin
+            begin, ended, inner = unpack(packed, most + 1)
+            if begin.startswith(PARQUET) and not ended and is_whole:
+                begin, ended, inner = unpack(packed, ARCHIVE_BYTES)
             name, is_whole = inner or name, is_whole and ended
             break
     form = form or FORMATS.get(PurePath(name).suffix.lower()) or _by_content(begin)
@@ -132,7 +182,39 @@ def sample_of(
         )
     if form is Format.SHAPEFILE:
         raise UnknownFormat("a shapefile is published as a zip archive with its .shp and .dbf")
+    if form is Format.PARQUET:
+        return Sample(name, form, begin, is_whole)
     return Sample(name, form, begin[:most], is_whole and len(begin) <= most)
+
+
+def sample_of_file(file: Path, *, most: int = SAMPLE_BYTES, form: Format | None = None) -> Sample:
+    """Return a sample of a file on this machine. Raises the same errors as `sample_of`."""
+    with file.open("rb") as stream:
+        if form in (None, Format.PARQUET) and stream.read(len(PARQUET)) == PARQUET:
+            return Sample(file.name, Format.PARQUET, b"", True, file)
+        stream.seek(0)
+        return sample_of_stream(file.name, stream, most=most, form=form)
+
+
+def sample_of_stream(
+    name: str, stream: BinaryIO, *, most: int = SAMPLE_BYTES, form: Format | None = None
+) -> Sample:
+    """Return a sample of an open file. Raises the same errors as `sample_of`."""
+    begin = stream.read(most)
+    size = os.fstat(stream.fileno()).st_size
+    if begin.startswith(EVERYTHING_FIRST):
+        begin += stream.read(ARCHIVE_BYTES - len(begin))
+        if size > len(begin):
+            raise UnknownFormat(
+                f"{name} has more than {ARCHIVE_BYTES >> 20} MiB, and is needed whole; unpack it"
+            )
+    return sample_of(name, begin, is_whole=size <= len(begin), most=most, form=form)
+
+
+def format_of(file_name: str, begin: bytes) -> Format:
+    """Return the format of a file with this beginning; a zip archive has to be whole. Raises the
+    same errors as `sample_of`."""
+    return sample_of(file_name, begin, is_whole=False, most=PIECE_BYTES).format
 
 
 def _without(name: str, ending: str) -> str:
@@ -216,6 +298,22 @@ class _Bounded(io.BytesIO):
         return data
 
 
+def _holds_sheets(data: bytes) -> bool:
+    """Whether an archive is a workbook, by the names of its parts."""
+    try:
+        with zipfile.ZipFile(_Bounded(data)) as archive:
+            entries = {one.filename: one for one in archive.filelist}
+            kind = entries.get("mimetype")
+            begin = b"" if kind is None else _first(archive, kind)
+    except DAMAGED:
+        return False
+    return bool(entries.keys() & SHEETS) or begin.startswith(OPEN_DOCUMENT)
+
+
+def _first(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    return next(unpacked(archive, entry, piece_bytes=PIECE_BYTES), b"")
+
+
 def _holds_shape(data: bytes) -> bool:
     try:
         with zipfile.ZipFile(_Bounded(data)) as archive:
@@ -231,5 +329,5 @@ _PACKINGS: tuple[tuple[re.Pattern[bytes], str, Callable[[bytes, int], Unpacked]]
     (re.compile(rb"PK\x03\x04"), ".zip", _unzip),
 )
 """Kinds of packed files: first bytes, ending of the name, and function to unpack."""
-EVERYTHING_FIRST = (b"PK\x03\x04",)
+EVERYTHING_FIRST = (ZIP, PARQUET, OLE)
 """First bytes of files that are needed completely in order to examine their beginning."""

@@ -1,46 +1,42 @@
-"""Publish a frame: as a new dataset of a node, or as additional rows of an existing one."""
+"""Publish a frame or a file: as a new dataset of a node, or as more rows of an existing one."""
 
 from __future__ import annotations
 
-import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from urllib.parse import unquote, urlsplit
 
-from odf_node.protocol.codec.manifests import to_data
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.multihash import Multihash
 
 from ..client.folder import chunks_of
 from ..client.http import open_http
+from ..client.new_dataset import NewDataset, kept_if_filled, new_dataset
 from ..client.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
 from ..client.urls import UnsupportedUrl
+from ..proposal.manifest import to_manifest
+from ..proposal.options import Choices, chosen
+from ..proposal.proposal import propose
+from ..proposal.sample import MEDIA_TYPES, Format, Sample, sample_of_file
 from .place import Place, place_of
 
 if TYPE_CHECKING:
+    import httpx
     import pyarrow as pa
 
 MergeName = Literal["append", "ledger", "snapshot", "upsert"]
-_MERGES: Mapping[str, str] = {
-    "append": "Append",
-    "ledger": "Ledger",
-    "snapshot": "Snapshot",
-    "upsert": "UpsertStream",
-}
 MEDIA_TYPE = "application/vnd.apache.parquet"
-IN_MEMORY_BYTES = 64 << 20
-"""Larger files are written to disk before they are sent."""
+ROW_GROUP_ROWS = 1 << 17
+"""Rows of a group: the first groups are looked at for a new dataset."""
 
 
 class NotATable(BadInput):
     """Data without rows and columns."""
-
-
-class UnusableMerge(BadInput):
-    """A key with a strategy that has none, or the other way round; or a missing column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +55,13 @@ class Receipt:
     warnings: tuple[str, ...]
     replayed: bool
     """Whether the node had this request before: the rows entered then, and not a second time."""
+    notes: tuple[str, ...]
+    """What was noticed when the dataset was created for these rows."""
     answer: Mapping[str, Any]
     """The complete response of the node."""
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Receipt:
+    def of(cls, answer: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Receipt:
         return cls(
             outcome=str(answer.get("outcome", "")),
             block=answer.get("head"),
@@ -74,6 +72,7 @@ class Receipt:
             rows_retracted=int(answer.get("rowsRetracted", 0)),
             warnings=tuple(answer.get("warnings", ())),
             replayed=bool(answer.get(REPLAYED, False)),
+            notes=notes,
             answer=answer,
         )
 
@@ -82,7 +81,7 @@ def publish(
     data: Any,
     url: str,
     *,
-    key: Sequence[str] = (),
+    key: Sequence[str] | None = None,
     merge: MergeName | None = None,
     event_time: str | None = None,
     description: str | None = None,
@@ -90,54 +89,116 @@ def publish(
     token: str | None = None,
     expected_head: str | None = None,
     idempotency_key: str | None = None,
+    **options: Any,
 ) -> Receipt:
-    """Post the rows of a frame to the dataset at `url`, which is created if it does not exist.
+    """Post the rows of a frame or a file to the dataset at `url`, which is created if it does not
+    exist. A new dataset stays only if the rows enter.
 
     Args:
         data: a pandas or Polars frame, a DuckDB relation, an Arrow table, batch or stream, a list
-            of dicts, or a dict of columns. A pandas index is included if it has a name.
+            of dicts, or a dict of columns. A pandas index is included if it has a name. Or the path
+            of a file, of a format that `odf-node publish` takes.
         url: `http(s)://node/[account/]name`.
         key: columns that identify a row; used if the dataset is created.
         merge: `append`: all rows are new; `ledger`: rows with a new key are added; `upsert`: they
             are added or correct the row of their key; `snapshot`: the frame is the whole state,
-            rows that it lacks are retracted. By default `upsert` with a key, else `append`. Used
-            if the dataset is created.
-        event_time: the column with the time at which each row happened; used if the dataset is
-            created.
+            rows that it lacks are retracted. By default `upsert` with a key, else `append`.
+        event_time: the column with the time at which each row happened. Like `merge`, used if the
+            dataset is created.
         expected_head: block that the dataset must have as its head, else `RequestConflict`.
         idempotency_key: name of this call. A second call with the same name changes nothing, and
             its receipt says `replayed`. By default the hash of the rows and the head at the
             beginning of the call (or `expected_head`): a repeat before the rows have entered is
             recognized, and the same rows after another change are another change.
+        options: how a file is read, as `odf-node publish --help` lists: `separator`, `header`, …
+            Of a file, `key=()` and `event_time=""` mean none, None that the file decides.
 
-    While the connection breaks or a proxy answers 502, 503 or 504, the rows are sent again under
-    the same name.
+    While the connection breaks or a proxy gives up, the rows are sent again.
 
     Raises:
-        NotATable, UnusableMerge. Refused: the token does not allow it.
-        BadInput: the node rejects the rows, with the reason. TransferFailed.
+        NotATable, UnusableChoice, UnusableOption, TransferFailed. QuestionOpen: a file leaves it
+        open. Refused: the token does not allow it. RowsNotTaken: the node rejects the rows.
     """
-    table = table_of(data)
+    place = _node_place(url, token)
+    given = {"merge": merge, "description": description, **options}
+    with open_http() as http, _rows(data) as rows:
+        given["key"] = () if key is None and rows.is_frame else key
+        given["event_time"] = "" if event_time is None and rows.is_frame else event_time
+        choices = chosen(given, name=_alias(place))
+        digest = Multihash.of_chunks(rows.chunks())
+        head, made, notes = _dataset(place, rows, choices, visibility, http)
+        api = NodeApi(place.location.base, place.token, http=http)
+        with nullcontext() if made is None else kept_if_filled(made, api):
+            answer = api.ingest(
+                rows.chunks,
+                media_type=rows.media_type,
+                size=rows.size,
+                expected_head=expected_head,
+                on_bad_rows=None if choices.on_bad_rows == "fail" else choices.on_bad_rows,
+                key=idempotency_key or f"rows-{digest}-{expected_head or head}",
+            )
+    return Receipt.of(answer, notes)
+
+
+def _node_place(url: str, token: str | None) -> Place:
     place = place_of(url, token)
     if not place.is_served:
         raise UnsupportedUrl(f"rows are posted to a node, http(s)://…, not to {url!r}", url=url)
-    manifest = _manifest(place, table, key, merge, event_time, description)
-    with open_http() as http, _parquet(table) as file:
-        digest, size = Multihash.of_chunks(chunks_of(file)), file.tell()
-        head = _ensured_head(place, manifest, visibility, http)
+    return place
 
-        def sent() -> Iterator[bytes]:
-            file.seek(0)
-            return chunks_of(file)
 
-        answer = NodeApi(place.location.base, place.token, http=http).ingest(
-            sent,
-            media_type=MEDIA_TYPE,
-            size=size,
-            expected_head=expected_head,
-            key=idempotency_key or f"rows-{digest}-{expected_head or head}",
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows as a file that is sent; `sample` is what a proposal looks at."""
+
+    file: BinaryIO
+    media_type: str
+    size: int
+    sample: Sample
+    is_frame: bool
+
+    def chunks(self) -> Iterator[bytes]:
+        self.file.seek(0)
+        return chunks_of(self.file)
+
+
+@contextmanager
+def _rows(data: Any) -> Iterator[_Rows]:
+    """Yield a frame as Parquet, or the file at a path. Raises `NotATable`."""
+    if isinstance(data, str | os.PathLike):
+        path = Path(data)
+        sample = sample_of_file(path)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            yield _Rows(file, MEDIA_TYPES[sample.format], size, sample, is_frame=False)
+        return
+    with _parquet(table_of(data)) as path:
+        sample = Sample("frame.parquet", Format.PARQUET, b"", is_whole=True, file=path)
+        with path.open("rb") as file:
+            yield _Rows(file, MEDIA_TYPE, path.stat().st_size, sample, is_frame=True)
+
+
+def _dataset(
+    place: Place, rows: _Rows, choices: Choices, visibility: str, http: httpx.Client
+) -> tuple[str, NewDataset | None, tuple[str, ...]]:
+    """Return the head of the dataset, which is created for the rows unless it exists; the new
+    dataset; and what was noticed about its rows."""
+    base = place.location.base
+    dataset = NodeApi(base, place.token, http=http)
+    try:
+        return str(dataset.dataset()["head"]), None, ()
+    except NothingThere:
+        node = base[: len(base) - len(urlsplit(base).path)] + "/"
+    proposal = propose(rows.sample, choices)
+    proposal.check_decided()
+    manifest = to_manifest(proposal, rows.sample.name).encode()
+    try:
+        made = new_dataset(
+            http, node, place.token, manifest, proposal.snapshot(), visibility=visibility
         )
-    return Receipt.of(answer)
+    except RequestConflict:  # another client created it between the two calls
+        return str(dataset.dataset()["head"]), None, ()
+    return made.head, made, proposal.notes
 
 
 def table_of(data: Any) -> pa.Table:
@@ -157,39 +218,6 @@ def table_of(data: Any) -> pa.Table:
         ) from broken
 
 
-def _manifest(
-    place: Place,
-    table: pa.Table,
-    key: Sequence[str],
-    merge: MergeName | None,
-    event_time: str | None,
-    description: str | None,
-) -> dict[str, Any]:
-    """Return the manifest of the dataset to be created. Raises `UnusableMerge`."""
-    from odf_node.protocol.arrow_schema import from_arrow
-
-    for name in (*key, *([] if event_time is None else [event_time])):
-        if name not in table.column_names:
-            raise UnusableMerge(f"the rows have no column {name[:100]!r}", column=name[:100])
-    chosen = merge or ("upsert" if key else "append")
-    if chosen not in _MERGES:
-        raise UnusableMerge(f"merge is one of {', '.join(_MERGES)}, not {str(merge)[:50]!r}")
-    if bool(key) != (chosen != "append"):
-        raise UnusableMerge(f"{chosen} {'has no' if key else 'needs a'} key")
-    strategy: dict[str, Any] = {"kind": _MERGES[chosen]}
-    if key:
-        strategy["primaryKey"] = list(key)
-    read = {"kind": "Parquet", "schema": to_data(from_arrow(table.schema))}
-    source = {"kind": "AddPushSource", "sourceName": "default", "read": read, "merge": strategy}
-    metadata: list[dict[str, Any]] = [source]
-    if event_time is not None:
-        metadata.append({"kind": "SetVocab", "eventTimeColumn": event_time})
-    if description is not None:
-        metadata.append({"kind": "SetInfo", "description": description})
-    content = {"name": _alias(place), "kind": "Root", "metadata": metadata}
-    return {"kind": "DatasetSnapshot", "version": 1, "content": content}
-
-
 def _alias(place: Place) -> str:
     """Return `[account/]name`, the path of the URL. Raises `UnsupportedUrl`."""
     path = unquote(urlsplit(place.location.base).path).strip("/")
@@ -201,27 +229,12 @@ def _alias(place: Place) -> str:
     return path
 
 
-def _ensured_head(place: Place, manifest: dict[str, Any], visibility: str, http: Any) -> str:
-    """Create the dataset unless it exists. Return its head."""
-    base = place.location.base
-    dataset = NodeApi(base, place.token, http=http)
-    try:
-        return str(dataset.dataset()["head"])
-    except NothingThere:
-        node = base[: len(base) - len(urlsplit(base).path)] + "/"
-    with suppress(RequestConflict):  # another client created it between the two calls
-        NodeApi(node, place.token, http=http).create_dataset(
-            json.dumps(manifest).encode(), visibility=visibility
-        )
-    return str(dataset.dataset()["head"])
-
-
 @contextmanager
-def _parquet(table: pa.Table) -> Iterator[BinaryIO]:
-    """Write the rows to a Parquet file, and yield it at its beginning."""
+def _parquet(table: pa.Table) -> Iterator[Path]:
+    """Write the rows to a Parquet file, and yield its path."""
     import pyarrow.parquet as pq
 
-    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as file:
-        pq.write_table(table, file, compression="zstd")
-        file.seek(0)
-        yield cast("BinaryIO", file)
+    with tempfile.TemporaryDirectory(prefix="publish-") as folder:
+        path = Path(folder) / "rows.parquet"
+        pq.write_table(table, path, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+        yield path

@@ -21,9 +21,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_node.app.proposal.columns import DateOrder, UnknownColumn
+from odf_node.app.proposal.columns import UnknownColumn
+from odf_node.app.proposal.keys import UnusableChoice
 from odf_node.app.proposal.manifest import to_manifest
-from odf_node.app.proposal.proposal import Choices, UnusableChoice, propose
+from odf_node.app.proposal.options import Choices, DateOrder
+from odf_node.app.proposal.proposal import propose
 from odf_node.app.proposal.records import NoRecords
 from odf_node.app.proposal.sample import (
     DIRECTORY_BYTES,
@@ -102,12 +104,13 @@ def test_types_key_and_event_time_are_proposed():
         (["31.12.2025 23:59", "1.1.2026 0:01"], "Timestamp", "d.M.yyyy H:mm"),
         (["31.12.2025 23:59:01"], "Timestamp", "d.M.yyyy H:mm:ss"),
         (["12/31/2025 11:59 PM"], "Timestamp", "M/d/yyyy h:mm a"),
-        (["2025-12-31 23:59"], "Timestamp", "yyyy-M-d H:mm"),
+        (["2025-12-31 23:59", "2025-12-31T23:59 UTC"], "Timestamp", None),
         (["1", "-2"], "Int64", None),
         (["1.5", "2", "1e3", "nan"], "Float64", None),
         (["TRUE", "false"], "Bool", None),
         (["007", "008"], "String", None),
-        (["1,5", "2,25"], "String", None),
+        (["1,5", "2,25"], "Float64", None),
+        (["1,500", "2,250"], "String", None),
         (["99999999999999999999"], "String", None),
         (["2025-02-30"], "String", None),
         (["31.12.2025", "soon"], "String", None),
@@ -162,13 +165,14 @@ def test_names_that_stand_twice_or_nowhere_are_mended(tmp_path):
     assert len([note for note in proposal.notes if "header" in note]) == 2
 
 
-def test_a_key_of_two_columns_is_found():
+def test_columns_that_tell_the_rows_apart_are_named_and_not_taken_for_the_key():
     proposal = proposed("city,day,n\nA,2025-01-01,1\nA,2025-01-02,1\nB,2025-01-01,1\n")
-    assert proposal.key == ("city", "day")
+    assert proposal.key == ()
+    assert any("--key city --key day" in note for note in proposal.notes)
 
 
 def test_no_key_is_proposed_for_rows_that_were_not_all_looked_at():
-    proposal = proposed(CITIES, is_whole=False)
+    proposal = proposed(CITIES + "3,Trondheim,1997-01-01,,false\n4,Mo", is_whole=False)
     assert proposal.key == ()
     assert any("--key id" in note for note in proposal.notes)
 
@@ -254,10 +258,11 @@ def test_features_are_looked_at(tmp_path):
     assert len(read_by(proposal, text, tmp_path)) == 3
 
 
-def test_a_document_that_goes_on_behind_the_sample_is_left_to_the_node():
-    proposal = proposed("[{", "a.json", is_whole=False)
-    assert (proposal.columns, proposal.read.schema) == ((), None)
-    assert "the node decides" in proposal.notes[0]
+def test_a_document_that_goes_on_behind_the_sample_is_looked_at_up_to_its_cut():
+    proposal = proposed('[{"a": 1}, {"a": 2, "b": "x"}, {"a": 3, "b": "y', "a.json", is_whole=False)
+    assert (kinds(proposal), proposal.looked_at) == ({"a": "Int64", "b": "String"}, 2)
+    with pytest.raises(NoRecords):
+        proposed("[{", "a.json", is_whole=False)
 
 
 def zipped(method=zipfile.ZIP_STORED, /, **files):
@@ -309,9 +314,9 @@ def test_a_sample_that_ends_in_a_packed_file_is_no_damage():
         ("a.zip", zipped(a_csv="x", b_csv="y"), DamagedPacking),
         ("a.zip", zipped(zipfile.ZIP_LZMA, a_csv="a,b\n1,2\n"), DamagedPacking),
         ("a.csv", b"", NoRecords),
-        ("a.csv", b"a,b\n1\n", NoRecords),
+        ("a.csv", b"a,b\n1,2\n1\n3,4\n", NoRecords),
         ("a.csv", "name\ncaf\xe9\n".encode("latin-1"), NotUtf8),
-        ("a.csv", "a,b\n1,2\n".encode("utf-16"), NotUtf8),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16-le"), NotUtf8),
         ("a.json", b"{}", NoRecords),
         ("a.json", b"[" * 100_000, NoRecords),
         ("a.ndjson", b'{"a": 1}\n{"a":', NoRecords),
@@ -332,7 +337,7 @@ def test_an_archive_may_be_larger_than_its_table_of_contents():
         archive.writestr("a.csv", rows)
     assert len(out.getvalue()) > DIRECTORY_BYTES
     sample = sample_of("a.zip", out.getvalue(), is_whole=True)
-    assert rows.startswith(sample.text())
+    assert rows.startswith(sample.data.decode())
     assert [one.name for one in propose(sample).columns] == ["n", "s"]
 
 

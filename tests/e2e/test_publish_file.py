@@ -50,9 +50,10 @@ def test_a_file_with_dates_is_published_in_one_step(node, publish):
 
 
 def test_a_row_behind_the_sample_that_does_not_fit_is_told_and_nothing_stays(node, publish):
-    good = "".join(f"{at},{at}\n" for at in range(60_000))
-    done = publish("later.csv", f"id,n\n{good}7,heavy\n", "--yes", expect=1)
-    assert "line 60002" in done.stderr
+    good = "".join(f"{at},1{at:06}\n" for at in range(100_000))
+    packed = gzip.compress(f"id,n\n{good}7,heavy\n".encode())
+    done = publish("later.csv.gz", packed, "--yes", "--look", 1, expect=1)
+    assert "line 100002" in done.stderr
     assert "nothing was published" in done.stderr
     with node.http(node.token()) as client:
         assert client.get("/later").status_code == 404
@@ -154,11 +155,12 @@ def test_the_form_asks_what_the_file_does_not_tell(form):
 
 
 def test_a_file_that_the_node_refuses_leaves_no_dataset(form):
-    good = "".join(f"{at},{at}\n" for at in range(60_000))
-    fields = fields_of(form("form-later.csv", f"id,n\n{good}7,heavy\n").text)
+    good = "".join(f"{at},1{at:06}\n" for at in range(100_000))
+    packed = gzip.compress(f"id,n\n{good}7,heavy\n".encode())
+    fields = fields_of(form("form-later.csv.gz", packed).text)
     refused = form.client.post("/v/publish/dataset", data={**fields, "do": "publish"})
     assert refused.status_code == 400
-    assert "line 60002" in refused.text
+    assert "line 100002" in refused.text
     assert form.client.get("/form-later").status_code == 404
 
 

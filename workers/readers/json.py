@@ -35,7 +35,7 @@ from .fields_seen import MAX_REMARKS, FieldsSeen
 from .forms import forms_of
 from .json_lines import numbered_lines, value_of
 from .json_rows import Shape, typed_batches
-from .json_scan import JsonScanner, Value, array_of, keys_of
+from .json_scan import JsonScanner, Value, array_of, compact_json, keys_of
 from .json_values import How, infer
 from .known import Known
 from .ndjson_lines import NotAgreed, quick_batches
@@ -68,9 +68,9 @@ def read_ndjson(
 ) -> Frame | None:
     """Read lines of one object each."""
     check_read_step(step)
-    reading = _of_lines(content, limits, rejected, _object, _how(step))
+    reading = _ndjson(step, content, limits, rejected)
     frame = _frame(reading, schema, known)
-    if frame is None or not len(frame.schema) or size_of(content) == 0:
+    if frame is None or not len(frame.schema) or size_of(content) == 0 or reading.how.json_texts:
         return frame
     seen = FieldsSeen(frame.schema.names)
     warnings: list[str] = []
@@ -88,19 +88,7 @@ def read_json(
 ) -> Frame | None:
     """Read an array of objects, at the root or at `subPath` (dot-separated keys)."""
     check_read_step(step)
-    remarks: dict[str, None] = {}
-    reading = _Reading(
-        content=content,
-        limits=limits,
-        rejected=rejected,
-        values=partial(
-            _scanned, content, limits, partial(_listed, step.sub_path or "", _telling(remarks))
-        ),
-        shape=_object,
-        how=_how(step),
-        remarks=remarks,
-    )
-    return _frame(reading, schema, known)
+    return _frame(_json(step, content, limits, rejected), schema, known)
 
 
 def read_ndgeojson(
@@ -112,10 +100,7 @@ def read_ndgeojson(
     known: Known | None = None,
 ) -> Frame | None:
     """Read lines of one `Feature` each."""
-    remarks: dict[str, None] = {}
-    shape = Features(_telling(remarks), known).record
-    reading = _of_lines(content, limits, rejected, shape, _how(step))
-    return _frame(replace(reading, remarks=remarks), schema, known)
+    return _frame(_ndgeojson(step, content, limits, rejected, known), schema, known)
 
 
 def read_geojson(
@@ -127,9 +112,64 @@ def read_geojson(
     known: Known | None = None,
 ) -> Frame | None:
     """Read a `FeatureCollection`: a row per feature, see `features.py`."""
+    return _frame(_geojson(step, content, limits, rejected, known), schema, known)
+
+
+def records(
+    step: ReadStep, content: Content, limits: Limits
+) -> Iterator[tuple[bytes | str, dict[str, Any]]]:
+    """Yield the values of a JSON file as compact JSON, and the record that each becomes, before its
+    values get types. Raises `BadInput` as the readers do."""
+    reading = _READINGS[type(step)](step, content, limits, None)
+    for line, value, _ in reading.values():
+        text = value if type(value) is bytes else compact_json(value)
+        yield text, reading.shape(line, value)
+
+
+def _ndjson(
+    step: ReadStepNdJson, content: Content, limits: Limits, rejected: Rejected | None
+) -> _Reading:
+    return _of_lines(content, limits, rejected, _object, _how(step))
+
+
+def _json(
+    step: ReadStepJson, content: Content, limits: Limits, rejected: Rejected | None
+) -> _Reading:
+    remarks: dict[str, None] = {}
+    listed = partial(_listed, step.sub_path or "", _telling(remarks))
+    return _Reading(
+        content=content,
+        limits=limits,
+        rejected=rejected,
+        values=partial(_scanned, content, limits, listed),
+        shape=_object,
+        how=_how(step),
+        remarks=remarks,
+    )
+
+
+def _ndgeojson(
+    step: ReadStepNdGeoJson,
+    content: Content,
+    limits: Limits,
+    rejected: Rejected | None,
+    known: Known | None = None,
+) -> _Reading:
+    remarks: dict[str, None] = {}
+    shape = Features(_telling(remarks), known).record
+    return replace(_of_lines(content, limits, rejected, shape, _how(step)), remarks=remarks)
+
+
+def _geojson(
+    step: ReadStepGeoJson,
+    content: Content,
+    limits: Limits,
+    rejected: Rejected | None,
+    known: Known | None = None,
+) -> _Reading:
     remarks: dict[str, None] = {}
     tell = _telling(remarks)
-    reading = _Reading(
+    return _Reading(
         content=content,
         limits=limits,
         rejected=rejected,
@@ -138,7 +178,14 @@ def read_geojson(
         how=_how(step),
         remarks=remarks,
     )
-    return _frame(reading, schema, known)
+
+
+_READINGS: dict[type, Callable[..., _Reading]] = {
+    ReadStepNdJson: _ndjson,
+    ReadStepJson: _json,
+    ReadStepNdGeoJson: _ndgeojson,
+    ReadStepGeoJson: _geojson,
+}
 
 
 def _telling(remarks: dict[str, None]) -> Callable[[str], None]:
@@ -155,7 +202,11 @@ def _how(step: ReadStep) -> How:
     """Return the rules for values. Types that nobody declared are inferred: a split of a file is
     read in those that the beginning of the file showed."""
     declares = step.schema is not None or step.ddl_schema is not None
-    return How(not declares, forms_of(step), options_of(step).json_numbers)
+    options = options_of(step)
+    texts = {name for name, each in options.columns.items() if each.json_text}
+    if options.json_text and step.schema is not None:
+        texts |= {column.name for column in step.schema.fields}
+    return How(not declares, forms_of(step), options.json_numbers, frozenset(texts))
 
 
 def _of_lines(

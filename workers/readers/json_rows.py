@@ -71,7 +71,11 @@ def _batch(
     for field, one in zip(schema, convert, strict=True):
         values = [record.get(field.name) for _, record in records]
         try:
-            column = column_of(values, field.type, one, how, column=field.name)
+            if field.name in how.json_texts and pa.types.is_string(field.type):
+                texts = [None if each is None else compact_json(each) for each in values]
+                column = pa.array(texts, field.type)
+            else:
+                column = column_of(values, field.type, one, how, column=field.name)
         except Misfit as bad:
             raise _bad_value(records[bad.index][0], field, bad.value, how) from None
         if not field.nullable and column.null_count:

@@ -47,6 +47,8 @@ class How:
     exact: bool = False
     forms: Forms = PLAIN
     numbers: JsonNumbers = JsonNumbers.EXACT
+    json_texts: frozenset[str] = frozenset()
+    """Columns of text that hold any value as JSON."""
 
 
 AS_DECLARED = How()

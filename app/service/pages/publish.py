@@ -12,11 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from odf_node.protocol.errors import BadInput, NodeError
-from odf_node.storage.stores.ports.values import DatasetEntry, Failed, Visibility
+from odf_node.protocol.errors import NodeError
+from odf_node.storage.stores.ports.values import Failed, Visibility
 
-from ...proposal.columns import TYPES, DateOrder
-from ...proposal.proposal import MERGES, Choices, Proposal
+from ...proposal.columns import TYPES
+from ...proposal.options import NONE, OPTIONS, Kind
+from ...proposal.proposal import Proposal
 from ...proposal.records import MAX_COLUMNS
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.callers import Callers
@@ -40,12 +41,9 @@ PATH = "/v/publish"
 MAX_FORM_BYTES = 1 << 20
 MAX_FIELDS = 2 * MAX_COLUMNS + 20
 FIRST_ROWS = 3
+YES_NO = ("yes", "no")
 Fields = Mapping[str, list[str]]
 T = TypeVar("T")
-
-
-class QuestionOpen(BadInput):
-    """The proposal has an open question that neither the file nor the visitor has decided."""
 
 
 def _form(given: Views, actor: Actor, request: Request) -> Response:
@@ -65,23 +63,17 @@ async def _look(request: Request) -> Response:
         async with Body(request.receive, limit=limit) as body:
             work = partial(usecase.keep_file, publishing, actor, form, body.chunks())
             token = await _in_turn(request, work)
-        work_on = partial(_proposed, publishing, given, actor, request, token)
-        return await _in_turn(request, work_on)
+        proposal = await usecase.look(publishing, actor, token, {}, None)
+        shown = partial(_shown, given, actor, request, proposal=proposal, token=token)
+        return await to_thread.run_sync(shown)
     except NodeError as error:
-        return _told(given, actor, request, error)
+        return await to_thread.run_sync(_told, given, actor, request, error)
 
 
 async def _in_turn(request: Request, work: Callable[[], T]) -> T:
     """Run the work in a thread in a turn of the account, so that slow files delay no other's."""
     files: Turns = request.app.state.files
     return await files.run(caller_of(request.scope), work)
-
-
-def _proposed(
-    publishing: FilePublishing, given: Views, actor: Actor, request: Request, token: UploadToken
-) -> Response:
-    proposal = usecase.look(publishing, actor, token, Choices())
-    return _shown(given, actor, request, proposal=proposal, token=token)
 
 
 async def _publish(request: Request) -> Response:
@@ -94,11 +86,23 @@ async def _publish(request: Request) -> Response:
     except NodeError as error:
         return _told(given, actor, request, error)
     publishing = part_of(request, FilePublishing)
-    work = partial(_made, publishing, given, actor, request, token, fields)
-    found = await _in_turn(request, work)
-    if isinstance(found, Response):
-        return found
-    entry, posted, proposal = found
+    proposal, shown = None, partial(_shown, given, actor, request, token=token, fields=fields)
+    try:
+        proposal = await usecase.look(publishing, actor, token, _reading(fields), None)
+        asked, name = _choices(fields, proposal), _one(fields, "name") or None
+        proposal = await usecase.look(publishing, actor, token, asked, name)
+        if _one(fields, "do") != "publish":
+            return await to_thread.run_sync(partial(shown, proposal=proposal))
+        proposal.check_decided()
+        visibility = parse_visibility(_one(fields, "visibility") or Visibility.PRIVATE)
+        work = partial(usecase.publish_file, publishing, actor, token, proposal, visibility)
+        entry, posted = await _in_turn(request, work)
+    except NodeError as error:
+        if proposal is None:
+            return await to_thread.run_sync(_told, given, actor, request, error)
+        status = int(status_of(error))
+        problem_shown = partial(shown, proposal=proposal, told=error.message, status=status)
+        return await to_thread.run_sync(problem_shown)
     ended = await publishing.waiting.watch.ended(posted.job, publishing.waiting.most_s)
     path = "/" + given.access.shown_alias(entry)
     if ended is None:
@@ -116,71 +120,35 @@ async def _publish(request: Request) -> Response:
     )  # fmt: skip
 
 
-def _made(
-    publishing: FilePublishing,
-    given: Views,
-    actor: Actor,
-    request: Request,
-    token: UploadToken,
-    fields: Fields,
-) -> Response | tuple[DatasetEntry, Any, Proposal]:
-    """Return the dataset, the job of the post and the proposal; or the form if it needs changes."""
-    proposal = None
-    try:
-        proposal = usecase.look(publishing, actor, token, _reading(fields))
-        asked = _choices(fields, proposal)
-        proposal = usecase.look(publishing, actor, token, usecase.named_after(asked, proposal))
-        if _one(fields, "do") != "publish":
-            return _shown(given, actor, request, proposal=proposal, token=token, fields=fields)
-        if proposal.questions:
-            raise QuestionOpen("; ".join(proposal.questions))
-        visibility = parse_visibility(_one(fields, "visibility") or Visibility.PRIVATE)
-        entry, posted = usecase.publish_file(publishing, actor, token, proposal, visibility)
-        return entry, posted, proposal
-    except NodeError as error:
-        if proposal is None:
-            return _told(given, actor, request, error)
-        return _shown(
-            given, actor, request, proposal=proposal, token=token, told=error.message,
-            fields=fields, status=int(status_of(error)),
-        )  # fmt: skip
+def _reading(fields: Fields) -> dict[str, Any]:
+    """Return the options that decide how the file splits into columns and rows."""
+    found: dict[str, Any] = {}
+    for option in OPTIONS:
+        texts = [text for text in fields.get(option.name, ()) if text]
+        if option.label and texts:
+            found[option.name] = texts if option.kind is Kind.WORDS else texts[0]
+    return found
 
 
-def _reading(fields: Fields) -> Choices:
-    """Return the choices that decide how the file splits into columns."""
-    separator = _one(fields, "separator")
-    return Choices(
-        separator="\t" if separator == "tab" else separator[:1] or None,
-        header=_one(fields, "header") == "yes" if "header_shown" in fields else None,
-    )
-
-
-def _choices(fields: Fields, proposal: Proposal) -> Choices:
-    """Return the choices in the form, for the columns that it shows."""
+def _choices(fields: Fields, proposal: Proposal) -> dict[str, Any]:
+    """Return all options in the form, for the columns that it shows."""
     names = [one.name for one in proposal.columns]
-    reading, order = _reading(fields), _one(fields, "date_order")
-    shown = _one(fields, "columns") == str(len(names))  # otherwise the form shows other columns
-    types = {
+    found = _reading(fields)
+    found["merge"] = _one(fields, "merge") or None
+    found["description"] = _one(fields, "description")
+    if _one(fields, "columns") != str(len(names)):  # the form shows other columns
+        return found
+    kinds = {one.name: one.kind for one in proposal.columns}
+    found["types"] = {
         name: kind
         for at, name in enumerate(names)
-        if shown and (kind := _one(fields, f"type.{at}")) in TYPES
+        if (kind := _one(fields, f"type.{at}")) in TYPES and kind != kinds[name]
     }
-    key = tuple(name for at, name in enumerate(names) if str(at) in fields.get("key", ()))
-    event_time = _one(fields, "event_time")
-    timed = (
-        names[int(event_time)] if event_time.isdecimal() and int(event_time) < len(names) else ""
-    )
-    return Choices(
-        name=_one(fields, "name") or None,
-        types=types,
-        key=key if shown else None,
-        event_time=timed if shown else None,
-        merge=_one(fields, "merge") or None,
-        date_order=DateOrder(order) if order in tuple(DateOrder) else None,
-        separator=reading.separator,
-        header=reading.header,
-        description=" ".join(_one(fields, "description").split()) or None,
-    )
+    found["key"] = [name for at, name in enumerate(names) if str(at) in fields.get("key", ())]
+    at = _one(fields, "event_time")
+    is_column = at.isascii() and at.isdecimal() and len(at) < 9 and int(at) < len(names)
+    found["event_time"] = names[int(at)] if is_column else NONE
+    return found
 
 
 def _shown(
@@ -196,7 +164,6 @@ def _shown(
     status: int = 200,
 ) -> Response:
     chosen = fields or {}
-    merge = _one(chosen, "merge")
     content = {
         **views.frame(given, actor, PATH),
         "problem": told,
@@ -206,14 +173,28 @@ def _shown(
         "file": token.file_name if token else "",
         "most": part_of(request, Settings).max_upload_bytes,
         "types": list(TYPES),
-        "merges": MERGES,
-        "merge": merge,
-        "separator": _one(chosen, "separator"),
-        "date_order": _one(chosen, "date_order"),
+        "merge": _one(chosen, "merge"),
+        "options": _offered(chosen, proposal),
         "visibility": _one(chosen, "visibility") or "private",
         "first_rows": FIRST_ROWS,
     }
     return page("publish", content, status)
+
+
+def _offered(fields: Fields, proposal: Proposal | None) -> list[dict[str, Any]]:
+    """Return the options that decide how a file of the format is read, with what was given."""
+    return [
+        {
+            "name": option.name,
+            "kind": option.kind.value,
+            "label": option.label,
+            "about": option.about,
+            "choices": option.values or YES_NO,
+            "given": [text for text in fields.get(option.name, ()) if text],
+        }
+        for option in OPTIONS
+        if option.label and proposal is not None and proposal.format in option.formats
+    ]
 
 
 def _told(given: Views, actor: Actor, request: Request, error: NodeError) -> Response:

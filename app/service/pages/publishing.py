@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, BinaryIO
+
+from anyio import to_thread
 
 from odf_node.protocol.errors import BadInput, NodeError
+from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Account, DatasetEntry, Visibility
+from odf_node.storage.stores.ports.values import (
+    Account,
+    DatasetEntry,
+    ObjectKind,
+    UploadedFile,
+    Visibility,
+)
 
 from ...proposal.manifest import to_manifest
-from ...proposal.proposal import Choices, Proposal, propose
-from ...proposal.sample import EVERYTHING_FIRST, MEDIA_TYPES, Sample, sample_of
+from ...proposal.proposal import Proposal
+from ...proposal.sample import MEDIA_TYPES, ZIP, format_of
+from ...proposal.wire import read
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
 from ..datasets.datasets import Authoring, create_prepared, prepare_dataset
 from ..datasets.rename_and_remove import delete_dataset
 from ..http.multipart import UploadForm
-from ..http.spool import Spooled, spooled
+from ..http.spool import spooled
 from ..ingest.asked import IngestRequest
 from ..ingest.post import Post, Posted
 from ..ingest.posts import Posts
 from ..ingest.uploaded import uploaded_content
 from ..jobs.waiting import Waiting
+from ..readers.pool import Readers
+from ..readers.tasks import LookTask
 from ..uploads.uploaded_files import (
     ContentTooLarge,
     FileUploads,
+    UploadNotFound,
     arrived_file,
-    content_of,
     expected_upload,
     may_upload,
+    opened_upload,
     prepare,
     take_in,
 )
+
+Options = Mapping[str, Any]
+"""Options of a proposal by their names (`app/proposal/options.py`)."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,7 @@ class FilePublishing:
     posts: Posts
     uploads: FileUploads
     waiting: Waiting
+    readers: Readers
     look_bytes: int
     """Number of unpacked bytes of a file that are inspected."""
 
@@ -64,30 +82,58 @@ def keep_file(
     """
     account, uploads = _publisher(actor), publishing.uploads
     with spooled(uploads.data, _within(form.file(chunks), uploads.max_bytes)) as body:
-        sample = _sample(form.file_name, body, publishing.look_bytes)
-        kind = MEDIA_TYPES[sample.format]
+        if not form.file_name:
+            raise NoFile
+        kind = MEDIA_TYPES[format_of(form.file_name, _begin(body.chunks()))]
         token = prepare(uploads, account, form.file_name, body.size, kind)
         take_in(uploads, expected_upload(uploads, account, token), token, body.chunks())
     return token
 
 
-def look(
-    publishing: FilePublishing, actor: Actor, token: UploadToken, choices: Choices
+async def look(
+    publishing: FilePublishing, actor: Actor, token: UploadToken, given: Options, name: str | None
 ) -> Proposal:
-    """Return the proposal for a stored file.
+    """Return the proposal for a stored file, by the options of a person. A reader makes it: a
+    process with limits of time and memory, since a file may be anything.
 
     Raises:
-        Unauthenticated, Unauthorized, UploadNotFound, and the same errors as `sample_of` and
-        `propose`.
+        Unauthenticated, Unauthorized, UploadNotFound. ReadRefused: the file, or an option, is not
+        usable. ShareTaken, AllTaken, ReaderGone, ReadTooSlow.
     """
     account, uploads = _publisher(actor), publishing.uploads
-    expected_upload(uploads, account, token)
-    file, size = arrived_file(uploads, token)
-    begin = _begin(content_of(uploads, file), publishing.look_bytes)
-    sample = sample_of(
-        token.file_name, begin, is_whole=len(begin) >= size, most=publishing.look_bytes
+    file = await to_thread.run_sync(_arrived, uploads, account, token)
+    task = LookTask(
+        file=str(file.hash),
+        file_name=token.file_name,
+        given=dict(given),
+        name=name,
+        most=publishing.look_bytes,
     )
-    return propose(sample, choices)
+    answer = await publishing.readers.answer(task, _Upload(uploads, file), account.id)
+    return read(b"".join([piece async for piece in answer]))
+
+
+class _Upload:
+    """The only object that a look at an uploaded file may request."""
+
+    def __init__(self, uploads: FileUploads, file: UploadedFile) -> None:
+        self._uploads, self._file = uploads, file
+
+    def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
+        if kind is not ObjectKind.UPLOAD or name != self._file.hash:
+            raise UploadNotFound
+        return opened_upload(self._uploads, self._file)
+
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
+        raise AssertionError(f"unreachable: a look requires no {kind} {wanted}")
+
+    def open_index(self, key: str) -> BinaryIO | None:  # noqa: ARG002
+        return None
+
+
+def _arrived(uploads: FileUploads, account: Account, token: UploadToken) -> UploadedFile:
+    expected_upload(uploads, account, token)
+    return arrived_file(uploads, token)[0]
 
 
 def publish_file(
@@ -107,7 +153,8 @@ def publish_file(
     entry, _ = create_prepared(publishing.stores, made)
     try:
         file = partial(uploaded_content, publishing.uploads, actor, str(token))
-        asked = IngestRequest(creates_source=True)
+        bad_rows = proposal.on_bad_rows
+        asked = IngestRequest(creates_source=True, on_bad_rows=bad_rows)
         post = Post(actor=actor, dataset=entry.alias, request=asked, open=file)
         posted = publishing.posts.take_one(post)
     except NodeError:
@@ -121,26 +168,12 @@ def give_up(publishing: FilePublishing, actor: Actor, entry: DatasetEntry) -> No
     delete_dataset(publishing.stores, publishing.authoring.access, actor, entry)
 
 
-def named_after(choices: Choices, proposal: Proposal) -> Choices:
-    """Return the choices without the types that the form repeats as proposed."""
-    known = {one.name: one.kind for one in proposal.columns}
-    changed = {name: kind for name, kind in choices.types.items() if known.get(name) != kind}
-    return replace(choices, types=changed)
-
-
 def _publisher(actor: Actor) -> Account:
     if actor.account is None:
         raise Unauthenticated
     if not may_upload(actor):
         raise Unauthorized
     return actor.account
-
-
-def _sample(name: str, body: Spooled, most: int) -> Sample:
-    if not name:
-        raise NoFile
-    begin = _begin(body.chunks(), most)
-    return sample_of(name, begin, is_whole=len(begin) >= body.size, most=most)
 
 
 class NoFile(BadInput):
@@ -150,15 +183,13 @@ class NoFile(BadInput):
         super().__init__("choose a file first")
 
 
-def _begin(chunks: Iterable[bytes], most: int) -> bytes:
-    """Return the beginning of a file; all of it if its table of contents is at the end."""
+def _begin(chunks: Iterable[bytes]) -> bytes:
+    """Return the first piece of a file; all of it if its table of contents is at the end."""
     pieces = iter(chunks)
     begin = bytearray(next(pieces, b""))
-    is_archive = begin.startswith(EVERYTHING_FIRST)
-    for piece in pieces:
-        if len(begin) >= most and not is_archive:
-            break
-        begin += piece
+    if begin.startswith(ZIP):
+        for piece in pieces:
+            begin += piece
     return bytes(begin)
 
 

@@ -60,6 +60,7 @@ class WriteParts(DefinitionParts):
             posts=self.posts,
             uploads=self.file_uploads,
             waiting=self.waiting,
+            readers=self.readers,
             look_bytes=self.settings.publish_look_bytes,
         )
 

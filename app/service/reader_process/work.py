@@ -23,6 +23,10 @@ from odf_node.storage.datasets.read.rows import Projection
 from odf_node.storage.datasets.read.view import View
 from odf_node.storage.stores.ports.values import ObjectKind
 
+from ...proposal.options import chosen
+from ...proposal.proposal import propose
+from ...proposal.sample import sample_of_stream
+from ...proposal.wire import written
 from ..read.read import Reading, ReadRequest
 from ..readers.messages import Opened
 from ..readers.tasks import (
@@ -31,6 +35,7 @@ from ..readers.tasks import (
     MAX_TEXT_BYTES,
     AnswerTooLong,
     ColumnsTask,
+    LookTask,
     LookupTask,
     MarkdownTask,
     ProfileTask,
@@ -213,7 +218,15 @@ def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:
         yield [(*place, bounds) for place, bounds in some]
 
 
+def _look(task: LookTask, objects: Objects) -> Iterator[Told]:
+    """Propose a dataset for an uploaded file, which may be anything."""
+    with objects.open_whole(ObjectKind.UPLOAD, Multihash.parse(task.file)) as stream:
+        sample = sample_of_stream(task.file_name, stream, most=task.most)
+    yield written(propose(sample, chosen(task.given, name=task.name)))
+
+
 _WORK: dict[type[Any], Any] = {
+    LookTask: _look,
     TailTask: _tail,
     ReadTask: _read,
     LookupTask: _lookup,

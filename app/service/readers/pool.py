@@ -41,9 +41,9 @@ from .messages import (
     read_needs,
     read_slices,
 )
-from .tasks import TEXT_S, ColumnsTask, Limits, MarkdownTask, Order, Task, write_order
+from .tasks import TEXT_S, ColumnsTask, Limits, LookTask, MarkdownTask, Order, Task, write_order
 
-TASKS = ("tail", "read", "lookup", "step", "standing", "profile", "columns", "markdown")
+TASKS = ("tail", "read", "lookup", "step", "standing", "profile", "columns", "markdown", "look")
 TEXT_TASKS = (ColumnsTask, MarkdownTask)
 SPARES = 2
 """Number of idle readers that wait for a task."""
@@ -115,7 +115,14 @@ class Readers:
         memory_bytes, silent_s = settings.reader_memory_bytes, settings.reader_silent_s
         self._limits = Limits(memory_bytes=memory_bytes, silent_s=silent_s)
         self._of_texts = Limits(memory_bytes=memory_bytes, silent_s=min(silent_s, TEXT_S))
+        self._of_looks = Limits(memory_bytes=memory_bytes, silent_s=settings.publish_look_s)
         self._threads = CapacityLimiter(2 * settings.readers)
+
+    def _limits_of(self, task: Task) -> Limits:
+        """Return the limits of a reader. Its time begins in it, when the nursery has started."""
+        if isinstance(task, LookTask):
+            return self._of_looks
+        return self._of_texts if isinstance(task, TEXT_TASKS) else self._limits
 
     def start(self) -> None:
         """Start the nursery before the first request. Call from any thread."""
@@ -136,8 +143,7 @@ class Readers:
         link: socket.socket | None = None
         try:
             link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
-            # The time of a text begins in the reader, when the nursery has started.
-            limits = self._of_texts if isinstance(task, TEXT_TASKS) else self._limits
+            limits = self._limits_of(task)
             answer = Answer(link, objects, self._threads, self._settings, turn, learn)
             await answer.begin(Order(limits=limits, task=task))
         except BaseException:

@@ -178,6 +178,19 @@ class MarkdownTask(msgspec.Struct, frozen=True, tag="markdown", kw_only=True):
     text: str
 
 
+class LookTask(msgspec.Struct, frozen=True, tag="look", kw_only=True):
+    """Propose a dataset for an uploaded file. `given` has a person's options by their names; the
+    answer is the proposal as `app/proposal/wire.py` writes it."""
+
+    file: str
+    """Hash of its content."""
+    file_name: str
+    given: dict[str, Any]
+    name: str | None
+    most: int
+    """Number of unpacked bytes that are looked at."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a reader: memory beyond what it has at its start, and time between two frames."""
 
@@ -194,6 +207,7 @@ Task = (
     | ProfileTask
     | ColumnsTask
     | MarkdownTask
+    | LookTask
 )
 TEXT_S = 10.0
 """Limit in seconds of work on a text."""
@@ -214,6 +228,7 @@ class Order(msgspec.Struct, frozen=True):
         | ProfileTask
         | ColumnsTask
         | MarkdownTask
+        | LookTask
     )
 
 

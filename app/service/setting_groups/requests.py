@@ -18,6 +18,11 @@ class RequestSettings(SharedSettings):
     publish_look_bytes: int = Field(
         MIB, gt=0, description="Bytes of a file, unpacked, that the form to publish files looks at."
     )
+    publish_look_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds that a process may take to look at such a file; more: 503.",
+    )
     max_uploads: int = Field(
         1000, gt=0, description="Most files one account may have uploaded at a time."
     )

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from odf_node.protocol.errors import BadInput, Conflict, LimitExceeded, NotFound
 from odf_node.protocol.identity import DID_ODF, DatasetId
@@ -220,15 +220,19 @@ def arrived_file(uploads: FileUploads, token: UploadToken) -> tuple[UploadedFile
     return file, file.size
 
 
-def content_of(uploads: FileUploads, file: UploadedFile) -> Iterator[bytes]:
-    """Yield the bytes of an arrived file. Raises `UploadNotFound` at the first iteration."""
+def opened_upload(uploads: FileUploads, file: UploadedFile) -> BinaryIO:
+    """Open an arrived file, whose hash is checked. Raises `UploadNotFound`."""
     if file.hash is None:
         raise UploadNotFound
     try:
-        stream = open_hashed(uploads.stores, _key(file.account, file.hash))
+        return open_hashed(uploads.stores, _key(file.account, file.hash))
     except ObjectNotFound:
         raise UploadNotFound from None
-    with stream:
+
+
+def content_of(uploads: FileUploads, file: UploadedFile) -> Iterator[bytes]:
+    """Yield the bytes of an arrived file. Raises `UploadNotFound` at the first iteration."""
+    with opened_upload(uploads, file) as stream:
         yield from iter(lambda: stream.read(READ_BYTES), b"")
 
 

@@ -1,0 +1,181 @@
+"""Which lines are names, rows or neither; what is proposed where a file may mean two things."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from odf_node.app.proposal.options import OPTIONS, Choices, Kind, UnusableOption, chosen
+from odf_node.app.proposal.proposal import Proposal, propose
+from odf_node.app.proposal.records import NoRecords
+from odf_node.app.proposal.sample import sample_of
+from odf_node.app.proposal.wire import read, written
+from odf_node.protocol.instant import Instant
+
+NOW = Instant.parse("2026-01-01T00:00:00Z")
+
+
+def proposed(text: str | bytes, name: str = "file.csv", **options: Any) -> Proposal:
+    data = text.encode() if isinstance(text, str) else text
+    return propose(sample_of(name, data, is_whole=True), chosen(options), now=NOW)
+
+
+def kinds(proposal: Proposal) -> dict[str, str]:
+    return {one.name: one.kind for one in proposal.columns}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (",id,name\n0,1,a\n1,2,b\n", ["column_1", "id", "name"]),
+        ("id,,name,\n1,x,a,2\n2,y,b,3\n", ["id", "column_2", "name", "column_4"]),
+        ("a,a,b\n1,2,x\n3,4,y\n", ["a", "a_2", "b"]),
+        ("a,a,a_2\n1,2,3\n4,5,6\n", ["a", "a_3", "a_2"]),
+        ("country,2020,2021\nNO,5,6\n", ["country", "2020", "2021"]),
+        ("country,1/22/20,1/23/20\nNO,5,6\n", ["country", "1/22/20", "1/23/20"]),
+        ("city,country\nOslo,NO\n", ["city", "country"]),
+        (",0,1\n0,5,6\n1,7,8\n", ["column_1", "0", "1"]),
+        ("Oslo,1\nBergen,2\n", ["column_1", "column_2"]),
+        ("1,2\n3,4\n", ["column_1", "column_2"]),
+    ],
+)
+def test_a_header_is_told_by_what_is_below_it(text: str, names: list[str]) -> None:
+    proposal = proposed(text)
+    assert [one.name for one in proposal.columns] == names
+    assert not proposal.questions
+
+
+@pytest.mark.parametrize("text", ["yes,no,yes\nno,no,yes\n", "city,1,2\nOslo,5,6\n"])
+def test_a_first_line_that_may_be_either_is_asked_about(text: str) -> None:
+    assert "--header" in proposed(text).questions[0]
+    assert not proposed(text, header=True).questions
+    assert not proposed(text, header=False).questions
+
+
+def test_a_first_line_that_only_its_texts_make_a_header_is_told() -> None:
+    assert any("--no-header" in note for note in proposed("a,b\nx,y\n").notes)
+
+
+def test_lines_that_are_no_rows_are_told() -> None:
+    proposal = proposed("sep=;\nday;temp\n;°C\n2025-01-01;5\n2025-01-02;6\n")
+    assert (kinds(proposal), proposal.looked_at) == ({"day": "Date", "temp": "Int64"}, 2)
+    assert any("units" in note for note in proposal.notes)
+    assert any("separator" in note for note in proposal.notes)
+
+
+def test_a_backslash_escapes_only_where_the_file_needs_it() -> None:
+    assert proposed('a,b\n"C:\\x\\",1\n').columns[0].values == ("C:\\x\\",)
+    needed = proposed('a,b\n"say \\"hi\\", you",1\n"x, \\"y\\"",2\n')
+    assert needed.read.escape == "\\"  # type: ignore[union-attr]
+    assert needed.columns[0].values[0] == 'say "hi", you'
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1,5", "2,25"], "Float64"),
+        (["1.234,5", "12,25"], "Float64"),
+        (["1,234,567", "5"], "Float64"),
+        (["1,234", "5,678"], "String"),
+        (["5 %", "7 %"], "String"),
+        (["€ 5", "€ 7"], "String"),
+    ],
+)
+def test_numbers_of_other_forms_are_read_only_if_the_file_shows_which(
+    values: list[str], kind: str
+) -> None:
+    proposal = proposed("x;y\n" + "".join(f"{value};a\n" for value in values))
+    assert kinds(proposal)["x"] in (kind, "Int64" if kind == "Float64" else kind)
+    assert any("x: " in note or "numbers are read" in note for note in proposal.notes)
+
+
+def test_values_of_several_kinds_are_kept_as_json() -> None:
+    rows = [{"id": 1, "v": 5}, {"id": 2, "v": {"a": 1}}, {"id": 3, "v": "x"}, {"id": 4}]
+    proposal = proposed("\n".join(map(json.dumps, rows)), "a.ndjson")
+    assert kinds(proposal) == {"id": "Int64", "v": "JSON"}
+    assert proposal.columns[1].values == ("5", '{"a":1}', '"x"', None)
+
+
+def test_several_lists_of_records_are_named() -> None:
+    with pytest.raises(NoRecords, match=r"--path takes one of a, b\.c"):
+        proposed('{"a": [{"x": 1}], "b": {"c": [{"x": 2}]}}', "a.json")
+    chosen_one = proposed('{"a": [{"x": 1}], "b": {"c": [{"x": 2}]}}', "a.json", path="b.c")
+    assert chosen_one.columns[0].values == (2,)
+
+
+def test_an_end_is_no_event_time() -> None:
+    text = "id,day,valid_to\n1,2025-01-01,9999-12-31\n2,2025-01-02,9999-12-31\n"
+    assert proposed(text).event_time == "day"
+    only = proposed("id,due_date\n1,2027-01-01\n2,2028-01-01\n")
+    assert only.event_time is None
+
+
+def test_an_operation_or_a_code_is_no_key() -> None:
+    assert proposed("op,id,v\nI,1,a\nU,2,b\nD,3,c\n").key == ()
+    assert proposed("code,name\nNO,Norway\nSE,Sweden\n").key == ()
+
+
+def test_parquet_files_are_looked_into() -> None:
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    table = pa.table(
+        {
+            "id": [1, 2, 3],
+            "at": [start + timedelta(microseconds=at) for at in range(3)],
+            "name": ["a", None, "c"],
+        }
+    )
+    out = io.BytesIO()
+    pq.write_table(table, out, row_group_size=2)
+    proposal = proposed(out.getvalue(), "a.parquet")
+    assert (proposal.key, proposal.event_time, proposal.looked_at) == (("id",), "at", 3)
+    assert kinds(proposal) == {"id": "Int64", "at": "Timestamp", "name": "String"}
+    assert any("finer than a millisecond" in note for note in proposal.notes)
+    with pytest.raises(Exception, match="same key"):
+        proposed(out.getvalue(), "a.parquet", key=["at"])
+
+
+def test_all_options_are_choices_and_all_choices_options() -> None:
+    known = {option.name for option in OPTIONS}
+    assert known | {"name"} == set(Choices.__dataclass_fields__)
+    assert {option.kind for option in OPTIONS} == set(Kind)
+    for bad in ({"separator": "ab"}, {"skip": "-1"}, {"decimal": ";"}, {"nothing": 1}):
+        with pytest.raises(UnusableOption):
+            chosen(bad)
+
+
+def test_a_proposal_comes_back_from_another_process_as_it_was() -> None:
+    proposal = proposed("id,n\n1,NA\n2,5\n")
+    again = read(written(proposal))
+    assert again.snapshot() == proposal.snapshot()
+    assert (again.notes, again.columns[1].values) == (proposal.notes, (None, "5"))
+
+
+@pytest.mark.parametrize("piece", ["a,", "1,", '"x",', "2025-01-01,"])
+def test_a_look_at_a_file_costs_its_length(piece: str) -> None:
+    def seconds(count: int) -> float:
+        text = (piece * count).rstrip(",")
+        best = float("inf")
+        for _ in range(2):
+            began = time.process_time()
+            proposed(f"{text}\n{text}\n", header=True)
+            best = min(best, time.process_time() - began)
+        return best
+
+    seconds(100)
+    assert seconds(1_900) < 12 * max(seconds(475), 0.02)
+    with pytest.raises(NoRecords, match="2000 are looked at"):
+        proposed(piece * 100_000)
+
+
+def test_rows_times_columns_are_bounded() -> None:
+    many = "{" + ",".join(f'"n{at}":1' for at in range(1_999)) + "}\n"
+    proposal = proposed(many + "{}\n" * 20_000, "a.ndjson")
+    assert proposal.looked_at * 1_999 <= 4_000_000
+    assert not proposal.is_whole
