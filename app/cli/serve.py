@@ -58,8 +58,6 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     Raises:
         AddressInUse: the server could not listen on the address.
     """
-    from odf_node.storage.runtime.version import app_version
-
     from ..service.applications.queries_alone import build_query_app, check_is_beside
     from ..service.main import build_app
     from ..service.processes.server import NodeServer, server_config
@@ -70,13 +68,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     if queries_alone:
         check_is_beside(settings)
     build, hello = (build_query_app, welcome_of_queries) if queries_alone else (build_app, welcome)
-    set_up(settings.log_level, settings.log_format)
-    warn_of_old_names()
-    if few := raise_limit(descriptors_of(settings)):
-        logging.getLogger("odf.node").warning(few)
-    start_tracing("odf-node", app_version())
-    if settings.private_files:
-        keep_private(settings.data)
+    _prepare(settings)
     node = open_node(settings)
     workers = Supervisor(
         worker_command(settings),
@@ -117,6 +109,19 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
             host=settings.host,
             port=settings.port,
         )
+
+
+def _prepare(settings: Settings) -> None:
+    """Set up the process: its log, limits, traces, and who reads its files."""
+    from odf_node.storage.runtime.version import app_version
+
+    set_up(settings.log_level, settings.log_format)
+    warn_of_old_names()
+    if few := raise_limit(descriptors_of(settings)):
+        logging.getLogger("odf.node").warning(few)
+    start_tracing("odf-node", app_version())
+    if settings.private_files:
+        keep_private(settings.data)
 
 
 def descriptors_of(settings: Settings) -> int:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from odf_node.storage.datasets.verify.run import Interval
 
 
+CHANGELOG_IS_LOOKED_AT_HERE = "--changelog is looked at here, and --replay by the node: ask twice"
+CHANGELOG_READS_ROWS = "--changelog reads rows; it does not go with --metadata-only"
+RECURSIVE_GOES_WITH_REPLAY = "--recursive goes with --replay: a folder does not know its inputs"
+
+
 @click.command()
 @click.argument("where", metavar="DIR|URL")
 @click.option("--metadata-only", is_flag=True, help="Blocks and rules only: no files are read.")
@@ -76,19 +81,13 @@ def verify(
     """
     healed = healed_at(where, token) if heal and not replay else []
     token = token_at(where, token)
-    if replay and changelog:
-        raise click.UsageError("--changelog is looked at here, and --replay by the node: ask twice")
-    if replay and heal:
-        raise click.UsageError(NODES_HEAL)
+    combined = {"replay": replay, "changelog": changelog, "heal": heal, "recursive": recursive}
+    _refuse({name for name, given in combined.items() if given}, metadata_only=metadata_only)
     if replay:
         asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
         within = {"after": after, "upto": upto}
         is_ok = _replayed(where, token, {**asked, **within}, as_json=as_json, verbose=verbose)
         ctx.exit(0 if is_ok else DAMAGED)
-    if changelog and metadata_only:
-        raise click.UsageError("--changelog reads rows; it does not go with --metadata-only")
-    if recursive:
-        raise click.UsageError("--recursive goes with --replay: a folder does not know its inputs")
     from odf_node.storage.datasets.verify.run import verify_chain  # Arrow is slow to load
 
     with (
@@ -113,6 +112,19 @@ def verify(
         for line in (*map(healed_text, healed), report_text(report, verbose=verbose)):
             click.echo(line)
     ctx.exit(0 if report.ok else DAMAGED)
+
+
+def _refuse(given: set[str], *, metadata_only: bool) -> None:
+    """Refuse options that do not go together. Raises `click.UsageError`."""
+    wrong = (
+        ({"replay", "changelog"} <= given, CHANGELOG_IS_LOOKED_AT_HERE),
+        ({"replay", "heal"} <= given, NODES_HEAL),
+        ("changelog" in given and metadata_only, CHANGELOG_READS_ROWS),
+        ("recursive" in given and "replay" not in given, RECURSIVE_GOES_WITH_REPLAY),
+    )
+    for is_so, why in wrong:
+        if is_so:
+            raise click.UsageError(why)
 
 
 def _interval(after: str | None, upto: str | None) -> Interval:
