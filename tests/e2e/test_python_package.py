@@ -16,7 +16,9 @@ from nodes import RunningNode, served
 
 import odf_node
 from odf_node.app.client.urls import UnsupportedUrl
-from odf_node.app.public.publish import NotATable, UnusableMerge
+from odf_node.app.proposal.keys import UnusableChoice
+from odf_node.app.proposal.options import UnusableOption
+from odf_node.app.public.publish import NotATable
 
 pytestmark = pytest.mark.e2e
 
@@ -128,11 +130,11 @@ def test_the_column_with_the_event_time_is_named(node: RunningNode) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"key": ["nothing"]}, UnusableMerge),
-        ({"event_time": "nothing"}, UnusableMerge),
-        ({"merge": "ledger"}, UnusableMerge),
-        ({"merge": "append", "key": ["id"]}, UnusableMerge),
-        ({"merge": "all", "key": ["id"]}, UnusableMerge),
+        ({"key": ["nothing"]}, UnusableChoice),
+        ({"event_time": "nothing"}, UnusableChoice),
+        ({"merge": "ledger"}, UnusableChoice),
+        ({"merge": "append", "key": ["id"]}, UnusableChoice),
+        ({"merge": "all", "key": ["id"]}, UnusableOption),
     ],
 )
 def test_what_cannot_be_published_is_refused_and_nothing_is_created(
@@ -150,3 +152,15 @@ def test_something_without_rows_is_no_table(node: RunningNode, tmp_path: Path) -
         odf_node.publish(7, f"{node.url}/seven")
     with pytest.raises(UnsupportedUrl, match="rows are posted to a node"):
         odf_node.publish(ROWS, str(tmp_path))
+
+
+def test_a_file_is_published_by_its_path_as_the_command_does(
+    node: RunningNode, tmp_path: Path
+) -> None:
+    file = tmp_path / "towns.csv"
+    file.write_text("Report\nid;name;share\n1;Oslo;1,5\n2;C:\\x;2,25\n")
+    receipt = odf_node.publish(file, f"{node.url}/towns-of-python", separator=";")
+    assert (receipt.rows_added, receipt.replayed) == (2, False)
+    assert any("left out before the header" in note for note in receipt.notes)
+    rows = odf_node.open(f"{node.url}/towns-of-python").arrow().to_pylist()
+    assert [(row["name"], row["share"]) for row in rows] == [("Oslo", 1.5), ("C:\\x", 2.25)]
