@@ -24,14 +24,15 @@ _SAME: dict[type, str] = {
     odf.DataTypeInt64: "long",
     odf.DataTypeUInt8: "int",
     odf.DataTypeUInt16: "int",
-    odf.DataTypeUInt32: "long",
-    odf.DataTypeUInt64: "long",
     odf.DataTypeFloat32: "float",
     odf.DataTypeFloat64: "double",
     odf.DataTypeString: "string",
     odf.DataTypeDate: "date",
     odf.DataTypeDuration: "long",
 }
+"""Types of one form. Unsigned numbers of 32 and 64 bits have none: where a file has them, pyiceberg
+leaves out rows when it filters by values beyond the largest of 32 bits, and no client takes the
+upper half of 64 bits as a `long`."""
 _LOCAL = ""
 """Time zone of timestamps without a zone."""
 
@@ -41,7 +42,7 @@ class IcebergSchema:
 
     def __init__(self, number: int, fields: list[dict[str, Any]], foreign: list[str]) -> None:
         self.number, self.fields, self.foreign = number, fields, foreign
-        """`foreign` are columns whose type Iceberg does not have."""
+        """`foreign` are columns with a type that clients of Iceberg do not read as it is."""
 
     @property
     def told(self) -> dict[str, Any]:
@@ -106,8 +107,8 @@ class IcebergSchemas:
                 return f"decimal({precision}, {scale})"
             case odf.DataTypeTimestamp(timezone=zone):
                 return "timestamp" if zone == _LOCAL else "timestamptz"
-            case odf.DataTypeTime(unit=unit) if unit is not odf.TimeUnit.Nanosecond:
-                return "time"
+            case odf.DataTypeTime(unit=odf.TimeUnit.Microsecond):
+                return "time"  # the only unit of Iceberg; pyiceberg refuses files with another
             case odf.DataTypeBinary(fixed_length=length):
                 return "binary" if length is None else f"fixed[{length}]"
             case odf.DataTypeStruct(fields=fields):

@@ -24,7 +24,8 @@ TOWNS = pa.schema([("city", pa.string()), ("pop", pa.int64())])
 ODD = pa.schema(
     [
         ("small", pa.uint8()),
-        ("wide", pa.uint32()),
+        ("port", pa.uint16()),
+        ("time", pa.time64("us")),
         ("fixed", pa.binary(3)),
         ("local", pa.timestamp("us")),
         ("fine", pa.timestamp("ns", "UTC")),
@@ -121,7 +122,8 @@ def test_other_views_are_other_warehouses(served):
     state = served.read(served.towns, projection="state")
     assert loaded(by_state, "alice.towns") == state
     by_changelog = catalogue(served.service, served.token, warehouse="changelog")
-    assert loaded(by_changelog, "alice.towns") == served.read(served.towns)
+    changelog = served.read(served.towns, projection="changelog")
+    assert loaded(by_changelog, "alice.towns") == changelog
     with pytest.raises(Exception, match="primary key"):
         by_state.load_table("bob.open")
 
@@ -179,7 +181,8 @@ def test_types_of_many_kinds_are_read_as_they_are(served, catalog):
             [
                 {
                     "small": 200,
-                    "wide": 4_000_000_000,
+                    "port": 60_000,
+                    "time": 86_399_999_999,
                     "fixed": b"abc",
                     "local": 1_700_000_000_123_456,
                     "fine": 1_700_000_000_123_456_000,
@@ -189,6 +192,17 @@ def test_types_of_many_kinds_are_read_as_they_are(served, catalog):
             ]
         )
     assert loaded(catalog, "alice.odd") == served.read(served.odd)
+    upper = catalog.load_table("alice.odd").scan(row_filter="port > 50000 and small > 130")
+    assert len(upper.to_arrow()) == 1
+
+
+def test_files_of_a_table_are_listed_with_all_that_a_client_asks_of_them(catalog):
+    inspect = catalog.load_table("alice.towns").inspect
+    assert (inspect.data_files().num_rows, inspect.delete_files().num_rows) == (4, 3)
+    assert inspect.files().num_rows == inspect.entries().num_rows == 7
+    assert inspect.files()["column_sizes"].to_pylist() == [[]] * 7
+    assert inspect.manifests().num_rows == 2
+    assert inspect.partitions().num_rows == 1
 
 
 def test_a_dataset_without_rows_has_its_columns(catalog):

@@ -320,9 +320,11 @@ def test_rows_beyond_the_limit_are_refused_before_any_is_told(tmp_path):
             assert plain.status_code == 200
 
 
-def test_columns_without_a_type_are_refused_by_name(service, http):
-    TableMade(service.node.stores, "alice/half", pa.schema([("narrow", pa.float16())]))
-    answer = http.get(table("alice/half"))
+@pytest.mark.parametrize("kind", ["halffloat", "uint32", "uint64", "time32[ms]", "time64[ns]"])
+def test_columns_without_a_type_are_refused_by_name(service, http, kind):
+    name = f"alice/{kind.strip(']').replace('[', '-')}"
+    TableMade(service.node.stores, name, pa.schema([("narrow", pa.type_for_alias(kind))]))
+    answer = http.get(table(name))
     assert refusal(answer) == (400, "BadRequestException")
     assert "narrow" in answer.text
 

@@ -84,17 +84,28 @@ def test_columns_are_numbered_as_the_chain_first_names_them_and_never_again():
     assert schemas.last_id == 14
 
 
+READ = ["int", "int", "int", "time"]
+
+
 def test_columns_that_iceberg_has_no_type_of_are_named():
     columns = {
         "wide": pa.decimal256(50, 2),
         "nothing": pa.null(),
         "half": pa.float16(),
         "hour": pa.time64("ns"),
+        "minute": pa.time32("ms"),
+        "second": pa.time32("s"),
+        "count": pa.uint32(),
+        "total": pa.uint64(),
         "inside": pa.list_(pa.float16()),
         "fine": pa.int8(),
+        "byte": pa.uint8(),
+        "port": pa.uint16(),
+        "time": pa.time64("us"),
     }
     (schema,) = IcebergSchemas([from_arrow(pa.schema(list(columns.items())))]).all
-    assert schema.foreign == ["wide", "nothing", "half", "hour", "inside"]
+    assert schema.foreign == list(columns)[: -len(READ)]
+    assert [field["type"] for field in schema.fields[-len(READ) :]] == READ
 
 
 def made(schema) -> tuple[list[File], bytes]:
@@ -150,6 +161,7 @@ def test_another_reader_reads_manifests_and_their_list(tmp_path):
         assert (entry.snapshot_id, entry.sequence_number) == (file.snapshot, file.sequence)
         assert data.lower_bounds == {1: file.ranges[0].lower}
         assert data.null_value_counts == {1: 0}
+        assert (data.column_sizes, data.nan_value_counts) == ({}, {})
     with AvroFile(io.new_input(str(manifest))) as reader:
         assert json.loads(reader.header.meta["schema"]) == schema.told
 

@@ -29,12 +29,14 @@ GROUP = 256
 
 
 class NotInIceberg(BadInput):
-    """Iceberg has no types for some columns."""
+    """Clients of Iceberg do not read some columns as they are."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         super().__init__(
-            f"Iceberg has no type for the columns {', '.join(columns)[:300]}: read the dataset "
-            "by GET …/read of the node",
+            f"Iceberg has no type for the columns {', '.join(columns)[:300]}: it lacks unsigned "
+            "numbers of 32 and 64 bits, decimals above 38 digits, half-precision floats, nulls, "
+            "and times of day in units other than microseconds. Read the dataset by GET …/read "
+            "of the node",
             columns=list(columns[:20]),
         )
 
@@ -70,7 +72,7 @@ class IcebergTable:
         return self.schemas.all[at]
 
     def check_types(self) -> None:
-        """Raise `NotInIceberg` if Iceberg has no type for a column."""
+        """Raise `NotInIceberg` if clients of Iceberg do not read a column as it is."""
         foreign = self.schemas.all[-1].foreign
         if foreign:
             raise NotInIceberg(foreign)
