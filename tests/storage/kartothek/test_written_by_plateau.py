@@ -87,7 +87,8 @@ def test_whatever_it_writes_is_read_whole(tmp_path_factory, parts, indexed, pack
                 [row for row in wanted if row[column] == value]
             )
             here = sum(any(row[column] == value for row in some) for some in parts)
-            assert len(selected(table, predicate)) == here
+            # No index selects by floats, since bounds and lists of values leave NaN out.
+            assert len(selected(table, predicate)) == (len(parts) if column == "f" else here)
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(-5, 5), st.dates()), min_size=1, max_size=5))
