@@ -10,6 +10,7 @@ import click
 
 from odf_node.protocol.codec.manifests import MAX_TEXT_BYTES, load_snapshots, to_yaml
 
+from ..client.environment import HOME
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from ..client.several_datasets import create_all
@@ -26,24 +27,16 @@ from .trial import trial_text, try_all
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _node_option(*, required: bool) -> Callable[[F], F]:
-    return click.option("--node", metavar="URL", required=required, help="URL of the node.")
+_node_option = click.option(
+    "--node", metavar="URL", required=True, envvar=HOME, help=f"Default: ${HOME}."
+)
 
 
 def _named(function: F) -> F:
-    """Add the argument for a dataset (its URL, or its name with --node), `--token` and `--json`."""
-    for decorate in (
-        json_option,
-        token_option,
-        _node_option(required=False),
-        click.argument("url", metavar="URL|NAME"),
-    ):
+    """Add the argument for a dataset, `--node`, `--token` and `--json`."""
+    for decorate in (json_option, token_option, click.argument("url", metavar="DATASET")):
         function = decorate(function)
     return function
-
-
-def _base(url: str, node: str | None) -> str:
-    return dataset_base(url if node is None else node_base(node) + url)
 
 
 @click.group()
@@ -56,7 +49,7 @@ dataset.add_command(init)
 
 @dataset.command()
 @click.argument("manifests", metavar="MANIFEST...", nargs=-1, required=True)
-@_node_option(required=True)
+@_node_option
 @click.option(
     "--visibility",
     type=click.Choice(["private", "public"]),
@@ -118,7 +111,7 @@ def create(
 
 
 @dataset.command("list")
-@_node_option(required=True)
+@_node_option
 @click.option(
     "--search", metavar="WORDS", help="Only those with all words in name, description or keywords."
 )
@@ -181,12 +174,9 @@ def _listed(entry: dict[str, Any], now: datetime, *, verbose: bool) -> list[str]
 
 @dataset.command()
 @_named
-def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
-    """Show the current state of a dataset: head, sizes, sources, schema.
-
-    Name the dataset by its URL, or by --node and its name.
-    """
-    base = _base(url, node)
+def show(url: str, token: str | None, as_json: bool) -> None:
+    """Show the current state of a dataset: head, sizes, sources, schema."""
+    base = dataset_base(url)
     with open_http() as http, suggesting(base, token, http):
         shown = NodeApi(base, token, http=http).dataset()
     if as_json:
@@ -197,12 +187,9 @@ def show(url: str, node: str | None, token: str | None, as_json: bool) -> None:
 
 @dataset.command()
 @_named
-def dependencies(url: str, node: str | None, token: str | None, as_json: bool) -> None:
-    """Show the inputs of a dataset, and the datasets that are computed from it.
-
-    Name the dataset by its URL, or by --node and its name.
-    """
-    base = _base(url, node)
+def dependencies(url: str, token: str | None, as_json: bool) -> None:
+    """Show the inputs of a dataset, and the datasets that are computed from it."""
+    base = dataset_base(url)
     with open_http() as http, suggesting(base, token, http):
         found = NodeApi(base, token, http=http).dependencies()
     if as_json:
@@ -222,7 +209,6 @@ def dependencies(url: str, node: str | None, token: str | None, as_json: bool) -
 def append(
     url: str,
     manifest: str,
-    node: str | None,
     expected_head: str | None,
     dry_run: bool,
     token: str | None,
@@ -235,7 +221,7 @@ def append(
     """
     text = read_file(manifest, MAX_TEXT_BYTES)
     with open_http() as http:
-        answer = NodeApi(_base(url, node), token, http=http).append(
+        answer = NodeApi(dataset_base(url), token, http=http).append(
             text, expected_head=expected_head, dry_run=dry_run
         )
     if as_json:
@@ -250,23 +236,21 @@ def append(
 @dataset.command()
 @_named
 @click.argument("name", metavar="NEW-NAME")
-def rename(url: str, name: str, node: str | None, token: str | None, as_json: bool) -> None:
+def rename(url: str, name: str, token: str | None, as_json: bool) -> None:
     """Rename a dataset; its id and its blocks stay as they are."""
-    _change(url, node, token, "name", name, as_json=as_json)
+    _change(url, token, "name", name, as_json=as_json)
 
 
 @dataset.command()
 @_named
 @click.argument("visibility", type=click.Choice(["private", "public"]))
-def visibility(
-    url: str, visibility: str, node: str | None, token: str | None, as_json: bool
-) -> None:
+def visibility(url: str, visibility: str, token: str | None, as_json: bool) -> None:
     """Set who may read a dataset: everybody, or only its owner, accounts with a role and
     administrators.
 
     A single-tenant node gives all its datasets to its one account.
     """
-    _change(url, node, token, "visibility", visibility, as_json=as_json)
+    _change(url, token, "visibility", visibility, as_json=as_json)
 
 
 @dataset.command()
@@ -275,7 +259,6 @@ def visibility(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(
     url: str,
-    node: str | None,
     expected_head: str | None,
     yes: bool,
     token: str | None,
@@ -288,18 +271,16 @@ def delete(
     if not yes:
         click.confirm(f"This will delete {url} with all its data. Go on?", abort=True, err=True)
     with open_http() as http:
-        NodeApi(_base(url, node), token, http=http).ask("DELETE", "", expectedHead=expected_head)
+        NodeApi(dataset_base(url), token, http=http).ask("DELETE", "", expectedHead=expected_head)
     if as_json:
         print_json({"deleted": url})
     else:
         click.echo(f"deleted {url}")
 
 
-def _change(
-    url: str, node: str | None, token: str | None, field: str, value: str, *, as_json: bool
-) -> None:
+def _change(url: str, token: str | None, field: str, value: str, *, as_json: bool) -> None:
     with open_http() as http:
-        answer = NodeApi(_base(url, node), token, http=http).ask("PUT", field, {field: value})
+        answer = NodeApi(dataset_base(url), token, http=http).ask("PUT", field, {field: value})
     if as_json:
         print_json(answer)
     else:

@@ -22,7 +22,7 @@ _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--max-slice-size", type=click.IntRange(1), metavar="BYTES", help="Default: 300 MB.")
 @click.option(
     "--max-slice-records", type=click.IntRange(1), metavar="N", help="Default: 10 000 records."
@@ -44,7 +44,7 @@ def compact(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Join small slices of the root dataset at URL into larger ones.
+    """Join small slices of the root DATASET into larger ones.
 
     The dataset gets a new history. Its copies elsewhere then diverge from it, and its derivatives
     have to be computed anew.
@@ -65,7 +65,7 @@ def compact(
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("block", metavar="[BLOCK]", required=False)
 @click.option("--old-head", metavar="BLOCK", help="Refuse if the head is another one.")
 @_DRY_RUN
@@ -81,7 +81,7 @@ def reset(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Move the head of the dataset at URL back to BLOCK, by default to its Seed.
+    """Move the head of DATASET back to BLOCK, by default to its Seed.
 
     The dataset loses all later blocks and their data; garbage collection removes the files later.
     """
@@ -98,7 +98,7 @@ def reset(
 
 
 @click.command("set-watermark")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("watermark", metavar="TIME")
 @_DRY_RUN
 @token_option
@@ -106,7 +106,7 @@ def reset(
 def set_watermark(
     url: str, watermark: str, dry_run: bool, token: str | None, as_json: bool
 ) -> None:
-    """Declare that the root dataset at URL gets no more events before TIME.
+    """Declare that the root DATASET gets no more events before TIME.
 
     TIME is a date, 2026-11-23 (its midnight in UTC), or a date-time, 2026-11-23T10:00:00Z.
     """

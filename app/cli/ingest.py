@@ -12,6 +12,7 @@ import click
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.instant import Instant
 
+from ..client.environment import HOME
 from ..client.files import FILE_TYPES, sendable
 from ..client.gateways import may_pass
 from ..client.http import open_http
@@ -29,7 +30,7 @@ PACKED = (".gz", ".zip", ".bz2", ".zst")
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--source-name", metavar="N", help="Push source; needed when there are several.")
 @click.option("--media-type", metavar="T", help="Format of FILE; default: by its extension.")
 @click.option(
@@ -68,7 +69,7 @@ def ingest(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Post the records of FILE (`-` is standard input) to the dataset at URL.
+    """Post the records of FILE (`-` is standard input) to DATASET.
 
     Prints the receipt: how many rows were read, added and already known, and the new head.
     When the connection breaks, or a proxy answers 502, 503 or 504, the command sends FILE again
@@ -184,7 +185,11 @@ def dataset_base(url: str) -> str:
     """
     location = Location.parse(url)
     if not location.base:
-        raise UnsupportedUrl(f"this takes an address of a node, http(s)://…, not {url!r}", url=url)
+        raise UnsupportedUrl(
+            f"this takes a dataset of a node: its URL http(s)://…, or with --node or {HOME} its "
+            f"name, not {url!r}",
+            url=url,
+        )
     return location.base
 
 

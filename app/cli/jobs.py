@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
+from ..client.environment import HOME
+from ..client.home import home_node
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base
@@ -20,19 +24,34 @@ SHOWN_CHARS = 60
 """Number of characters of a query that a list shows."""
 
 
+def _one_job(command: Any) -> Any:
+    """Add the arguments NODE, which `ODF_NODE_URL` may name instead, and ID."""
+
+    @functools.wraps(command)
+    def with_job(*, words: tuple[str, ...], **given: Any) -> Any:
+        *nodes, name = words
+        node = nodes[0] if nodes else home_node()
+        if node is None or len(nodes) > 1:
+            raise click.UsageError(f"name the job by its node and ID; {HOME} may name the node")
+        return command(node=node, name=name, **given)
+
+    argument = click.argument("words", metavar="[NODE] ID", nargs=-1, required=True)
+    return argument(with_job)
+
+
 @click.group()
 def job() -> None:
     """List, show and cancel jobs: posts, polls and other work of a node."""
 
 
 @job.command("list")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--status", metavar="S", help="Only these, separated by commas.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many; default: 20.")
 @token_option
 @json_option
 def listed(url: str, status: str | None, limit: int, token: str | None, as_json: bool) -> None:
-    """List the jobs of the dataset at URL, newest first; for a node, your background queries."""
+    """List the jobs of DATASET, newest first; for a node, your background queries."""
     with open_http() as http:
         api = NodeApi(dataset_base(url), token, http=http)
         found = api.ask("GET", "jobs", status=status, limit=str(limit))
@@ -45,8 +64,7 @@ def listed(url: str, status: str | None, limit: int, token: str | None, as_json:
 
 
 @job.command("show")
-@click.argument("node", metavar="NODE")
-@click.argument("name", metavar="ID")
+@_one_job
 @token_option
 @json_option
 def show(node: str, name: str, token: str | None, as_json: bool) -> None:  # noqa: ARG001
@@ -56,8 +74,7 @@ def show(node: str, name: str, token: str | None, as_json: bool) -> None:  # noq
 
 
 @job.command("rejected")
-@click.argument("node", metavar="NODE")
-@click.argument("name", metavar="ID")
+@_one_job
 @token_option
 @json_option
 def rejected(node: str, name: str, token: str | None, as_json: bool) -> None:
@@ -71,8 +88,7 @@ def rejected(node: str, name: str, token: str | None, as_json: bool) -> None:
 
 
 @job.command("rows")
-@click.argument("node", metavar="NODE")
-@click.argument("name", metavar="ID")
+@_one_job
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: standard output.")
 @token_option
 @json_option
@@ -90,8 +106,7 @@ def rows(node: str, name: str, output: Path | None, token: str | None, as_json: 
 
 
 @job.command("cancel")
-@click.argument("node", metavar="NODE")
-@click.argument("name", metavar="ID")
+@_one_job
 @token_option
 @json_option
 def cancel(node: str, name: str, token: str | None, as_json: bool) -> None:

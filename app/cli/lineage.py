@@ -19,7 +19,7 @@ _STEPS = click.IntRange(0, 100)
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--upstream", type=_STEPS, default=10, show_default=True, help="Steps to inputs.")
 @click.option("--downstream", type=_STEPS, default=10, show_default=True, help="Steps to users.")
 @click.option("--columns", is_flag=True, help="Which columns each column is made of, too.")
@@ -35,7 +35,7 @@ def lineage(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Print the inputs of the dataset at URL, then the datasets that use it."""
+    """Print the inputs of DATASET, then the datasets that use it."""
     base = dataset_base(url)
     with open_http() as http, suggesting(base, token, http):
         found = NodeApi(base, token, http=http).lineage(

@@ -15,7 +15,7 @@ from .tokens import token_option
 
 
 @click.command()
-@click.argument("where", metavar="DIR|URL")
+@click.argument("where", metavar="DATASET")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=1), help="Show only so many of the newest blocks."
 )

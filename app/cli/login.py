@@ -11,6 +11,7 @@ import click
 from odf_node.protocol.errors import Refused
 
 from ..client.device_login import await_session, begin_login
+from ..client.environment import HOME
 from ..client.http import open_http
 from ..client.logins import Login, Logins
 from ..client.node_api import NodeApi
@@ -27,7 +28,7 @@ class NotLoggedIn(Refused):
 
 
 @click.command()
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="[NODE]", envvar=HOME)
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser of this machine.")
 @json_option
 def login(node: str, opens: bool, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from .tokens import token_option
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("values", metavar="COLUMN=VALUE...", nargs=-1, required=True)
 @click.option("--at", metavar="BLOCK", help="As of this block; default: the head.")
 @click.option("--state", is_flag=True, help="Only rows that stand, not all there were.")
@@ -30,7 +30,7 @@ def lookup(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Print rows of the dataset at URL whose columns have these values, one a line."""
+    """Print rows of DATASET whose columns have these values, one a line."""
     pairs = [each.partition("=") for each in values]
     if not all(name and sign for name, sign, _ in pairs):
         raise click.UsageError("name a column and its value: COLUMN=VALUE")

@@ -69,6 +69,15 @@ class ReportsErrors(click.Command):
             sys.exit(130)
         sys.exit(result if isinstance(result, int) else 0)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Output that nobody reads any more, as of `| head`, ends it quietly."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # here, because click would exit with 1
+            from .output import report_error
+
+            return report_error(error, as_json=False)
+
 
 class MainGroup(ReportsErrors, LazyGroup):
     """The root command of `odf-node`."""
@@ -159,7 +168,8 @@ COMMANDS = {
 def main() -> None:
     """A repository node for Open Data Fabric, and its client.
 
-    Name a dataset by its folder, by its URL, or by NODE/NAME, where `odf-node repo` defined NODE.
+    Name a DATASET by its folder, its URL, its name or id on the node of --node or ODF_NODE_URL, or
+    by REPOSITORY/NAME (see `odf-node repo`). A folder that is there goes before a name.
     A URL odf+http(s)://… uses the smart protocol, http(s)://… the simple one. The access token
     comes from --token, from ODF_NODE_TOKEN or from `odf-node login`.
     """

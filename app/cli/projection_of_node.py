@@ -17,7 +17,7 @@ PATH = "projections/kartothek"
 
 
 @click.command("set")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--store", metavar="STORE", help="Folder or bucket; default: the node serves it.")
 @click.option("--uuid", help="Name in the store; default: the id of the dataset.")
 @definition_options
@@ -25,27 +25,27 @@ PATH = "projections/kartothek"
 @token_option
 @json_option
 def set_(url: str, min_interval: str, token: str | None, as_json: bool, **asked: Any) -> None:
-    """Have the node publish the dataset at URL, now and after every change."""
+    """Have the node publish DATASET, now and after every change."""
     body = {**definition_body(**asked), "minInterval": min_interval}
     _say(ask(url, token, "PUT", "", body), as_json=as_json)
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @token_option
 @json_option
 def show(url: str, token: str | None, as_json: bool) -> None:
-    """Show how the node publishes the dataset at URL, and which block readers see."""
+    """Show how the node publishes DATASET, and which block readers see."""
     _say(ask(url, token, "GET"), as_json=as_json)
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--force", is_flag=True, help="Take over what somebody else wrote there.")
 @token_option
 @json_option
 def refresh(url: str, force: bool, token: str | None, as_json: bool) -> None:
-    """Have the node update its publication of the dataset at URL to the head."""
+    """Have the node update its publication of DATASET to the head."""
     with open_http() as http:
         api = NodeApi(dataset_base(url), token, http=http)
         said = api.act(f"{PATH}/refresh", force=force or None)

@@ -27,7 +27,7 @@ class DatasetNotWhole(Damaged):
 
 
 @click.command()
-@click.argument("where", metavar="DIR|URL")
+@click.argument("where", metavar="DATASET")
 @click.option(
     "--as-at", metavar="TIME|BLOCK", help="As it was known: at a system time, or with this block."
 )
@@ -84,7 +84,7 @@ def read(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Print the current rows of the dataset in DIR or at URL; `--json` is `--format json`."""
+    """Print the current rows of DATASET; `--json` is `--format json`."""
     from odf_node.storage.datasets.read.view import view_of
 
     if changelog and projection not in (None, CHANGELOG):

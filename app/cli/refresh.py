@@ -15,7 +15,7 @@ from .tokens import token_option
 
 
 @click.command()
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--exhaust-sources", is_flag=True, help="Go on while the source has more to give.")
 @click.option(
     "--fetch-uncacheable",
@@ -62,7 +62,7 @@ def refresh(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Fetch new data from the source of the dataset at URL, or compute a derivative, and wait.
+    """Fetch new data from the source of DATASET, or compute a derivative, and wait.
 
     Prints the receipt, as `ingest` does.
     """

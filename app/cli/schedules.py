@@ -24,11 +24,11 @@ FIELDS = (
 
 @click.group()
 def schedule() -> None:
-    """Manage the schedules of the dataset at URL: polls, pulls of a mirror, transforms."""
+    """Manage the schedules of DATASET: polls, pulls of a mirror, transforms."""
 
 
 @schedule.command("add")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--cron", metavar="EXPR", help="Five fields, as `0 6 * * 1-5`; six with seconds.")
 @click.option("--every", "every_s", type=int, metavar="SECONDS", help="Instead of --cron.")
 @click.option("--time-zone", default="UTC", metavar="TZ", help="Of --cron; default: UTC.")
@@ -69,7 +69,7 @@ def add(
 
 
 @schedule.command("list")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @token_option
 @json_option
 def listed(url: str, token: str | None, as_json: bool) -> None:
@@ -79,7 +79,7 @@ def listed(url: str, token: str | None, as_json: bool) -> None:
 
 
 @schedule.command("pause")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @token_option
 @json_option
@@ -89,7 +89,7 @@ def pause(url: str, name: str, token: str | None, as_json: bool) -> None:
 
 
 @schedule.command("resume")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @token_option
 @json_option
@@ -99,7 +99,7 @@ def resume(url: str, name: str, token: str | None, as_json: bool) -> None:
 
 
 @schedule.command("remove")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @token_option
 @json_option
@@ -110,7 +110,7 @@ def remove(url: str, name: str, token: str | None, as_json: bool) -> None:
 
 
 @schedule.command("runs")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many; default: 20.")
 @token_option
 @json_option

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.read.formats import Format
 
+from ..client.environment import HOME
 from ..client.text import in_columns
 from .output import json_option, print_json
 from .sql_background import ask_in_background, write_pieces
@@ -26,7 +28,12 @@ FORMS = (TABLE, *(form.value for form in Format))
 @click.command()
 @click.argument("query")
 @click.argument("folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--node", metavar="URL", help="URL of the node that is asked.")
+@click.option(
+    "--node",
+    metavar="URL",
+    envvar=HOME,
+    help=f"The node that is asked; default without DIR: ${HOME}.",
+)
 @click.option("--at", metavar="BLOCK", help="As of this block of the one dataset that is used.")
 @click.option(
     "--limit",
@@ -68,10 +75,13 @@ def sql(
     A table is the name of a dataset, in double quotes if necessary, or the name of a folder.
     `--json` prints the whole answer with its inputs; for a job, it prints the receipt.
     """
+    context = click.get_current_context()
+    if folders and context.get_parameter_source("node") is ParameterSource.ENVIRONMENT:
+        node = None
     is_document = as_json or form == TABLE
     is_hidden = output is not None or no_wait
     _refuse(
-        ((node is None) == (not folders), "name a node by --node, or folders"),
+        ((node is None) == (not folders), f"name a node by --node or {HOME}, or folders"),
         (verify and (node is None or not is_document), VERIFIED),
         (key is not None and not verify, "--key is for --verify"),
         (background and (node is None or verify), "--background is for a node, without --verify"),

@@ -1,7 +1,7 @@
 """Resolve the address of a command, and choose the token for it.
 
-A repository (`odf-node repo`) may name a node or dataset: `work`, `work/name`. A command uses the
-first of these tokens that exists:
+`client/targets` says how a dataset is named; a command that takes one has `--node` from here. A
+command uses the first of these tokens that exists:
 
 1. `--token`
 2. the token of the repository
@@ -16,6 +16,7 @@ A token that was stored for an origin is sent to that origin only.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from click.core import ParameterSource
 from ..client.environment import HOME, TOKEN
 from ..client.home import is_home
 from ..client.remotes import Repositories, Repository
-from ..client.targets import TokenAt, address_at, named
+from ..client.targets import TokenAt, named, read_address
 
 F = TypeVar("F", bound=Callable[..., Any])
 ON_A_NODE = "url"
@@ -89,11 +90,11 @@ def _chosen(
 
 
 def _in_full(
-    given: dict[str, Any], token: str | None, *, is_node: bool
+    given: dict[str, Any], token: str | None, *, node: str | None, is_node: bool
 ) -> tuple[dict[str, Any], str | None]:
     """Return the arguments with the first address resolved, and the token for that address.
 
-    A name of a repository in the address is replaced by the repository's URL.
+    `node` is that of `--node` if the command takes a dataset; `is_node`: it takes a node instead.
     """
     names = (NODE,) if given.get(NODE) is not None else ADDRESSES
     name = next((one for one in names if given.get(one) is not None), None)
@@ -101,23 +102,34 @@ def _in_full(
         return given, None
     text, repositories = str(given[name]), Repositories()
     tokens = tokens_of(token, repositories)
-    found = named(text, repositories)
-    if found is None:
-        return given, _chosen(text, token, repositories, is_named=is_node or name == NODE)
-    repository, path = found
-    if not path:
-        return {**given, name: repository.base}, tokens(repository.base, by=repository)
-    address = address_at(repository, path, tokens, is_node=name == ON_A_NODE)
-    return {**given, name: str(address.location)}, address.token
+    found = None if node is not None else named(text, repositories)
+    if found is None and (name == NODE or is_node):
+        return given, _chosen(text, token, repositories, is_named=True)
+    if found is not None and not found[1]:  # a node
+        return {**given, name: found[0].base}, tokens(found[0].base, by=found[0])
+    address = read_address(
+        text, repositories, node=node, is_on_node=name == ON_A_NODE, tokens=tokens
+    )
+    is_whole = "://" in text or address.location.path is not None
+    return {**given, name: text if is_whole else str(address.location)}, address.token
 
 
 def _option(command: Any, *, is_chosen: bool, is_node: bool = False) -> Any:
+    takes = inspect.signature(command).parameters
+    adds_node = not is_node and NODE not in takes and any(name in takes for name in ADDRESSES)
+
     @functools.wraps(command)
-    def with_token(*args: Any, token: str | None, home: str | None, **given: Any) -> Any:
+    def with_token(
+        *args: Any, token: str | None, home: str | None, at_node: str | None = None, **given: Any
+    ) -> Any:
         click.get_current_context().meta[_KEPT] = home
-        full, chosen = _in_full(given, token, is_node=is_node)
+        full, chosen = _in_full(given, token, node=at_node, is_node=is_node)
         return command(*args, token=chosen if is_chosen else token, **full)
 
+    if adds_node:
+        with_token = click.option(
+            "--node", "at_node", metavar="URL", help=f"The node of the dataset; default: ${HOME}."
+        )(with_token)
     shown = click.option(
         "--token",
         envvar=TOKEN,

@@ -19,7 +19,7 @@ from .tokens import token_option
 
 @click.group()
 def variable() -> None:
-    """Manage variables and secrets of the dataset at URL, or with --account of your account.
+    """Manage variables and secrets of DATASET, or with --account of your account.
 
     With --account, URL is the URL of the node.
     """

@@ -31,7 +31,7 @@ RECURSIVE_GOES_WITH_REPLAY = "--recursive goes with --replay: a folder does not 
 
 
 @click.command()
-@click.argument("where", metavar="DIR|URL")
+@click.argument("where", metavar="DATASET")
 @click.option("--metadata-only", is_flag=True, help="Blocks and rules only: no files are read.")
 @click.option("--no-rows", is_flag=True, help="Files by their bytes only, not by their rows.")
 @click.option("--after", metavar="BLOCK", help="Look only at data behind this block.")
@@ -69,7 +69,7 @@ def verify(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Check every block, rule, file and row of the dataset in DIR or at URL.
+    """Check every block, rule, file and row of DATASET.
 
     With --heal, the command first fetches damaged and missing files of DIR, by hash, from the
     addresses in DIR/.remotes.json: where DIR was pushed to, the last one first, then where it was

@@ -13,11 +13,11 @@ from .tokens import token_option
 
 @click.group()
 def webhook() -> None:
-    """Manage your webhooks at the dataset at URL: signed requests that report new blocks."""
+    """Manage your webhooks at DATASET: signed requests that report new blocks."""
 
 
 @webhook.command("add")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("address", metavar="ADDRESS")
 @click.option(
     "--since", metavar="BLOCK", help="Tell what is behind it, or `beginning`; default: the head."
@@ -31,7 +31,7 @@ def add(url: str, address: str, *, since: str | None, token: str | None, as_json
 
 
 @webhook.command("list")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @token_option
 @json_option
 def listed(url: str, token: str | None, as_json: bool) -> None:
@@ -41,7 +41,7 @@ def listed(url: str, token: str | None, as_json: bool) -> None:
 
 
 @webhook.command("show")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @token_option
 @json_option
@@ -55,7 +55,7 @@ def show(url: str, name: str, token: str | None, as_json: bool) -> None:
 
 
 @webhook.command("ping")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @token_option
 @json_option
@@ -66,7 +66,7 @@ def ping(url: str, name: str, token: str | None, as_json: bool) -> None:
 
 
 @webhook.command("replay")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @click.option(
     "--since", metavar="BLOCK", help="Or `beginning`; default: go on where deliveries ended."
@@ -80,7 +80,7 @@ def replay(url: str, name: str, *, since: str | None, token: str | None, as_json
 
 
 @webhook.command("rotate")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @token_option
 @json_option
@@ -91,7 +91,7 @@ def rotate(url: str, name: str, token: str | None, as_json: bool) -> None:
 
 
 @webhook.command("remove")
-@click.argument("url", metavar="URL")
+@click.argument("url", metavar="DATASET")
 @click.argument("name", metavar="ID")
 @token_option
 @json_option

@@ -8,5 +8,6 @@ HOME = "ODF_NODE_URL"
 VARIABLES = {
     CONFIG: "Folder of a person's own settings; default: ~/.config/odf-node.",
     TOKEN: "Access token for the node at ODF_NODE_URL.",
-    HOME: "The node that the token is for; default: those on this machine.",
+    HOME: "The person's node: that of datasets named without one, and of the token; "
+    "without it, the token is for nodes on this machine.",
 }

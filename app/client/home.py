@@ -24,10 +24,15 @@ def is_home(address: str, home: str | None) -> bool:
     return there.host == _HERE if home is None else there == origin_of(home)
 
 
+def home_node() -> str | None:
+    """Return the URL of the person's node, `ODF_NODE_URL`; None if it is not set."""
+    return os.environ.get(HOME) or None
+
+
 def token_for(address: str) -> str | None:
     """Return the token of the environment if it is for the node at `address`."""
     token = os.environ.get(TOKEN)
-    return token if token and is_home(address, os.environ.get(HOME)) else None
+    return token if token and is_home(address, home_node()) else None
 
 
 class Origin(NamedTuple):

@@ -1,9 +1,11 @@
-"""Resolve what a user types into a location: URLs, folders, and names of repositories.
+"""Resolve what a user types into a location; all commands and the Python API name datasets so.
 
     odf+http://…  http://…  s3://…  ./folder    as it is
+    name  account/name  did:odf:…               that dataset of the node that `--node` names; else,
+                                                if no such folder exists, of that at `ODF_NODE_URL`
     repo                                        push: under the node's name for it, else the
     folder's
-    repo/name  repo/account/name                that dataset of the repository
+    repo/name  repo/account/name  repo/did:…    that dataset of the repository
     nothing                                     push: to the last target, else the only repository
 
 If the first segment is the name of a repository, it means the repository; a folder of the same name
@@ -21,13 +23,14 @@ from typing import Protocol
 from urllib.parse import quote
 
 from odf_node.protocol.errors import BadInput, NodeError, NotFound, Refused
-from odf_node.protocol.identity import DatasetId, Name
+from odf_node.protocol.identity import DatasetId, MalformedName, Name
 
+from .home import home_node
 from .http import open_http
 from .limits import LIMITS, ClientLimits
-from .node_api import NodeApi, RequestRefused
+from .node_api import NodeApi, NothingThere, RequestRefused
 from .remotes import Repositories, Repository, remotes_of
-from .urls import Location, Transfer
+from .urls import Location, Transfer, node_base
 
 
 class AmbiguousTarget(BadInput):
@@ -39,7 +42,12 @@ class NoTarget(BadInput):
 
 
 class NotADataset(BadInput):
-    """The text names a repository, but a dataset of it is needed."""
+    """The text does not name a dataset of the repository or node."""
+
+
+DID = "did:odf:"
+MOST_PARTS = 2
+"""Parts of a dataset's name on a node: account and name."""
 
 
 class TokenAt(Protocol):
@@ -60,22 +68,51 @@ def read_address(
     text: str,
     repositories: Repositories,
     *,
+    node: str | None = None,
+    is_on_node: bool = False,
     tokens: TokenAt | None = None,
     limits: ClientLimits = LIMITS,
 ) -> Address:
-    """Return the source of a pull.
+    """Return the dataset that the text names.
+
+    `node` is the URL or repository of the node that has it. With `is_on_node` a path of a folder
+    is a name, too, and every repository is a node.
 
     Raises:
-        UnsupportedUrl, NotADataset, TransferFailed
+        UnsupportedUrl, NotADataset, NothingThere, TransferFailed
     """
     tokens = tokens or repositories.token_at
+    if node is not None:
+        if "://" in text or (path := _path(text)) is None:
+            raise NotADataset(f"{text} is no name of a dataset of {node}; a URL needs no --node")
+        return address_at(node_at(node, repositories), path, tokens, is_node=True, limits=limits)
     found = named(text, repositories)
     if found is None:
-        return _as_it_is(text, tokens)
+        home, path = home_node(), _path(text)
+        is_here = not is_on_node and Path(text).exists()
+        if home is None or path is None or is_here:
+            return _as_it_is(text, tokens)
+        return address_at(node_at(home, repositories), path, tokens, is_node=True, limits=limits)
     repository, path = found
     if not path:
         raise NotADataset(f"{text} is a repository; name a dataset of it: {text}/name")
-    return address_at(repository, path, tokens, limits=limits)
+    return address_at(repository, path, tokens, is_node=is_on_node, limits=limits)
+
+
+def node_at(text: str, repositories: Repositories) -> Repository:
+    """Return a node, given as its URL or as the name of a repository.
+
+    Raises:
+        UnsupportedUrl, NotADataset
+    """
+    found = named(text, repositories)
+    if found is None:
+        base = node_base(text)
+        return Repository(url=base, token=repositories.token_of_repository(base))
+    repository, path = found
+    if path:
+        raise NotADataset(f"{text} is a dataset; name the node alone")
+    return repository
 
 
 def write_address(
@@ -119,9 +156,11 @@ def address_at(
     server.
 
     Raises:
-        TransferFailed
+        NothingThere, TransferFailed
     """
     token = tokens(repository.base, by=repository)
+    if path[0].startswith(DID):
+        path = _path_of_id(repository, token, path[0], limits)
     if not (repository.is_smart or is_node):
         return Address(Location.parse(repository.base + _joined(path)), token)
     return _smart(repository, _with_account(repository, token, path, limits), token)
@@ -145,9 +184,36 @@ def named(text: str, repositories: Repositories) -> tuple[Repository, list[str]]
     repository = repositories.find(first)
     if repository is None:
         return None
-    if len(rest) > 2:
+    if len(rest) > MOST_PARTS:
         raise NotADataset(f"{text} has too many parts: repository, account and name at most")
+    if rest and rest[0].startswith(DID):
+        return repository, [str(DatasetId.parse(rest[0]))]
     return repository, [str(Name(part)) for part in rest]
+
+
+def _path(text: str) -> list[str] | None:
+    """Return the parts of a dataset's name, or its id; None if the text is neither."""
+    if text.startswith(DID):
+        return [str(DatasetId.parse(text))]
+    parts = text.rstrip("/").split("/")
+    try:
+        return [str(Name(part)) for part in parts] if len(parts) <= MOST_PARTS else None
+    except MalformedName:
+        return None
+
+
+def _path_of_id(
+    repository: Repository, token: str | None, dataset: str, limits: ClientLimits
+) -> list[str]:
+    """Return the path of a dataset below its node. Raises `NothingThere`."""
+    found = _asked(repository, token, f"datasets/{dataset}", limits)
+    name, owner = found.get("datasetName"), found.get("owner")
+    account = owner.get("accountName") if isinstance(owner, dict) else None
+    if not isinstance(name, str):
+        raise NothingThere(f"{repository.base} has no {dataset}, or none that this account may see")
+    is_multi = _asked(repository, token, "info", limits).get("isMultiTenant", False)
+    accounts = [str(Name(account))] if is_multi and isinstance(account, str) else []
+    return [*accounts, str(Name(name))]
 
 
 def _as_it_is(text: str, tokens: TokenAt) -> Address:
