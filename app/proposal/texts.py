@@ -95,6 +95,8 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
         )
     notes += ["the first line tells the separator, and is left out"] if told else []
     notes += [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
+    if body.width == 1 and (blank := _blank_lines(data)):
+        notes.append(f"{blank} blank lines are no rows")
     footer = choices.footer or 0
     if body.footers and not choices.sets_aside:
         footer = _full_lines(data, body.footers[0].number)
@@ -274,6 +276,12 @@ def _body(lines: Sequence[Line], choices: Choices, *, is_whole: bool) -> _Body:
         footers=lines[end:],
         odd=[line for line in inside if len(line.fields) != width],
     )
+
+
+def _blank_lines(data: bytes) -> int:
+    """Return the number of blank lines: in a file of one column they may stand for no value."""
+    lines = _LINE_END.split(data)
+    return sum(1 for line in lines[:-1] if not line.strip())
 
 
 def _full_lines(data: bytes, start: int) -> int:
