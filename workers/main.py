@@ -15,6 +15,8 @@ try:  # importing takes a moment
     import click
 
     from odf_node.protocol.errors import NodeError
+    from odf_node.storage.runtime.extras import extra_missing
+    from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 except KeyboardInterrupt:
     sys.exit(INTERRUPTED)
 
@@ -89,8 +91,14 @@ def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **giv
         from .program.lifetime import run
 
         code = run(given, once=once, parent_pid=parent_pid)
+    except DatabaseUnavailable as error:
+        raise click.ClickException(error.for_operator) from None
     except NodeError as error:
         raise click.ClickException(error.message) from None
+    except ModuleNotFoundError as error:
+        if (missing := extra_missing(error)) is None:
+            raise
+        raise click.ClickException(missing.message) from None
     except KeyboardInterrupt:  # before the worker handles signals itself
         code = INTERRUPTED
     sys.exit(code)

@@ -19,6 +19,8 @@ from odf_node.protocol.errors import (
     Refused,
 )
 from odf_node.protocol.multihash import HashMismatch
+from odf_node.storage.runtime.extras import extra_missing
+from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 
 from ..client.text import one_line
 from ..client.urls import UnsupportedUrl
@@ -65,6 +67,8 @@ def report_error(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, BrokenPipeError):  # the reader, such as `head`, needs no more
         _silence_stdout()
         return DONE
+    if isinstance(error, ModuleNotFoundError):
+        error = extra_missing(error) or error
     if not isinstance(error, NodeError | click.ClickException | OSError):
         raise error
     code = exit_code(error)
@@ -91,6 +95,8 @@ def problem(error: Exception, code: int) -> dict[str, Any]:
 
 def message_of(error: Exception) -> str:
     """Return the error as one sentence for a person."""
+    if isinstance(error, DatabaseUnavailable):
+        return error.for_operator
     if isinstance(error, NodeError):
         return error.message
     if isinstance(error, click.ClickException):

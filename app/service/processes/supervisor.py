@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from odf_node.storage.runtime.extras import need
+
 from ..settings import Settings
 
 FIRST_PAUSE_S = 0.5
@@ -31,7 +33,13 @@ _log = logging.getLogger("odf.node")
 
 def worker_command(settings: Settings) -> list[str]:
     """Return the command line of a worker. A worker ends by itself when this process has ended; it
-    imports no modules from the current folder (`-P`)."""
+    imports no modules from the current folder (`-P`).
+
+    Raises:
+        ExtraMissing: workers are wanted, and Spark is not installed.
+    """
+    if settings.workers:
+        need("pyspark", "workers need Spark (serve --workers 0 starts none)")
     command = [
         sys.executable,
         "-P",

@@ -49,7 +49,10 @@ class QueriesNotEnabled(NodeFault):
     """This installation has no query engine."""
 
     def __init__(self) -> None:
-        super().__init__("queries are not enabled by the node operator: DataFusion is missing")
+        super().__init__(
+            "queries need DataFusion, which this installation lacks: pip install"
+            " 'odf-node[datafusion]'"
+        )
 
 
 class QueryQueueFull(LimitExceeded):

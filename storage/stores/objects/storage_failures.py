@@ -29,8 +29,16 @@ PROBE_BYTES = 64 * 1024
 class DatabaseUnavailable(Unavailable):
     """The database is unreachable or broke off. Whether the last change was made is unknown."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str | None = None, cause: str = "") -> None:
+        """`host` and `cause` are for administrators; clients do not get them."""
         super().__init__("the database is not available; try again later")
+        self._host, self._cause = host, cause
+
+    @property
+    def for_operator(self) -> str:
+        """The message with the database's host and the driver's reason, if they are known."""
+        at = f" at {self._host}" if self._host else ""
+        return f"the database{at} is not available: {self._cause}" if self._cause else self.message
 
 
 class StorageFull(NodeError):
@@ -60,8 +68,13 @@ def storing(where: str = "the object store") -> Iterator[None]:
         raise
 
 
-def database_trouble(error: BaseException, *, gone: bool) -> NodeError | None:
-    """Return the node's error for a driver's exception; None if the statement itself is wrong."""
+def database_trouble(
+    error: BaseException, *, gone: bool, host: str | None = None
+) -> NodeError | None:
+    """Return the node's error for a driver's exception; None if the statement itself is wrong.
+
+    `host` is that of the database.
+    """
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         kind = code & 0xFF
@@ -74,7 +87,7 @@ def database_trouble(error: BaseException, *, gone: bool) -> NodeError | None:
     if state in POSTGRES_READ_ONLY:
         return StorageReadOnly("the database")
     unreachable = type(error).__module__.startswith("psycopg") and _is_connection(error, state)
-    return DatabaseUnavailable() if gone or unreachable else None
+    return DatabaseUnavailable(host, str(error)) if gone or unreachable else None
 
 
 def _is_full(error: BaseException) -> bool:

@@ -37,6 +37,9 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+POSTGRES_PORT = 5432
+
+
 def open_engine(url: str, *, durable: bool = True, pooled: bool = True) -> sa.Engine:
     """Return an engine for `sqlite:///path` or `postgresql://…`, not connected yet.
 
@@ -81,7 +84,9 @@ def _unprepared(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
 
 
 def _translate(context: Any) -> NodeError | None:
-    return database_trouble(context.original_exception, gone=context.is_disconnect)
+    url = context.engine.url if context.engine is not None else None
+    host = f"{url.host}:{url.port or POSTGRES_PORT}" if url is not None and url.host else None
+    return database_trouble(context.original_exception, gone=context.is_disconnect, host=host)
 
 
 def writing(engine: sa.Engine) -> Any:
