@@ -15,8 +15,6 @@ try:  # importing takes a moment
     import click
 
     from odf_node.protocol.errors import NodeError
-    from odf_node.storage.runtime.extras import extra_missing
-    from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
 except KeyboardInterrupt:
     sys.exit(INTERRUPTED)
 
@@ -87,6 +85,9 @@ def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **giv
     """Run the jobs of a node: ingest what producers post, compute derivatives, on Spark."""
     if context.invoked_subcommand is not None:
         return
+    from odf_node.storage.runtime.extras import extra_missing
+    from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
+
     try:
         from .program.lifetime import run
 

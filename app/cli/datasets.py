@@ -214,7 +214,8 @@ def append(
     token: str | None,
     as_json: bool,
 ) -> None:
-    """Append the event that a MetadataEvent MANIFEST describes (YAML or JSON; `-` is stdin).
+    """Append the event in MANIFEST (YAML or JSON; `-` is stdin), with or without the envelope
+    MetadataEvent. `odf-node describe` writes those about texts for you.
 
     The event is SetInfo, SetLicense, SetAttachments, SetTransform, a source and the like. Events
     with data are not accepted.

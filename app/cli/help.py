@@ -51,6 +51,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node dataset append weather info.yaml --node http://127.0.0.1:8080 --dry-run",
         "odf-node dataset append http://127.0.0.1:8080/weather - < license.yaml",
     ),
+    "describe": (
+        "odf-node describe weather --description 'Hourly weather' --keyword weather --keyword nyc",
+        "odf-node describe work/weather --license CC-BY-4.0 --readme README.md",
+    ),
     "dataset delete": ("odf-node dataset delete http://127.0.0.1:8080/weather",),
     "dataset rename": ("odf-node dataset rename http://127.0.0.1:8080/weather weather.hourly",),
     "dataset visibility": ("odf-node dataset visibility http://127.0.0.1:8080/weather public",),

@@ -98,6 +98,10 @@ COMMANDS = {
         "odf_node.app.cli.publish:publish",
         "Make a dataset of a file: propose, ask, post.",
     ),
+    "describe": (
+        "odf_node.app.cli.describe:describe",
+        "Set description, keywords, license and README of a dataset.",
+    ),
     "access": ("odf_node.app.cli.access:access", "Say who may read or change a dataset."),
     "sharing": (
         "odf_node.app.cli.sharing:sharing",

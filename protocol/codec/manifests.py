@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -38,6 +38,7 @@ __all__ = [
 DOCUMENT_VERSION = 1
 """Version of every manifest except that of a block."""
 _KEYS = ("kind", "version", "content")
+_EVENTS = frozenset(kind.__name__ for kind in get_args(MetadataEvent))
 _PATH = re.compile(r"(.*?)(?: - at `(\$.*)`)?", re.DOTALL)
 
 
@@ -70,9 +71,13 @@ def load_snapshots(text: str | bytes) -> list[DatasetSnapshot]:
 
 
 def load_event(text: str | bytes) -> MetadataEvent:
-    """Return the only `MetadataEvent` manifest of a text. Raises `MalformedManifest`."""
-    content, _ = _content(_only(load_documents(text)), "MetadataEvent")
-    event: MetadataEvent = from_data(content, MetadataEvent, path="$.content")
+    """Return the only event of a text, a `MetadataEvent` manifest or the event without the
+    envelope, as it stands in datasets and blocks. Raises `MalformedManifest`."""
+    document = _only(load_documents(text))
+    is_bare = isinstance(document, dict) and document.get("kind") in _EVENTS
+    content = document if is_bare else _content(document, "MetadataEvent")[0]
+    path = "$" if is_bare else "$.content"
+    event: MetadataEvent = from_data(content, MetadataEvent, path=path)
     return event
 
 
