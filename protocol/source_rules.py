@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .arrow_digest import UnsupportedColumn, beginnings
 from .arrow_schema import to_arrow
 from .ddl import parse_ddl
 from .errors import BadInput
@@ -30,6 +31,13 @@ MAX_PATTERN_CHARS = 1_000
 """Limit in characters of a regular expression for event times."""
 SCHEMES = ("http", "https", "file", "ftp", "ftps", *kartothek.SCHEMES)
 """Schemes of addresses that can be polled."""
+
+
+AS_TEXT = (
+    "declare it as String, which stores lists, objects and maps as JSON (of JSON files, if the "
+    "schema has the attribute `odf-node/jsonNumbers: text`)"
+)
+"""What to do with a column for whose type there is no logical hash."""
 
 
 class Unsupported(BadInput):
@@ -56,6 +64,7 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
     if declared is not None and event.preprocess is None:
         # Columns that clash with system columns get an underscore if no schema names them.
         renamed = [f"_{name}" for name in declared.names] if event.read.schema is None else []
+        _check_hashed(declared)
         _check_key(event, [*declared.names, *renamed, event_time])
     if isinstance(event, SetPollingSource):
         _check_fetch(event)
@@ -113,6 +122,14 @@ def declared_columns(step: ReadStep) -> pa.Schema | None:
     if step.ddl_schema is not None:
         return to_arrow(parse_ddl(step.ddl_schema))
     return None
+
+
+def _check_hashed(declared: pa.Schema) -> None:
+    """Check that the values of all columns can be hashed. Raises `Unsupported`."""
+    try:
+        beginnings(declared)
+    except UnsupportedColumn as problem:
+        raise Unsupported(f"{problem.message}: {AS_TEXT}", **problem.facts) from None
 
 
 def _check_key(event: AddPushSource | SetPollingSource, columns: Sequence[str]) -> None:

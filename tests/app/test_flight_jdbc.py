@@ -65,7 +65,35 @@ def test_a_caller_without_an_account_reads_what_is_public(anonymous):
     assert "odf_node" not in refused
 
 
-def test_times_and_numbers_come_in_their_types(anonymous):
+def java_class(gateway: JavaGateway, name: str) -> Any:
+    """A class of java.time."""
+    return gateway.jvm.java.lang.Class.forName(f"java.time.{name}")
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_an_instant_is_the_same_in_a_jvm_of_any_zone(service, zone):
+    query = (
+        "select system_time, to_timestamp('2025-01-01T00:00:00') as local, "
+        "arrow_cast(system_time, 'Timestamp(Microsecond, Some(\"Europe/Berlin\"))') as zoned "
+        'from "kamu/city" limit 1'
+    )
+    port = service.node.flight.port
+    with (
+        jdbc.java(f"-Duser.timezone={zone}") as gateway,
+        jdbc.connected(gateway, port, user="anonymous", password="") as connection,
+    ):
+        assert gateway.jvm.java.time.ZoneId.systemDefault().getId() == zone
+        statement = connection.createStatement()
+        results = statement.executeQuery(query)
+        assert results.next()
+        instant, local = (java_class(gateway, name) for name in ("Instant", "LocalDateTime"))
+        for at in (1, 3):
+            assert results.getObject(at, instant).toString() == "2050-01-01T12:00:00Z"
+        assert results.getObject(2, local).toString() == "2025-01-01T00:00"
+        statement.close()
+
+
+def test_times_and_numbers_come_in_their_types(gateway, anonymous):
     statement = anonymous.createStatement()
     results = statement.executeQuery('select offset, system_time from "kamu/city" limit 1')
     told = results.getMetaData()
@@ -73,7 +101,8 @@ def test_times_and_numbers_come_in_their_types(anonymous):
     assert types == ["BIGINT", "TIMESTAMP_WITH_TIMEZONE"]
     assert results.next()
     assert results.getLong(1) == 0
-    assert results.getTimestamp(2).toInstant().toString() == "2050-01-01T12:00:00Z"
+    instant = java_class(gateway, "Instant")
+    assert results.getObject(2, instant).toString() == "2050-01-01T12:00:00Z"
     results.close()
     statement.close()
 

@@ -128,3 +128,18 @@ def test_what_can_be_read_is_taken(event: Any) -> None:
 def test_what_can_never_be_read_is_refused(event: Any, told: str) -> None:
     with pytest.raises(BadInput, match=told):
         check_definition(event, "event_time")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"kind": "Duration", "unit": "Millisecond"},
+        {"kind": "Map", "keyType": {"kind": "String"}, "valueType": {"kind": "Int64"}},
+        {"kind": "List", "itemType": {"kind": "Duration", "unit": "Second"}},
+    ],
+)
+def test_a_column_whose_values_have_no_hash_is_refused_where_it_is_declared(kind):
+    read = {**CSV, "schema": {"fields": [*FIELDS, {"name": "odd", "type": kind}]}}
+    with pytest.raises(BadInput, match=r"'odd' has the type .* no logical hash .* as String"):
+        check_definition(push(read), "event_time")
+    check_definition(push(read, preprocess=SQL), "event_time")

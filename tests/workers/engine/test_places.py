@@ -216,3 +216,17 @@ def test_what_stands_in_texts_and_comments_is_not_meant() -> None:
     with pytest.raises(InvalidQuery) as caught, blamed_on(steps):
         raise InvalidQuery("the query has a join, whose rows depend on others")
     assert caught.value.facts == {"line": 3, "column": 2}
+
+
+def test_a_derivative_for_spark_is_warned_of_times_of_day() -> None:
+    from odf_node.workers.jobs.transform.check import spark_hints
+
+    steps = [SqlQueryStep(query="select event_time, t from cities")]
+    units = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]
+    schemas = [pa.schema([("n", pa.int64()), ("t", unit)]) for unit in units]
+    for each in schemas:
+        (said,) = spark_hints(steps, [each])
+        assert "`t`" in said
+        assert "`n`" not in said
+        assert "Int64" in said
+    assert spark_hints(steps, [pa.schema([("n", pa.int64())])]) == ()

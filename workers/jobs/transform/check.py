@@ -7,10 +7,13 @@ checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec.structs import replace
+from pyarrow.types import is_time
 
 from odf_node.protocol.arrow_schema import from_arrow, to_arrow
 from odf_node.protocol.chain.schema_evolution import incompatibility
@@ -22,6 +25,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.engine import TransformRequest
 from odf_node.protocol.metadata.events import SetTransform, SetVocab
 from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.metadata.transforms import SqlQueryStep
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.integrity.errors import ObjectDamaged
 from odf_node.storage.datasets.job_payloads.transform_job import CheckPayload, CheckReceipt
@@ -32,7 +36,7 @@ from ...engines.iteration.checkpoint import holds_state
 from ...engines.port.dialects import refuse_quoted_columns, with_other_meaning
 from ...engines.port.port import SPARK, Engine, InvalidQuery, engine_for, steps_of
 from ...plan.transform import NO_SCHEMA
-from ...slices.schema import IncompatibleSchema
+from ...slices.schema import SHOWN_NAMES, IncompatibleSchema
 from ..ingest.source import EngineFailed
 from ..work.context import WorkerContext
 from .chains import input_datasets
@@ -54,6 +58,12 @@ DROPS_STATE = (
 OTHER_MEANING = (
     "{} may have another value here, on Spark, than in queries of readers: compare a few rows "
     "(docs/sql-differences.md), or name the engine datafusion"
+)
+
+TIMES_OF_DAY = (
+    "columns of inputs are times of day, which this engine does not have as such: {}. Their values "
+    "may arrive as whole numbers (Int64), or the query is refused: leave these columns out, "
+    "or name the engine datafusion"
 )
 
 
@@ -119,15 +129,23 @@ def run_check(
 
 
 def _hints(request: TransformRequest, engine: Engine) -> tuple[str, ...]:
-    """Return a warning of words that mean something else in queries of readers. Raises
-    `InvalidQuery` for columns in double quotes."""
+    """Return warnings of what Spark takes otherwise than other engines. Raises `InvalidQuery` for
+    columns in double quotes."""
     if engine.name != SPARK:
         return ()
     steps = steps_of(request.transform)
     read = [pq.read_schema(item.schema_file) for item in request.query_inputs]
     refuse_quoted_columns(steps, {name for each in read for name in each.names})
-    words = ", ".join(f"`{word}`" for word in with_other_meaning(steps))
-    return (OTHER_MEANING.format(words),) if words else ()
+    return spark_hints(steps, read)
+
+
+def spark_hints(steps: Sequence[SqlQueryStep], read: Sequence[pa.Schema]) -> tuple[str, ...]:
+    """Return warnings of words that mean something else in queries of readers, and of columns of
+    the inputs with types that Spark does not have."""
+    words = [f"`{word}`" for word in with_other_meaning(steps)]
+    times = {f"`{each.name}`": None for schema in read for each in schema if is_time(each.type)}
+    said = ((OTHER_MEANING, words), (TIMES_OF_DAY, list(times)[:SHOWN_NAMES]))
+    return tuple(text.format(", ".join(names)) for text, names in said if names)
 
 
 def _after_the_query_before(
