@@ -31,6 +31,7 @@ from .audit import routes as audit
 from .audit.audit import forget_old_deeds
 from .catalogs import routes as catalogs
 from .catalogs.routes import add_catalog_routes
+from .datasets import graphql_routes as graphql
 from .datasets import routes as datasets
 from .datasets.access_routes import add_access_routes
 from .datasets.routes import add_dataset_routes
@@ -105,7 +106,7 @@ OWN_PARTS = (
     news,
     feeds,
 )
-PEERS_PARTS = (identity, login, sharing, iceberg)
+PEERS_PARTS = (identity, login, sharing, iceberg, graphql)
 """Foreign clients use these routes, too; they may send unknown query parameters."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """Modules whose routes are not below the address of a dataset."""
