@@ -46,6 +46,7 @@ from odf_node.protocol.references import check_url
 from odf_node.protocol.templates import templates
 from odf_node.protocol.time_patterns import pattern_of
 from odf_node.storage.datasets.pruning.filters import parsed_filter
+from odf_node.storage.datasets.query.reference_sql import with_own_names
 from odf_node.storage.stores.overviews.words import indexed_words, words_of
 from odf_node.workers.engines.port.query_size import QuerySize, check_size
 
@@ -122,6 +123,9 @@ MADE = {
 
 PARSERS: dict[str, Callable[[str], object]] = {
     "names of datasets in a query": views_by_alias,
+    "names of the reference in a query": lambda text: with_own_names(
+        text.replace("$", "").replace("/*", "").replace("e'", "")
+    ),
     "size of a query": lambda text: check_size(
         [SqlQueryStep(query=text)], QuerySize(terms=10**9, depth=10**9)
     ),

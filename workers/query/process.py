@@ -41,12 +41,13 @@ from odf_node.storage.datasets.query.messages import (
     encoded,
     frame,
 )
+from odf_node.storage.datasets.query.reference_sql import with_own_names
 
 from ..confine import Rules, confine, program_reads
 from ..engines.datafusion import process as engine
 from ..engines.datafusion.plan import check_words, forget_functions, judge
 from ..engines.datafusion.rows import quoted
-from ..engines.port.port import InvalidQuery
+from ..engines.port.port import ONLY_QUERIES, InvalidQuery
 from ..engines.port.query_size import QuerySize, check_size
 from ..engines.port.views import columns_of
 from . import encode
@@ -58,6 +59,25 @@ MAPPED_BYTES = 4 << 30
 addresses."""
 DEFAULT_CATALOG = "kamu"
 """Catalogue and schema of tables; the reference node has the same names in its errors."""
+_INSTEAD = (
+    (
+        re.compile(rf"{re.escape(ONLY_QUERIES)}\Z|.*information_schema"),
+        'GET /datasets lists the datasets, and select * from "name" limit 0 has the columns of one',
+    ),
+    (
+        re.compile(r"table function 'to_table' not found"),
+        "to_table takes one name, and a query with /* */, $ or E'…' has none: write \"name@state\"",
+    ),
+    (
+        re.compile(r"table '(?!kamu\.kamu\.)[^']*' not found"),
+        'write "account/name" in double quotes for the dataset of an account',
+    ),
+    (
+        re.compile(r"Invalid function '(?:json|get_json)|.*Operator (?:->|->>|#>|#>>) "),
+        "JSON in texts has no functions here: declare columns for its values in the source",
+    ),
+)
+"""What to write instead, by the beginning of the engine's message."""
 SETTINGS = {
     "datafusion.catalog.default_catalog": DEFAULT_CATALOG,
     "datafusion.catalog.default_schema": DEFAULT_CATALOG,
@@ -169,7 +189,9 @@ def reason(message: str, columns: Sequence[str] = ()) -> str:
     near = None if unknown is None else _nearest(unknown["name"], columns)
     if unknown is not None and near is not None:
         said = f"{unknown[0]} Did you mean {quoted(near)}?{said[unknown.end() :]}"
-    return said[: engine.SHOWN_CHARS]
+    instead = next((advice for begins, advice in _INSTEAD if begins.match(said)), None)
+    said = said[: engine.SHOWN_CHARS]
+    return said if instead is None else f"{said}; {instead}"
 
 
 def _nearest(name: str, columns: Sequence[str]) -> str | None:
@@ -238,7 +260,7 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa
     size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
     check_size([SqlQueryStep(query=question.query)], size, prefix="ODF_NODE_QUERY_TEXT_")
     check_words(question.query)
-    result = engine.planned(question.query, context)
+    result = engine.planned(with_own_names(question.query), context)
     names = base_names(question.tables)
     found = judge(result, iterates=False, tables=names.keys() | view_names(question.tables))
     used = {names[name] for name in found if name in names}

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from odf_node.protocol.errors import BadInput, LimitExceeded
-from odf_node.protocol.identity import DatasetAlias, MalformedName
+from odf_node.protocol.identity import DatasetRef, MalformedDid, MalformedName
+from odf_node.protocol.multihash import MalformedMultibase
 from odf_node.protocol.typed import convert
 from odf_node.storage.datasets.job_payloads import query_job
 from odf_node.storage.datasets.query.messages import Form, View
@@ -187,12 +188,15 @@ def check_part(skip: int, limit: int) -> None:
 
 
 def check_names(pins: Sequence[DatasetPin]) -> None:
-    """Refuse malformed or repeated aliases. Raises `InvalidQueryRequest`."""
+    """Refuse malformed or repeated aliases, and ids of other datasets as aliases. Raises
+    `InvalidQueryRequest`."""
     names = [pin.alias for pin in pins]
     if len(set(names)) < len(names):
         raise InvalidQueryRequest("two datasets have the same alias")
-    for name in names:
+    for pin in pins:
         try:
-            DatasetAlias.parse(name)
-        except MalformedName as bad:
+            named = DatasetRef.parse(pin.alias).id
+        except (MalformedName, MalformedDid, MalformedMultibase) as bad:
             raise InvalidQueryRequest(f"datasets: {bad.message}") from None
+        if named is not None and pin.id != str(named):
+            raise InvalidQueryRequest("datasets: an alias that is an id is that of its dataset")

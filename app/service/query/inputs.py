@@ -29,6 +29,7 @@ from odf_node.storage.datasets.node.naming import SINGLE_OWNER
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.datasets.pruning.learned import Bounds, LearnedBounds
 from odf_node.storage.datasets.query.messages import View
+from odf_node.storage.datasets.query.reference_sql import with_own_names
 from odf_node.storage.datasets.query.tables import schema_of
 from odf_node.storage.datasets.read.view import Outline
 from odf_node.storage.stores.ports.errors import BlockNotFound
@@ -154,11 +155,15 @@ class Inputs:
         return self.bounds.of(str(entry.id), columns, slices)
 
     def named(self, actor: Actor, alias: str) -> DatasetEntry | None:
-        """Return the dataset that a query means by this name, or None if it is not readable."""
+        """Return the dataset that a query means by this name, an alias or an id, or None if it is
+        not readable."""
         try:
-            named = DatasetAlias.parse(alias)
-        except MalformedName:
+            ref = DatasetRef.parse(alias)
+        except (MalformedName, MalformedDid, MalformedMultibase):
             return None
+        named = ref.alias
+        if named is None:
+            return None if ref.id is None else self.access.visible(actor, ref.id)
         if named.account is None:
             single = self.access.tenancy is Tenancy.SINGLE
             own = SINGLE_OWNER if single else actor.account.name if actor.account else None
@@ -204,7 +209,7 @@ class Inputs:
 def views_by_alias(query: str) -> dict[str, set[View]]:
     """Return the names that may be tables, with the views that the text names of each."""
     found: dict[str, set[View]] = {}
-    for name in _names(query):
+    for name in _names(with_own_names(query)):
         alias, at, view = name.partition("@")
         if not at:
             found.setdefault(alias, set())
