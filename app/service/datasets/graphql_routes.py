@@ -85,7 +85,7 @@ class Search:
     most: int
     _is_made: bool = field(default=False, init=False)
 
-    def query(self, _: GraphQLResolveInfo, **given: Any) -> dict[str, Any]:
+    def query(self, _: GraphQLResolveInfo[Any], **given: Any) -> dict[str, Any]:
         """Return the readable datasets with the words of `query`, `perPage` at most.
 
         Raises:
