@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import jdbc
+import pyarrow as pa
 import pytest
 from jdbc import rows
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 from service import SCHEMA, Service, described, seeded, serving
+from table_made import TableMade
 
 from odf_node.protocol.metadata.events import SetDataSchema
 from odf_node.storage.stores.ports.values import Visibility
@@ -28,6 +30,8 @@ def service(tmp_path_factory: Any) -> Iterator[Service]:
         for name, seen in (("city", Visibility.PUBLIC), ("secret", Visibility.PRIVATE)):
             chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
             service.keep(chain, f"kamu/{name}", seen)
+        half = pa.schema([("half", pa.float16())])
+        TableMade(service.node.stores, "kamu/halves", half, visibility=Visibility.PUBLIC)
         yield service
 
 
@@ -120,11 +124,21 @@ def test_tools_find_catalogue_schema_tables_and_columns(anonymous):
     assert rows(told.getCatalogs()) == [{"TABLE_CAT": "kamu"}]
     assert [each["TABLE_SCHEM"] for each in rows(told.getSchemas())] == ["kamu"]
     tables = rows(told.getTables(None, None, "%", None))
-    assert [(each["TABLE_NAME"], each["TABLE_TYPE"]) for each in tables] == [("kamu/city", "TABLE")]
+    assert [(each["TABLE_NAME"], each["TABLE_TYPE"]) for each in tables] == [
+        ("kamu/city", "TABLE"),
+        ("kamu/halves", "TABLE"),
+    ]
     columns = rows(told.getColumns(None, None, "kamu/city", "%"))
     assert [each["COLUMN_NAME"] for each in columns] == SCHEMA_NAMES
     assert rows(told.getPrimaryKeys(None, None, "kamu/city")) == []
     assert rows(told.getImportedKeys(None, None, "kamu/city")) == []
+
+
+def test_a_column_of_half_floats_hides_no_columns(anonymous):
+    told = rows(anonymous.getMetaData().getColumns(None, None, "%", "%"))
+    types = {(each["TABLE_NAME"], each["COLUMN_NAME"]): each["TYPE_NAME"] for each in told}
+    assert types["kamu/halves", "half"] == "FLOAT"
+    assert ("kamu/city", "city") in types
 
 
 SCHEMA_NAMES = [field.name for field in SCHEMA.fields]

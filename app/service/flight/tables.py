@@ -14,6 +14,7 @@ import re2
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.flight_sql import Command
+from odf_node.protocol.metadata.schema import DataSchema
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
@@ -97,7 +98,7 @@ class Tables:
             for entry in page:
                 alias = self.access.shown_alias(entry)
                 if like.fullmatch(alias):
-                    columns = to_arrow(self.inputs.columns(entry)) if command.flag(5) else None
+                    columns = _told(self.inputs.columns(entry)) if command.flag(5) else None
                     shown = [] if columns is None else [columns.serialize().to_pybytes()]
                     rows.append([CATALOG, CATALOG, alias, TABLE, *shown])
             if rows:
@@ -109,6 +110,17 @@ class Tables:
         """Return a pattern for the dataset with this name, None if the actor sees none."""
         found = self.inputs.named(actor, name)
         return None if found is None else re2.compile(re2.escape(self.access.shown_alias(found)))
+
+
+def _told(schema: DataSchema) -> pa.Schema:
+    """Return the columns with half-precision floats as floats: the JDBC driver has no such type,
+    and one column would make its list of the columns of all tables fail."""
+    return pa.schema(
+        [
+            each.with_type(pa.float32()) if pa.types.is_float16(each.type) else each
+            for each in to_arrow(schema)
+        ]
+    )
 
 
 def catalogs() -> pa.RecordBatch:
