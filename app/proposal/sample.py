@@ -174,7 +174,7 @@ def sample_of(
                 begin, ended, inner = unpack(packed, ARCHIVE_BYTES)
             name, is_whole = inner or name, is_whole and ended
             break
-    form = form or FORMATS.get(PurePath(name).suffix.lower()) or _by_content(begin)
+    form = form or _by_name(name, begin) or _by_content(begin)
     if form is None:
         known = " ".join(FORMATS)
         raise UnknownFormat(
@@ -221,13 +221,23 @@ def _without(name: str, ending: str) -> str:
     return name[: -len(ending)] if name.lower().endswith(ending) else name
 
 
+def _by_name(name: str, begin: bytes) -> Format | None:
+    """Return the format that the ending says; features are GeoJSON by either ending."""
+    form = FORMATS.get(PurePath(name).suffix.lower())
+    return Format.GEOJSON if form is Format.JSON and _FEATURES.match(begin) else form
+
+
 def _by_content(begin: bytes) -> Format | None:
     text = begin.lstrip()[:1]
+    if _FEATURES.match(begin):
+        return Format.GEOJSON
     if begin.startswith(b"PAR1"):
         return Format.PARQUET
     return {b"[": Format.JSON, b"{": Format.NDJSON}.get(text)
 
 
+_FEATURES = re.compile(rb'\s{0,100}\{[^\[{]{0,1000}"type"\s{0,100}:\s{0,100}"FeatureCollection"')
+"""The beginning of a document of features, whose members before `type` are texts and numbers."""
 Unpacked = tuple[bytes, bool, str | None]
 """The beginning of the unpacked content, whether it is all of it, and the name of the packed
 entry."""

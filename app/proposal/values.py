@@ -35,6 +35,7 @@ _INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
 _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
 _FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
 _LEADING = re.compile(r" *-?0\d.*", re.ASCII)
+_TRUTHS = ("true", "false")
 _DIGITS = re.compile(r"\d")
 _SIGNED = re.compile(r"[€$£¥] ?-?[\d.,' ]+|-?[\d.,' ]+ ?(%|€|\$|£|¥|EUR|USD|GBP|CHF|kr)", re.ASCII)
 _GROUPS = re.compile(r"-?\d{1,3}([.,'_ ]\d{3})+", re.ASCII)
@@ -100,7 +101,7 @@ def guess(name: str, texts: Sequence[str], signs: Signs = PLAIN) -> Guess:
     if not texts:
         return Guess("String", note="no value in the sample, so text")
     distinct = list(dict.fromkeys(text.strip() for text in texts))
-    if all(text.lower() in ("true", "false") for text in distinct):
+    if all(text.lower() in _TRUTHS for text in distinct):
         return Guess("Bool")
     numbers = distinct if signs == PLAIN else (signs.plain(distinct) or distinct)
     if all(map(_INT.fullmatch, numbers)):
@@ -127,7 +128,9 @@ def null_words(texts: Iterable[str], signs: Signs = PLAIN) -> frozenset[str]:
     counted = Counter(texts)
     words = frozenset(text for text in counted if is_word_for_nothing(text))
     others = [text for text in counted if text not in words]
-    if not words or not others or guess("", others, signs).type == "String":
+    if not any(_DIGITS.search(text) or text.lower() in _TRUTHS for text in others):
+        return frozenset()  # nothing but such words: they may be names, as Null is
+    if not words or guess("", others, signs).type == "String":
         return frozenset()
     return words
 

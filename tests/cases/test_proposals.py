@@ -122,6 +122,26 @@ def test_case_21_a_word_is_null_in_columns_of_numbers_only() -> None:
     assert stored(everywhere, file)[0]["code"] is None
 
 
+def test_case_21_a_column_of_such_words_alone_keeps_them(tmp_path: Path) -> None:
+    """They may be names of people; a number or a truth value in the column shows otherwise."""
+    file = tmp_path / "people.csv"
+    file.write_text("last,first,ok\nNull,Jane,true\nNaN,Bob,NA\nNone,Eve,false\n")
+    proposal = propose(sample_of_file(file), now=NOW)
+    rows = stored(proposal, file)
+    assert [row["last"] for row in rows] == ["Null", "NaN", "None"]
+    assert [row["ok"] for row in rows] == [True, None, False]
+
+
+def test_features_are_geojson_by_the_ending_json_too(tmp_path: Path) -> None:
+    file = tmp_path / "places.json"
+    lost = {"type": "Feature", "id": "a", "properties": None, "geometry": None}
+    found = {**lost, "id": "b", "geometry": {"type": "Point", "coordinates": [1, 2, 3]}}
+    file.write_text(json.dumps({"type": "FeatureCollection", "features": [lost, found]}))
+    proposal = propose(sample_of_file(file), now=NOW)
+    assert proposal.format == "GeoJson"
+    assert [row["id"] for row in stored(proposal, file)] == ["a", "b"]
+
+
 def test_case_24_numbers_that_a_float_does_not_keep_stay_text() -> None:
     proposal, file = proposed("24-decimal-digits/p.csv")
     assert [row["price"] for row in stored(proposal, file)] == ["0.1", "12345678901234567.89"]
