@@ -20,7 +20,7 @@ from .values import keeps
 
 _FINER = re.compile(r":\d\d[.,]\d{3}\d*[1-9]")
 """Digits of a time beyond milliseconds."""
-_ZONE = re.compile(r"([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?|[A-Za-z]+/[\w/+-]+)\s*$")
+_ZONE = re.compile(r"([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?|[A-Za-z]{1,32}/[\w/+-]{1,64})\s{0,8}$")
 ZONE_CHARS = 60
 _SHOWN = 40
 

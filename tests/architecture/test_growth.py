@@ -115,6 +115,7 @@ UNITS = (
 END = "!"
 
 MADE = {
+    "app/proposal/values.py": "of signs in a fixed table; a text is read once a form",
     "app/service/flight/tables.py": "RE2, of a pattern of at most 200 characters, or of one alias",
     "protocol/time_patterns.py": "of at most 100 characters, and reads at most 200",
 }
