@@ -199,16 +199,25 @@ def sample_of_file(file: Path, *, most: int = SAMPLE_BYTES, form: Format | None 
 def sample_of_stream(
     name: str, stream: BinaryIO, *, most: int = SAMPLE_BYTES, form: Format | None = None
 ) -> Sample:
-    """Return a sample of an open file. Raises the same errors as `sample_of`."""
-    begin = stream.read(most)
-    size = os.fstat(stream.fileno()).st_size
+    """Return a sample of an open file, wherever its position is: processes that look at a file at
+    the same time may share it. Raises the same errors as `sample_of`."""
+    file = stream.fileno()
+    begin, size = _beginning(file, most), os.fstat(file).st_size
     if begin.startswith(EVERYTHING_FIRST):
-        begin += stream.read(ARCHIVE_BYTES - len(begin))
+        begin = _beginning(file, ARCHIVE_BYTES)
         if size > len(begin):
             raise UnknownFormat(
                 f"{name} has more than {ARCHIVE_BYTES >> 20} MiB, and is needed whole; unpack it"
             )
     return sample_of(name, begin, is_whole=size <= len(begin), most=most, form=form)
+
+
+def _beginning(file: int, most: int) -> bytes:
+    """Read the first bytes of an open file, whose position stays."""
+    begin = bytearray()
+    while len(begin) < most and (piece := os.pread(file, most - len(begin), len(begin))):
+        begin += piece
+    return bytes(begin)
 
 
 def format_of(file_name: str, begin: bytes) -> Format:
