@@ -297,11 +297,6 @@ VIOLATIONS: tuple[tuple[str, str, Broken], ...] = (
         lambda c: c.add(execute(consumed(FIRST, new=SOME_HASH))),
     ),
     (
-        "an execution that starts in the middle of an input",
-        "derivative",
-        lambda c: c.add(execute(consumed(FIRST, prev=SOME_HASH), consumed(SECOND))),
-    ),
-    (
         "an execution of nothing",
         "derivative",
         lambda c: c.add(execute(consumed(FIRST), consumed(SECOND), new_watermark=None)),
