@@ -13,7 +13,14 @@ from typing import Any
 
 import httpx
 
-from odf_node.protocol.errors import BadInput, Conflict, LimitExceeded, NodeError, Refused
+from odf_node.protocol.errors import (
+    BadInput,
+    Conflict,
+    LimitExceeded,
+    NodeError,
+    Refused,
+    RemoteFailed,
+)
 from odf_node.protocol.metadata.block import DatasetSnapshot
 from odf_node.protocol.multihash import Multihash
 
@@ -26,7 +33,7 @@ class RowsNotTaken(BadInput):
     """The node refused the rows of a new dataset. The message says what remains of it."""
 
 
-class RowsLost(NodeError):
+class RowsLost(RemoteFailed):
     """The rows of a new dataset did not arrive, or the answer did not. The message says what
     remains."""
 

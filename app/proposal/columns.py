@@ -29,7 +29,6 @@ from odf_node.protocol.metadata.schema import (
     DataTypeString,
     DataTypeTimestamp,
 )
-from odf_node.workers.stages.preview import nested_type
 
 from .options import Choices, DateOrder
 from .records import Records
@@ -409,6 +408,8 @@ def _settled(found: Guess, patterns: Mapping[str, str | None]) -> Guess:
 
 def _nested(values: Sequence[Any]) -> DataType | None:
     """Return the type of objects or lists; None if no column can have it."""
+    from odf_node.workers.stages.preview import nested_type  # not in the service
+
     try:
         kind = nested_type(values)
         if _has_nothing(kind):

@@ -15,7 +15,6 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdGeoJson,
     ReadStepNdJson,
 )
-from odf_node.workers.stages.preview import json_records
 
 from ..client.text import one_line
 from .options import Choices
@@ -112,6 +111,8 @@ class _TooWide(NoRecords):
 
 
 def _values(sample: Sample, step: ReadStep) -> Iterator[tuple[bytes | str, dict[str, Any]]]:
+    from odf_node.workers.stages.preview import json_records  # not in the service
+
     data = sample.data
     if sample.format in LINES and not sample.is_whole:
         data = data[: data.rfind(b"\n") + 1] or data

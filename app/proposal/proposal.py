@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,7 +34,6 @@ from odf_node.protocol.metadata.reading import (
 from odf_node.protocol.metadata.schema import DataSchema
 from odf_node.storage.datasets.job_payloads.ingest_job import OnBadRows
 from odf_node.storage.runtime.clock import system_clock
-from odf_node.workers.stages.preview import Preview, preview
 
 from .columns import JSON_TEXT, Column, Columns, columns_of, columns_read
 from .differences import differences
@@ -45,6 +44,9 @@ from .records import NoRecords, Records
 from .sample import Format, Sample
 from .texts import texts_of
 from .typed import parquet_of, shapefile_of, times_cut
+
+if TYPE_CHECKING:
+    from odf_node.workers.stages.preview import Preview
 
 SOURCE = "default"
 SHOWN_ROWS = 5
@@ -269,6 +271,8 @@ def _seen(draft: Proposal, records: Records, now: Instant) -> Preview:
 def _previewed(
     draft: Proposal, snapshot: DatasetSnapshot, records: Records, now: Instant
 ) -> Preview:
+    from odf_node.workers.stages.preview import preview  # not in the service
+
     found = preview(
         snapshot,
         records.content,

@@ -15,7 +15,6 @@ from typing import Any
 
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.reading import ReadStepCsv
-from odf_node.workers.stages.preview import csv_records, sheet_csv
 
 from ..client.text import one_line
 from .headers import header_of, units_below
@@ -146,6 +145,8 @@ def _step(sample: Sample, form: Form, choices: Choices, *, header: bool) -> Read
 
 def _sheet(sample: Sample, choices: Choices) -> tuple[bytes, tuple[str, ...]]:
     """Return a sheet of a workbook as CSV, and remarks. Raises `NoRecords`."""
+    from odf_node.workers.stages.preview import sheet_csv  # not in the service
+
     try:
         return sheet_csv(sample.content, choices.sheet)
     except BadInput as bad:
@@ -211,6 +212,8 @@ def _needs_escape(data: bytes, form: Form, skip: int) -> bool:
 
 
 def _separated(data: bytes, form: Form) -> Any:
+    from odf_node.workers.stages.preview import csv_records  # not in the service
+
     for number, fields, raw in csv_records(
         data, separator=form.separator, quote=form.quote, escape=form.escape
     ):
