@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute
+import pyarrow.parquet as pq
 from datafusion import (
     DataFrame,
     RuntimeEnvBuilder,
@@ -27,6 +28,7 @@ from datafusion import (
 )
 
 from odf_node.protocol.errors import BadInput
+from odf_node.protocol.float_columns import has_floats
 from odf_node.protocol.metadata.transforms import SqlQueryStep
 from odf_node.protocol.typed import decode_json
 
@@ -48,7 +50,8 @@ NO_BOUNDS = {
     "datafusion.execution.parquet.enable_page_index": "false",
 }
 """Settings by which the engine does not trust bounds in footers, which leave NaN out. Row groups
-are still excluded by them, except where `parquet_pruning` is off: for all files with floats."""
+are still excluded by them, except where `parquet_pruning` is off: for all files with floats. Where
+no file has floats, statistics are collected."""
 FINER = frozenset({"us", "ns"})
 """Units of times that slices keep in milliseconds."""
 SETTINGS = {
@@ -169,11 +172,18 @@ def _computed(question: Question) -> tuple[Head, Iterator[pa.RecordBatch]]:
 def _context(question: Question) -> SessionContext:
     runtime = RuntimeEnvBuilder().with_disk_manager_specified(question.spill)
     settings = SETTINGS if question.iterates else _NO_ZONE
+    if not _has_floats(question):  # by the number of rows, joins keep the smaller side in memory
+        settings = {**settings, "datafusion.execution.collect_statistics": "true"}
     context = SessionContext(SessionConfig(settings), runtime.with_fair_spill_pool(question.pool))
     forget_functions(context, iterates=question.iterates)
     for source in question.sources:
         context.register_view(quoted(source.name), _read(context, source))
     return context
+
+
+def _has_floats(question: Question) -> bool:
+    paths = (path for source in question.sources for path in source.paths)
+    return any(has_floats(pq.read_schema(path)) for path in paths)
 
 
 def _read(context: SessionContext, source: Source) -> DataFrame:
