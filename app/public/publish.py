@@ -19,15 +19,14 @@ from ..client.http import open_http
 from ..client.new_dataset import NewDataset, kept_if_filled, new_dataset
 from ..client.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
 from ..client.urls import UnsupportedUrl
-from ..proposal.manifest import to_manifest
-from ..proposal.options import Choices, chosen
-from ..proposal.proposal import propose
-from ..proposal.sample import MEDIA_TYPES, Format, Sample, sample_of_file
 from .place import Place, place_of
 
 if TYPE_CHECKING:
     import httpx
     import pyarrow as pa
+
+    from ..proposal.options import Choices
+    from ..proposal.sample import Sample
 
 MergeName = Literal["append", "ledger", "snapshot", "upsert"]
 MEDIA_TYPE = "application/vnd.apache.parquet"
@@ -124,7 +123,7 @@ def publish(
     with open_http() as http, _rows(data) as rows:
         given["key"] = () if key is None and rows.is_frame else key
         given["event_time"] = "" if event_time is None and rows.is_frame else event_time
-        choices = chosen(given, name=_alias(place))
+        choices = _choices(given, place)
         digest = Multihash.of_chunks(rows.chunks())
         head, made, notes = _dataset(place, rows, choices, visibility, http)
         api = NodeApi(place.location.base, place.token, http=http)
@@ -147,6 +146,12 @@ def _node_place(url: str, token: str | None) -> Place:
     return place
 
 
+def _choices(given: Mapping[str, Any], place: Place) -> Choices:
+    from ..proposal.options import chosen  # as all of proposals, slow to load
+
+    return chosen(given, name=_alias(place))
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Rows as a file that is sent; `sample` is what a proposal looks at."""
@@ -165,6 +170,8 @@ class _Rows:
 @contextmanager
 def _rows(data: Any) -> Iterator[_Rows]:
     """Yield a frame as Parquet, or the file at a path. Raises `NotATable`."""
+    from ..proposal.sample import MEDIA_TYPES, Format, Sample, sample_of_file
+
     if isinstance(data, str | os.PathLike):
         path = Path(data)
         sample = sample_of_file(path)
@@ -189,6 +196,9 @@ def _dataset(
         return str(dataset.dataset()["head"]), None, ()
     except NothingThere:
         node = base[: len(base) - len(urlsplit(base).path)] + "/"
+    from ..proposal.manifest import to_manifest
+    from ..proposal.proposal import propose
+
     proposal = propose(rows.sample, choices)
     proposal.check_decided()
     manifest = to_manifest(proposal, rows.sample.name).encode()

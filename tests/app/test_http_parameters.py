@@ -13,7 +13,7 @@ from odf_node.protocol.codec.manifests import load_event
 
 TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|iceberg|pull|push)\b.*")
 PEERS = re.compile(
-    r"/(info|accounts/(me|\{name\})|datasets/\{id\}|platform/(login|token/.*)|v/login|assets/.*)"
+    r"/(info|graphql|accounts/(me|\{name\})|datasets/\{id\}|platform/(login|token/.*)|v/login|assets/.*)"
 )
 CLIENTS = re.compile(r"/(delta-sharing|iceberg)/.*")
 """Clients of Delta Sharing and Iceberg send what newer versions of the protocols know."""
