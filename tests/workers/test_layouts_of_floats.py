@@ -18,6 +18,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import adbc_driver_flightsql.dbapi as adbc
 import pyarrow as pa
@@ -276,9 +277,7 @@ def derived(layout: Layout, engine: Any, scratch: Path, name: str) -> list[tuple
     """What a derivative has of the filters on a column."""
     stores, quote = layout.stores, "`" if engine.name == "spark" else '"'
     query = branches(layout.name, name, f"{quote}offset{quote}", ", event_time")
-    made = derivative(
-        stores, f"m{layout.chance.getrandbits(60)}", [layout.dataset], query, engine=engine.name
-    )
+    made = derivative(stores, f"m{uuid4().hex[:24]}", [layout.dataset], query, engine=engine.name)
     bench = node_of(stores, scratch)
     bench = replace(bench, engines=replace(bench.engines, first=engine))
     run_transform(stores, made, TransformPayload(), bench, now=moment(10**9))
