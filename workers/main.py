@@ -73,6 +73,12 @@ class _LazyGroup(click.Group):
 @click.option("--database-url", help="Database of the node; default SQLite in the directory.")
 @click.option("--objects-url", help="Object store of the node; default the directory.")
 @click.option("--master", "spark_master", help="Spark master URL; default local[2].")
+@click.option(
+    "--jobs",
+    type=click.Choice(["all", "queries", "others"]),
+    help="Jobs to take: queries of readers on Spark, all others, or all.",
+)
+@click.option("--idle-s", type=float, help="End after so many seconds without a job; 0 never.")
 @click.option("--once", is_flag=True, help="Run the jobs that wait, then end.")
 @click.option(
     "--warm-up/--no-warm-up",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, IPvAnyNetwork
 
@@ -42,6 +42,10 @@ may contain secrets."""
 def environment(names: Iterable[str]) -> dict[str, str]:
     """Return the given variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+Jobs = Literal["all", "queries", "others"]
+"""Which jobs a worker takes: every one, queries of readers on Spark alone, or all but these."""
 
 
 class WorkerSettings(SharedSettings):
@@ -117,6 +121,14 @@ class WorkerSettings(SharedSettings):
         description="Whether the processes that run queries are kept by the kernel from files, "
         "addresses and processes other than their own: `auto`, as far as it can; `require`, or "
         "the worker does not start; `off`.",
+    )
+    jobs: Jobs = Field(
+        "all",
+        description="Which jobs the worker takes: `queries` of readers on Spark, all `others`, or "
+        "`all`; then a query may hold back posts as long as `query_s`.",
+    )
+    idle_s: float = Field(
+        0.0, ge=0, description="Seconds without a job after which the worker ends; 0: never."
     )
     warm_up: bool = Field(
         True,

@@ -61,7 +61,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     from ..service.applications.queries_alone import build_query_app, check_is_beside
     from ..service.main import build_app
     from ..service.processes.server import NodeServer, server_config
-    from ..service.processes.supervisor import Supervisor, worker_command
+    from ..service.processes.supervisor import supervisors
     from ..service.processes.watchdog import Watchdog
     from ..service.wiring import open_node
 
@@ -70,19 +70,15 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     build, hello = (build_query_app, welcome_of_queries) if queries_alone else (build_app, welcome)
     _prepare(settings)
     node = open_node(settings)
-    workers = Supervisor(
-        worker_command(settings),
-        settings.workers,
-        patience_s=settings.shutdown_s,
-        health=node.worker_health,
-    )
+    workers = supervisors(settings, node.stores.jobs, node.worker_health)
     server = NodeServer(server_config(build(node), settings))
 
     watchdog = Watchdog(node.counters, ends_after_s=settings.stall_ends_s)
 
     def listening(port: int) -> None:
         watchdog.start()
-        workers.start()
+        for each in workers:
+            each.start()
         if not queries_alone:
             node.readers.start()
         node.queries.start()
@@ -99,7 +95,8 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
         pass
     finally:
         watchdog.stop()
-        workers.stop()
+        for each in workers:
+            each.stop()
         node.queries.spawner.stop()
         node.stores.close()
         stop_tracing()

@@ -116,6 +116,7 @@ def test_workers_are_called_by_command_line_alone(tmp_path):
         *("--database-url", "postgresql://x"),
         *("--objects-url", "s3://b"),
         *("--parent-pid", str(os.getpid())),
+        *("--jobs", "others"),
     ]
     assert "workers" not in {name.split(".")[0] for name in _modules_of_the_service()}
 
@@ -155,6 +156,22 @@ def test_a_worker_that_dies_is_started_again_and_ends_with_the_service(tmp_path)
     assert workers.pids() == []
     with pytest.raises(ProcessLookupError):
         os.kill(second, 0)
+
+
+def test_a_worker_that_nobody_needs_is_not_started(tmp_path):
+    born, needed = tmp_path / "born", []
+    script = f"open({str(born)!r}, 'a').write('x')"
+    workers = Supervisor(
+        [sys.executable, "-c", script], 1, patience_s=5, is_needed=lambda: bool(needed)
+    )
+    workers.start()
+    try:
+        time.sleep(0.5)
+        assert not born.exists()
+        needed.append("a query")
+        wait_until(born.exists, "the worker")
+    finally:
+        workers.stop()
 
 
 def test_readiness_says_when_no_worker_starts(tmp_path):

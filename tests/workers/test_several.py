@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ from odf_node.protocol.metadata.events import SetInfo
 from odf_node.protocol.metadata.reading import MergeStrategyLedger
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads import ingest_job, query_job
 from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
 from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
 from odf_node.workers.jobs.ingest import claim
 from odf_node.workers.jobs.ingest import round as rounds
-from odf_node.workers.program.loop import Worker
+from odf_node.workers.program.loop import KINDS_OF, Worker
 from tests.workers.datasets import bench_without_engine, created, now
 
 
@@ -170,3 +171,18 @@ def test_an_outage_after_the_commit_doubles_nothing(
     worker.work(once=True)
     assert [told(stores, job)[:2] for job in jobs] == [(1, 1)] * 3
     assert [len(dataset.blocks()) for dataset in datasets] == [5] * 3
+
+
+def test_queries_of_readers_and_posts_are_taken_by_the_workers_that_are_for_them(
+    stores: Stores, worker: Worker
+) -> None:
+    (dataset,) = begun(stores, worker, 1)
+    query = stores.jobs.submit(JobSpec(query_job.KIND, None, {}, lock="query:a"))
+    posted = post(stores, dataset, 2)
+    replace(worker, kinds=KINDS_OF["others"]).work(once=True)
+    assert stores.jobs.get(query).status is JobStatus.WAITING
+    assert isinstance(stores.jobs.get(posted).outcome, Succeeded)
+    posted = post(stores, dataset, 3)
+    replace(worker, kinds=KINDS_OF["queries"], idle_s=0.1).work()  # and it ends when idle
+    assert stores.jobs.get(query).status is JobStatus.FAILED  # it is no query at all
+    assert stores.jobs.get(posted).status is JobStatus.WAITING

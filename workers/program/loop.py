@@ -20,7 +20,7 @@ from py4j.protocol import Py4JNetworkError
 from odf_node.protocol.errors import NodeError, NodeFault, Unavailable
 from odf_node.protocol.metadata.events import SetPollingSource
 from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.datasets.job_payloads import ingest_job
+from odf_node.storage.datasets.job_payloads import ingest_job, query_job
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.context import part_of
 from odf_node.storage.runtime.tracing import span
@@ -47,9 +47,16 @@ from ..jobs.work.stages_ran import StagesRan
 from ..partitions.failure import StageFailed
 from ..runtime.log import LOGGER, line
 from ..runtime.progress import JobProgress
+from ..settings import Jobs
 from .handlers import HANDLERS, JobContext, payload_of
 
 KINDS = (ingest_job.KIND, *HANDLERS)
+KINDS_OF: Mapping[Jobs, Sequence[str]] = {
+    "all": KINDS,
+    "queries": (query_job.KIND,),
+    "others": tuple(kind for kind in KINDS if kind != query_job.KIND),
+}
+"""Kinds of jobs by the setting `jobs`."""
 GROUP_SIZES = {ingest_job.KIND: 128}
 """Largest number of jobs of one dataset that are claimed together, by kind."""
 DATASETS_AT_ONCE = 16
@@ -106,6 +113,10 @@ class Worker:
     name: str
     lease: timedelta
     longest_pause_s: float
+    kinds: Sequence[str] = KINDS
+    """Kinds of the jobs that it takes."""
+    idle_s: float = 0.0
+    """Seconds without a job after which the loop ends; 0 means never."""
     attempts: int = MAX_ATTEMPTS
     """Number of times that a job may begin without reaching an end."""
     deaths: int = MAX_DEATHS
@@ -131,12 +142,15 @@ class Worker:
         self._leases = LeaseKeeper(self.stores.jobs, self.name, lease=self.lease, watching=watching)
 
     def work(self, *, once: bool = False) -> None:
-        """Run jobs until asked to stop; with `once`, until no job is left."""
+        """Run jobs until asked to stop; with `once`, until no job is left; else until it was idle
+        for its time."""
+        worked = time.monotonic()
         with self.stores.wake_up.listen(Topic.WORK) as wake_up:
             while not self.stop.is_set():
                 if groups := self._claim():
                     self.run(groups)
-                elif once:
+                    worked = time.monotonic()
+                elif once or 0 < self.idle_s < time.monotonic() - worked:
                     return
                 else:
                     wake_up.wait(self.longest_pause_s)
@@ -147,7 +161,11 @@ class Worker:
     def _claim(self) -> Sequence[Sequence[Job]]:
         try:
             return self.stores.jobs.claim_groups(
-                self.name, KINDS, lease=self.lease, group_sizes=GROUP_SIZES, groups=DATASETS_AT_ONCE
+                self.name,
+                self.kinds,
+                lease=self.lease,
+                group_sizes=GROUP_SIZES,
+                groups=DATASETS_AT_ONCE,
             )
         except Exception:  # a busy or restarting database: try again
             LOGGER.exception("claim failed")

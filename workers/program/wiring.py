@@ -35,6 +35,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     from ..jobs.work.context import Engines, WorkerContext
     from ..runtime.input_limits import PrepareLimits
     from .engines import engines
+    from .loop import KINDS_OF
 
     options = _spark_options(settings, stores, scratch)
     session = SparkWhenNeeded(options)
@@ -65,6 +66,8 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         context=context,
         name=f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
         lease=timedelta(seconds=settings.lease_s),
+        kinds=KINDS_OF[settings.jobs],
+        idle_s=settings.idle_s,
         attempts=settings.job_attempts,
         deaths=settings.job_deaths,
         stuck_s=STUCK_LEASES * settings.lease_s,

@@ -2,6 +2,8 @@
 
 The service knows only the command line of a worker. A worker that dies is restarted after a
 pause, which grows if it dies again. At the end a worker gets a signal, some time, then a kill.
+Queries of readers have workers of their own, so that they hold back no post; these live only while
+there are such queries.
 """
 
 from __future__ import annotations
@@ -14,10 +16,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from odf_node.protocol.errors import Unavailable
+from odf_node.storage.datasets.job_payloads import query_job
 from odf_node.storage.runtime.extras import need
+from odf_node.storage.stores.ports import JobRecords
+from odf_node.storage.stores.ports.values import JobStatus
 
 from ..settings import Settings
 
@@ -27,11 +34,16 @@ DEATHS = 3
 """Number of starts in a row that fail soon after which workers are said not to start."""
 SETTLED_S = 60.0
 """Seconds of life after which a worker's pause is the shortest one again."""
+QUERIES_IDLE_S = 300.0
+"""Seconds without a query of a reader after which the worker for these ends."""
+LOOK_S = 1.0
+"""Seconds between two looks whether a worker is needed."""
+OPEN = (JobStatus.WAITING, JobStatus.RUNNING)
 
 _log = logging.getLogger("odf.node")
 
 
-def worker_command(settings: Settings) -> list[str]:
+def worker_command(settings: Settings, *, jobs: str | None = None) -> list[str]:
     """Return the command line of a worker. A worker ends by itself when this process has ended; it
     imports no modules from the current folder (`-P`).
 
@@ -52,7 +64,19 @@ def worker_command(settings: Settings) -> list[str]:
         command += ["--database-url", settings.database_url]
     if settings.objects_url is not None:
         command += ["--objects-url", settings.objects_url]
-    return [*command, "--parent-pid", str(os.getpid())]
+    jobs = jobs or ("others" if settings.query_workers else "all")
+    return [*command, "--parent-pid", str(os.getpid()), "--jobs", jobs]
+
+
+def query_worker_command(settings: Settings) -> list[str]:
+    """Return the command line of a worker for queries of readers alone, which ends when idle."""
+    command = worker_command(settings, jobs="queries")
+    return [*command, "--no-warm-up", "--idle-s", str(QUERIES_IDLE_S)]
+
+
+def has_queries(jobs: JobRecords) -> bool:
+    """Return whether a query of a reader waits, or runs: its worker may have died."""
+    return bool(jobs.page(kinds=(query_job.KIND,), statuses=OPEN, limit=1))
 
 
 @dataclass
@@ -74,8 +98,13 @@ class WorkerHealth:
         )
 
 
+def _always() -> bool:
+    return True
+
+
 class Supervisor:
-    """The worker processes of one service, each supervised by one thread."""
+    """Worker processes of one service, each supervised by one thread, which starts none before
+    `is_needed`."""
 
     def __init__(
         self,
@@ -84,8 +113,10 @@ class Supervisor:
         *,
         patience_s: float,
         health: WorkerHealth | None = None,
+        is_needed: Callable[[], bool] = _always,
     ) -> None:
         self._command, self._patience_s = list(command), patience_s
+        self._is_needed = is_needed
         self._health = health or WorkerHealth()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -123,6 +154,9 @@ class Supervisor:
     def _keep_alive(self) -> None:
         pause = FIRST_PAUSE_S
         while not self._stopping.is_set():
+            if not self._is_needed_now():
+                self._stopping.wait(LOOK_S)
+                continue
             began = time.monotonic()
             code = self._run_once()
             if self._stopping.is_set():
@@ -131,9 +165,15 @@ class Supervisor:
             pause = FIRST_PAUSE_S if has_settled else pause
             self._health.deaths = 0 if has_settled else self._health.deaths + 1
             self._health.code = code
-            _log.warning("worker ended with code %s, starting again in %.1f s", code, pause)
+            _log.warning("worker ended with code %s, the next may start in %.1f s", code, pause)
             self._stopping.wait(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
+
+    def _is_needed_now(self) -> bool:
+        try:
+            return self._is_needed()
+        except Unavailable:  # the database is away: look again
+            return False
 
     def _run_once(self) -> int:
         with self._lock:
@@ -152,6 +192,22 @@ class Supervisor:
         finally:
             with self._lock:
                 self._running.discard(process)
+
+
+def supervisors(settings: Settings, jobs: JobRecords, health: WorkerHealth) -> list[Supervisor]:
+    """Return the supervisors of the workers that a service starts."""
+    patience_s = settings.shutdown_s
+    return [
+        Supervisor(
+            worker_command(settings), settings.workers, patience_s=patience_s, health=health
+        ),
+        Supervisor(
+            query_worker_command(settings),
+            settings.query_workers if settings.workers else 0,
+            patience_s=patience_s,
+            is_needed=partial(has_queries, jobs),
+        ),
+    ]
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -31,6 +31,14 @@ class ListeningSettings(SharedSettings):
     workers: int = Field(
         1, ge=0, le=64, description="Worker processes the service starts and keeps alive; 0 = none."
     )
+    query_workers: int = Field(
+        1,
+        ge=0,
+        le=64,
+        description="Worker processes for queries of readers on Spark (`SqlSpark`), beside "
+        "`workers`. They start when such a query waits, and end when none came for five minutes. "
+        "0 = the other workers run these queries, too, which then may hold back posts.",
+    )
     min_free_bytes: int = Field(
         256 * MIB,
         ge=0,
