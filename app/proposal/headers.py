@@ -88,14 +88,17 @@ def _judged(first: Row, rest: Sequence[Row]) -> tuple[bool, str, tuple[str, ...]
     values = [at for at, mine in enumerate(own) if mine not in (None, "String")]
     shown = one_line(", ".join(cells[:SHOWN_NAMES]), 80)
     repeats = len({cell.casefold() for cell in named}) < len(named)
+    taken = (
+        f"the first line is taken for the names of the columns: {shown} (--no-header; --skip 1 if "
+        "it is a title)"
+    )
     if not values:
         if differs:
-            return True, "", ()
+            return True, taken if len(cells) == 1 else "", ()  # of one column it may be a title
         if repeats:
             asked = f"does the first line ({shown}) hold the names of the columns? (--header or "
             return True, "", (asked + "--no-header)",)
-        alone = f"the first line is taken for the names of the columns: {shown} (--no-header)"
-        return True, alone if rest else "", ()
+        return True, taken if rest else "", ()
     if _are_labels([cells[at] for at in values], [kinds[at] for at in values], own, rest, values):
         return True, f"the first line is taken for the names of the columns: {shown}", ()
     if differs or (len(values) < len(named) and _count_up([cells[at] for at in values])):

@@ -63,6 +63,12 @@ def test_a_first_line_that_only_its_texts_make_a_header_is_told() -> None:
     assert any("--no-header" in note for note in proposed("a,b\nx,y\n").notes)
 
 
+def test_a_title_above_numbers_of_one_column_is_told_with_the_way_to_skip_it() -> None:
+    text = 'Report of a station\n"2020"\n"190"\n"175"\n'
+    assert any("--skip 1" in note for note in proposed(text).notes)
+    assert [one.name for one in proposed(text, skip=1, header=True).columns] == ["2020"]
+
+
 def test_lines_that_are_no_rows_are_told() -> None:
     proposal = proposed("sep=;\nday;temp\n;°C\n2025-01-01;5\n2025-01-02;6\n")
     assert (kinds(proposal), proposal.looked_at) == ({"day": "Date", "temp": "Int64"}, 2)

@@ -23,6 +23,7 @@ from odf_node.app.proposal.sample import sample_of
 from odf_node.protocol.errors import NodeError
 from odf_node.protocol.instant import Instant
 from odf_node.protocol.metadata.events import AddData
+from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.stores.ports.values import ObjectKind
 from odf_node.workers.jobs.ingest.run import run_ingest
 from odf_node.workers.stages.preview import preview
@@ -33,11 +34,12 @@ PIECE = 50
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 
 
-def ingested(proposal: Proposal, data: bytes, folder: Path) -> pa.Table | None:
+def ingested(
+    proposal: Proposal, data: bytes, stores: Stores, number: int, folder: Path
+) -> pa.Table | None:
     """The rows that a worker stores of a file in a dataset as proposed; None without rows."""
-    stores = throwaway_stores()
     source, *more = proposal.snapshot().metadata
-    dataset = created(stores, source=source, more=tuple(more))
+    dataset = created(stores, number=number, source=source, more=tuple(more))
     folder.mkdir(parents=True)
     bench = bench_without_engine(stores, folder)
     run_ingest(dataset, upload(stores, dataset, data), bench, now=NOW)
@@ -124,15 +126,14 @@ def silent(made: RandomFile, proposal: Proposal, rows: pa.Table) -> list[str]:
     return found
 
 
-def tried(seed: int, folder: Path) -> str | None:
+def tried(made: RandomFile, stores: Stores, number: int, folder: Path) -> str | None:
     """None if nothing differs in silence; else what does."""
-    made = random_file(seed)
     try:
         proposal = propose(sample_of(made.name, made.data, is_whole=True), now=NOW)
     except NodeError:
         return None  # refused with a reason
     seen = preview(proposal.snapshot(), made.data, now=NOW)
-    stored = ingested(proposal, made.data, folder)
+    stored = ingested(proposal, made.data, stores, number, folder)
     assert seen is not None
     if seen.stored.num_rows and not seen.stored.equals(stored):
         return f"the preview is not the dataset: {seen.stored} {stored}"
@@ -146,8 +147,9 @@ def tried(seed: int, folder: Path) -> str | None:
 @pytest.mark.parametrize("start", range(0, FILES, PIECE))
 def test_what_is_shown_of_a_file_is_what_its_post_stores(start: int, tmp_path: Path) -> None:
     bad = {}
-    for seed in range(start, min(start + PIECE, FILES)):
-        if (difference := tried(seed, tmp_path / str(seed))) is not None:
-            made = random_file(seed)
+    stores = throwaway_stores()
+    for number, seed in enumerate(range(start, min(start + PIECE, FILES)), 1):
+        made = random_file(seed)
+        if (difference := tried(made, stores, number, tmp_path / str(seed))) is not None:
             bad[seed] = f"{made.writer} {made.data[:300]!r}: {difference}"
     assert not bad
