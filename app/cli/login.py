@@ -34,8 +34,9 @@ class NotLoggedIn(Refused):
 def login(node: str, opens: bool, as_json: bool) -> None:
     """Log in at NODE, a URL or the name of a repository.
 
-    Prints the address of a page; enter your password there to log in this command line. The token
-    is stored in a file that only you can read, and is sent to this node only.
+    Prints the address of a page and a code; type the code and your password there to log in this
+    command line. The token is stored in a file that only you can read, and is sent to this node
+    only.
     """
     base = _base_of(node)
     with open_http() as http:
@@ -43,7 +44,7 @@ def login(node: str, opens: bool, as_json: bool) -> None:
         waiting = begin_login(api)
         click.echo(f"To log in, open this page in a browser:\n\n  {waiting.address}\n", err=True)
         if waiting.code:
-            click.echo(f"and enter the code {waiting.code}\n", err=True)
+            click.echo(f"and type the code {waiting.code}\n", err=True)
         click.echo(f"Waiting up to {_duration(waiting.expires_in_s)} …", err=True)
         if opens and not webbrowser.open(waiting.address):
             click.echo("no browser could be opened", err=True)

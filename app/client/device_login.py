@@ -38,7 +38,7 @@ class Waiting:
 
     address: str
     code: str
-    """The code that the user enters if the page requests it."""
+    """The code that the user types on the page; empty if the address has one."""
     device_code: str = field(repr=False)
     expires_in_s: int
     interval_s: int
@@ -61,14 +61,16 @@ def begin_login(api: NodeApi) -> Waiting:
             raise TransferFailed("this node has no login by a page") from refused
         raise
     device_code = _text(said, "device_code")
-    page = said.get("verification_uri_complete")
-    if not page:
-        page = f"{_text(said, 'verification_uri')}?deviceCode={quote(device_code)}"
-    if not str(page).startswith(("http://", "https://")):
-        raise TransferFailed(f"the node names no page to log in on, but {one_line(str(page))}")
+    user_code, page = said.get("user_code"), _text(said, "verification_uri")
+    if not user_code:  # the page learns from its address who waits
+        page = str(
+            said.get("verification_uri_complete") or f"{page}?deviceCode={quote(device_code)}"
+        )
+    if not page.startswith(("http://", "https://")):
+        raise TransferFailed(f"the node names no page to log in on, but {one_line(page)}")
     return Waiting(
-        address=one_line(str(page), 2000),
-        code=one_line(str(said.get("user_code") or "")),
+        address=one_line(page, 2000),
+        code=one_line(str(user_code or "")),
         device_code=device_code,
         expires_in_s=min(_seconds(said, "expires_in"), LONGEST_WAIT_S),
         interval_s=min(_seconds(said, "interval"), LONGEST_PAUSE_S),

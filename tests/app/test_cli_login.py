@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,8 @@ PASSWORD = "anna's own"
 class Person:
     """Waits as the command line does, and decides on the page after some looks."""
 
-    def __init__(self, url, decision="approve", *, after: int = 1):
-        self.url, self.decision, self.after, self.pauses = url, decision, after, []
+    def __init__(self, waiting, decision="approve", *, after: int = 1):
+        self.waiting, self.decision, self.after, self.pauses = waiting, decision, after, []
 
     def __call__(self, seconds):
         import httpx
@@ -38,8 +39,8 @@ class Person:
         CLOCK.ahead_s += seconds
         if len(self.pauses) == self.after:
             form = {"login": "anna", "password": PASSWORD, "decision": self.decision}
-            code = self.url.partition("deviceCode=")[2]
-            done = httpx.post(self.url, data={**form, "deviceCode": code})
+            code = {"userCode": self.waiting.code}
+            done = httpx.post(self.waiting.address, data={**form, **code})
             assert done.status_code == 200
 
 
@@ -81,7 +82,7 @@ def deciding(monkeypatch):
 
     def decide(decision="approve", **more):
         def waits(api, waiting):
-            return await_session(api, waiting, Person(waiting.address, decision, **more))
+            return await_session(api, waiting, Person(waiting, decision, **more))
 
         monkeypatch.setattr(commands, "await_session", waits)
 
@@ -93,7 +94,8 @@ def test_a_person_logs_in_by_a_page_and_reads_what_is_theirs(node, tmp_path, dec
     run(tmp_path, "repo", "add", "work", node.url)
     run(tmp_path, "dataset", "show", "work/anna/own", code=3)
     done = run(tmp_path, "login", "work")
-    assert "/v/login?deviceCode=" in done.stderr
+    assert f"{node.url}/v/login\n" in done.stderr
+    assert re.search(r"type the code [A-Z]{4}-[A-Z]{4}\n", done.stderr)
     assert done.stdout.startswith(f"logged in at {node.url}/ as anna until ")
     assert run(tmp_path, "whoami", node.url).stdout == f"anna at {node.url}/\n"
     assert json.loads(run(tmp_path, "whoami", "work", "--json").stdout)["accountName"] == "anna"

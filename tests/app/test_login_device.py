@@ -30,7 +30,12 @@ class Time:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    settings = {"tenancy": "multi", "password_work": 2, "device_login_ttl_s": 100}
+    settings = {
+        "tenancy": "multi",
+        "password_work": 2,
+        "device_login_ttl_s": 100,
+        "device_code_guesses": 6,
+    }
     data = tmp_path_factory.mktemp("device")
     with serving(data, clock=Time(system_clock), **settings) as service:
         node = service.node
@@ -59,9 +64,14 @@ def poll(client, code, **other):
     return client.post("/platform/token/device", data=form)
 
 
-def decide(client, code, decision="approve", login="anna", password="anna's own"):
+def decide(client, code, decision="approve", login="anna", password="anna's own", **more):
+    """By the link with the secret code, which clients of the reference open."""
     form = {"deviceCode": code, "decision": decision, "login": login, "password": password}
-    return client.post("/v/login", data=form)
+    return client.post("/v/login", data={**form, "begun": "yes", **more})
+
+
+def typed(client, code, **more):
+    return client.post("/v/login", data={"userCode": code, **more})
 
 
 def refusal(answer):
@@ -71,9 +81,9 @@ def refusal(answer):
 
 def test_an_approved_command_line_gets_one_session(node, client):
     begun = begin(client)
-    code = begun.pop("device_code")
+    code, short = begun.pop("device_code"), begun.pop("user_code")
+    assert re.fullmatch(r"[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}", short)
     assert begun == {
-        "user_code": "",
         "verification_uri": f"{node.url}/v/login",
         "verification_uri_complete": None,
         "expires_in": 100,
@@ -97,6 +107,48 @@ def test_an_approved_command_line_gets_one_session(node, client):
     with node.http(token) as owner:
         assert owner.get("/accounts/me").json()["accountName"] == "anna"
     assert refusal(poll(client, code)) == "invalid_grant"
+
+
+def test_a_person_types_a_short_code_sees_who_asks_and_decides(node, client):
+    begun = begin(client)
+    node.node.clock.ahead_s += 7
+    form = client.get("/v/login")
+    assert 'name="userCode"' in form.text
+    question = typed(client, begun["user_code"].lower().replace("-", " "), decision="look")
+    assert "<dd>kamu</dd>" in question.text
+    assert "127.0.0.1, which is yours, too" in question.text
+    assert "7 seconds" in question.text
+    assert begun["device_code"] not in form.text + question.text
+    sure = {"login": "anna", "password": "anna's own", "decision": "approve"}
+    assert "is logged in" in typed(client, begun["user_code"], **sure).text
+    assert poll(client, begun["device_code"]).status_code == 200
+    assert typed(client, begun["user_code"], **sure).status_code == 404
+
+
+def test_who_was_sent_the_link_is_asked_whether_they_began_the_login(client):
+    code = begin(client)["device_code"]
+    assert 'name="begun"' in client.get("/v/login", params={"deviceCode": code}).text
+    refused = decide(client, code, begun="")
+    assert (refused.status_code, "act in your name" in refused.text) == (400, True)
+    assert refusal(poll(client, code)) == "authorization_pending"
+
+
+def test_an_address_guesses_only_so_many_short_codes(client):
+    begun = begin(client)
+    codes = ["BBBB-BBBB", "", "x", "é" * 30, "BCDF", "\0"]
+    assert {typed(client, code or "-").status_code for code in codes} == {404}
+    assert typed(client, begun["user_code"], decision="look").status_code == 429
+    assert client.get("/v/login", params={"deviceCode": begun["device_code"]}).status_code == 200
+
+
+def test_a_client_cannot_call_itself_what_its_page_is_not(client):
+    name = "<b>Your bank</b>\u202e" + "x" * 500
+    form = {"client_id": name}
+    begun = client.post("/platform/token/device/authorization", data=form).json()
+    shown = client.get("/v/login", params={"deviceCode": begun["device_code"]}).text
+    assert "<b>" not in shown
+    assert "\u202e" not in shown
+    assert "x" * 100 not in shown
 
 
 def test_a_wrong_password_lets_nobody_in_and_is_counted(client):
@@ -137,7 +189,8 @@ def test_a_login_that_nobody_decided_expires(node, client):
 @pytest.mark.parametrize("code", ["", "unknown", "\0", "é" * 300])
 def test_an_unknown_code_is_refused(client, code):
     assert refusal(poll(client, code)) == "invalid_grant"
-    assert client.get("/v/login", params={"deviceCode": code[:50]}).status_code == 404
+    if code:
+        assert client.get("/v/login", params={"deviceCode": code[:50]}).status_code == 404
     assert decide(client, code).status_code == 404
 
 
@@ -170,7 +223,7 @@ def test_one_address_begins_only_so_many_logins(tmp_path):
             wrong = {"loginMethod": "password", "loginCredentialsJson": '{"login": "x"}'}
             assert http.post("/platform/login", json=wrong).status_code == 401
         assert service.node.stores.devices.count() == 3
-        elsewhere = await_device(service.node.devices, "192.0.2.7")
+        elsewhere = await_device(service.node.devices, "192.0.2.7", "odf-node")
         assert service.node.stores.devices.count() == 4
         assert elsewhere
 

@@ -91,6 +91,13 @@ class DeviceLoginsContract:
         assert stores.devices.find(LOGIN.code_hash) == replace(LOGIN, polled_at=NOON)
         assert stores.devices.count() == 1
 
+    def test_a_login_is_found_by_the_code_of_its_user(self, stores: Stores) -> None:
+        shown = {"user_code_hash": b"\x00u", "client": "odf-node", "address": "192.0.2.1"}
+        stores.devices.put(LOGIN)
+        stores.devices.put(typed := replace(LOGIN, code_hash=b"other", **shown))
+        assert stores.devices.find_by_user_code(b"\x00u") == typed
+        assert stores.devices.find_by_user_code(b"none") is None
+
     def test_a_login_is_decided_once(self, stores: Stores) -> None:
         people(stores)
         denied = replace(LOGIN, code_hash=b"denied")

@@ -23,6 +23,10 @@ from ..auth.throttle import SharedThrottle, Throttle
 PASSWORD = "password"  # noqa: S105
 MAX_LOGIN_CHARS = 200
 DEVICE_CODE_BYTES = 32
+USER_CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
+"""Those of RFC 8628 (6.1): no vowels, so no words, and none that look like digits."""
+USER_CODE_PART = 4
+MAX_CLIENT_CHARS = 60
 DEVICE_INTERVAL_S = 5
 """Seconds that a command line is asked to wait between two polls."""
 EARLIEST_POLL_S = DEVICE_INTERVAL_S - 1
@@ -52,6 +56,17 @@ class DeviceGrantRefused(BadInput):
 
     def __init__(self, code: str) -> None:
         super().__init__(code, error=code)
+
+
+class TooManyCodes(LimitExceeded):
+    """One address typed too many codes of waiting command lines."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(
+            f"Too many codes were typed; try again in {retry_after_s} seconds",
+            retry_after_s=retry_after_s,
+            setting="ODF_NODE_DEVICE_CODE_GUESSES",
+        )
 
 
 class TooManyDeviceLogins(LimitExceeded):
@@ -107,8 +122,18 @@ class Devices:
     ttl_s: int
     most: int
     most_per_address: int
+    guesses: int
+    """Codes that one address may type within the window of the throttle."""
     clock: Clock
     random: Random
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """The codes of a waiting command line: its secret, and the one that its user types."""
+
+    device: str = field(repr=False)
+    user: str
 
 
 def log_in(
@@ -158,9 +183,9 @@ def begin_session(sessions: Sessions, account: Account) -> Grant:
     return Grant(session.sign(sessions.secret), sessions.ttl_s)
 
 
-def await_device(devices: Devices, address: str) -> str:
-    """Begin the login of a command line; return the code under which it waits for its user.
-    Raises `TooManyDeviceLogins`."""
+def await_device(devices: Devices, address: str, client: str) -> Codes:
+    """Begin the login of a command line, which calls itself `client`; return the codes under which
+    it waits for its user. Raises `TooManyDeviceLogins`."""
     now, logins = devices.clock(), devices.logins
     begun = (f"device:{network_of(address)}", "")
     wait = devices.throttle.count({begun: devices.most_per_address})
@@ -169,10 +194,36 @@ def await_device(devices: Devices, address: str) -> str:
     logins.remove_expired(now)
     if logins.count() >= devices.most:
         raise TooManyDeviceLogins(devices.ttl_s)
-    code = devices.random(DEVICE_CODE_BYTES).hex()
-    expires = Instant(now.ns + devices.ttl_s * NANOS)
-    logins.put(DeviceLogin(code_hash=_hash(code), created_at=now, expires_at=expires))
-    return code
+    codes = Codes(devices.random(DEVICE_CODE_BYTES).hex(), _user_code(devices))
+    logins.put(
+        DeviceLogin(
+            code_hash=_hash(codes.device),
+            created_at=now,
+            expires_at=Instant(now.ns + devices.ttl_s * NANOS),
+            user_code_hash=_hash(codes.user),
+            client=_shown(client),
+            address=address,
+        )
+    )
+    return codes
+
+
+def _user_code(devices: Devices) -> str:
+    """Return a code of two parts that no other command line has."""
+    while True:
+        number = int.from_bytes(devices.random(16))
+        letters = ""
+        for _ in range(2 * USER_CODE_PART):
+            number, one = divmod(number, len(USER_CODE_LETTERS))
+            letters += USER_CODE_LETTERS[one]
+        code = f"{letters[:USER_CODE_PART]}-{letters[USER_CODE_PART:]}"
+        if devices.logins.find_by_user_code(_hash(code)) is None:
+            return code
+
+
+def _shown(client: str) -> str:
+    """Return the name of a client without what could mislead its reader."""
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in client[:MAX_CLIENT_CHARS])
 
 
 def poll_device(devices: Devices, code: str) -> Grant:
@@ -200,20 +251,34 @@ def poll_device(devices: Devices, code: str) -> Grant:
     return begin_session(devices.sessions, devices.accounts.account(taken.account))
 
 
-def is_awaited(devices: Devices, code: str) -> bool:
-    """Return whether a command line waits with this code for the decision of its user."""
-    login = devices.logins.find(_hash(code))
+def find_waiting(devices: Devices, code: str) -> DeviceLogin | None:
+    """Return the login with this secret code that waits for the decision of its user."""
+    return _undecided(devices, devices.logins.find(_hash(code)))
+
+
+def find_typed(devices: Devices, typed: str, address: str) -> DeviceLogin | None:
+    """Return the login whose user typed this code, in letters of any case, with or without the
+    hyphen. Raises `TooManyCodes`."""
+    wait = devices.throttle.count({(f"device-code:{network_of(address)}", ""): devices.guesses})
+    if wait is not None:
+        raise TooManyCodes(wait)
+    letters = "".join(filter(str.isalpha, typed.upper()))
+    code = f"{letters[:USER_CODE_PART]}-{letters[USER_CODE_PART:]}"
+    return _undecided(devices, devices.logins.find_by_user_code(_hash(code)))
+
+
+def _undecided(devices: Devices, login: DeviceLogin | None) -> DeviceLogin | None:
     if login is None or login.expires_at <= devices.clock():
-        return False
-    return login.account is None and not login.is_denied
+        return None
+    return login if login.account is None and not login.is_denied else None
 
 
-def decide_device(devices: Devices, code: str, account: Account | None) -> bool:
+def decide_device(devices: Devices, login: DeviceLogin, account: Account | None) -> bool:
     """Approve the command line for this account, or deny it if `account` is None. Return False if
     it does not wait any more."""
-    if not is_awaited(devices, code):
+    if _undecided(devices, login) is None:
         return False
-    return devices.logins.decide(_hash(code), account.id if account else None)
+    return devices.logins.decide(login.code_hash, account.id if account else None)
 
 
 def _hash(code: str) -> bytes:

@@ -11,15 +11,33 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from odf_node.protocol.errors import BadInput
+from odf_node.protocol.instant import NANOS
 from odf_node.protocol.typed import decode_json
+from odf_node.storage.stores.ports.values import DeviceLogin
 
 from ..auth.throttle import TooManyAttempts
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body, small_form
 from ..http.deps import BaseDep, wired
 from . import login as usecase
-from .login import CredentialsRejected, DeviceGrantRefused, Devices, Passwords, Sessions
-from .login_page import Page, page
+from .login import (
+    CredentialsRejected,
+    DeviceGrantRefused,
+    Devices,
+    Passwords,
+    Sessions,
+    TooManyCodes,
+)
+from .login_page import (
+    NOT_CONFIRMED,
+    UNKNOWN_CODE,
+    Question,
+    approved,
+    code_page,
+    decision_page,
+    denied,
+    over,
+)
 
 MAX_BODY_BYTES = 16 * 1024
 NO_STORE = {"cache-control": "no-store"}
@@ -68,12 +86,13 @@ async def login(request: Request, passwords: PasswordsDep, sessions: SessionsDep
 @router.post("/platform/token/device/authorization", summary="Begin the login of a device")
 async def authorize_device(request: Request, devices: DevicesDep, base: BaseDep) -> Response:
     """Device authorization request of RFC 8628. The body is form-encoded."""
-    if not (await small_form(request, MAX_BODY_BYTES)).get("client_id"):
+    client = (await small_form(request, MAX_BODY_BYTES)).get("client_id")
+    if not client:
         raise DeviceGrantRefused("invalid_request")
-    code = await to_thread.run_sync(usecase.await_device, devices, _address(request))
+    codes = await to_thread.run_sync(usecase.await_device, devices, _address(request), client)
     answer = {
-        "device_code": code,
-        "user_code": "",
+        "device_code": codes.device,
+        "user_code": codes.user,
         "verification_uri": f"{base}v/login",
         "verification_uri_complete": None,
         "expires_in": devices.ttl_s,
@@ -107,37 +126,86 @@ async def runtime_config(base: BaseDep) -> Response:
 
 @router.get("/v/login", summary="Page where a user lets a command line in")
 def login_page(
-    devices: DevicesDep, code: Annotated[str, Query(alias="deviceCode", max_length=200)] = ""
+    request: Request,
+    devices: DevicesDep,
+    code: Annotated[str, Query(alias="deviceCode", max_length=200)] = "",
 ) -> Response:
-    return page(Page.FORM if usecase.is_awaited(devices, code) else Page.OVER, code)
+    """Without a code, a form for the short code. Clients that know no such code open the page with
+    their secret one; whoever decides then has to say that they began the login."""
+    if not code:
+        return code_page()
+    waiting = usecase.find_waiting(devices, code)
+    return over() if waiting is None else decision_page(_question(devices, request, waiting, code))
 
 
 @router.post("/v/login", summary="What the user decided on that page")
 async def decide(request: Request, passwords: PasswordsDep, devices: DevicesDep) -> Response:
     form = await small_form(request, MAX_BODY_BYTES)
     limiter = request.app.state.passwords
-    work = partial(_decided, passwords, devices, form, _address(request))
+    work = partial(_decided, passwords, devices, form, request)
     return await to_thread.run_sync(work, limiter=limiter)
 
 
 def _decided(
-    passwords: Passwords, devices: Devices, form: dict[str, str], address: str
+    passwords: Passwords, devices: Devices, form: dict[str, str], request: Request
 ) -> Response:
-    code = form.get("deviceCode", "")[:200]
-    if not usecase.is_awaited(devices, code):
-        return page(Page.OVER, code)
-    if form.get("decision") == "deny":
-        usecase.decide_device(devices, code, None)
-        return page(Page.DENIED, code)
+    secret, typed, address = (
+        form.get("deviceCode", "")[:200],
+        form.get("userCode", "")[:200],
+        _address(request),
+    )
+    try:
+        waiting = (
+            usecase.find_typed(devices, typed, address)
+            if typed
+            else usecase.find_waiting(devices, secret)
+        )
+    except TooManyCodes as refused:
+        return code_page(problem=refused.message, status=429)
+    if waiting is None:
+        return code_page(problem=UNKNOWN_CODE, status=404) if typed else over()
+    question = _question(devices, request, waiting, secret, typed)
+    match form.get("decision"):
+        case "deny":
+            usecase.decide_device(devices, waiting, None)
+            return denied()
+        case "approve" if secret and not typed and form.get("begun") != "yes":
+            return decision_page(question, problem=NOT_CONFIRMED, status=400)
+        case "approve":
+            return _approved(passwords, devices, form, waiting, question, address)
+    return decision_page(question)
+
+
+def _approved(
+    passwords: Passwords,
+    devices: Devices,
+    form: dict[str, str],
+    waiting: DeviceLogin,
+    question: Question,
+    address: str,
+) -> Response:
     try:
         given = (form.get("login", ""), form.get("password", ""))
         account = usecase.check_password(passwords, *given, address)
     except CredentialsRejected as refused:
-        return page(Page.FORM, code, problem=refused.message, status=401)
+        return decision_page(question, problem=refused.message, status=401)
     except TooManyAttempts as refused:
-        return page(Page.FORM, code, problem=refused.message, status=429)
-    done = usecase.decide_device(devices, code, account)
-    return page(Page.APPROVED if done else Page.OVER, code)
+        return decision_page(question, problem=refused.message, status=429)
+    return approved() if usecase.decide_device(devices, waiting, account) else over()
+
+
+def _question(
+    devices: Devices, request: Request, waiting: DeviceLogin, secret: str, typed: str = ""
+) -> Question:
+    seconds = max(0, devices.clock().ns - waiting.created_at.ns) // NANOS
+    return Question(
+        client=waiting.client or "a program",
+        address=waiting.address or "an unknown address",
+        is_here=waiting.address == _address(request),
+        age_s=seconds,
+        secret="" if typed else secret,
+        typed=typed,
+    )
 
 
 def _address(request: Request) -> str:

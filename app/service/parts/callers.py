@@ -93,6 +93,7 @@ class CallerParts(Opened):
             ttl_s=self.settings.device_login_ttl_s,
             most=self.settings.max_device_logins,
             most_per_address=self.settings.device_logins_per_address,
+            guesses=self.settings.device_code_guesses,
             clock=self.clock,
             random=self.random,
         )

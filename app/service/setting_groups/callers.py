@@ -52,6 +52,12 @@ class CallerSettings(SharedSettings):
         gt=0,
         description="Logins of command lines one address may begin within login_window_s.",
     )
+    device_code_guesses: int = Field(
+        50,
+        gt=0,
+        description="Codes of waiting command lines one address may type on the page within "
+        "login_window_s, right ones included.",
+    )
     max_device_logins: int = Field(
         2_000, gt=0, description="Most command lines that may wait for their users at a time."
     )

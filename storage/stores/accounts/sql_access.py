@@ -72,7 +72,11 @@ class SqlDeviceLogins:
 
     def find(self, code_hash: bytes) -> DeviceLogin | None:
         with reading(self._engine) as db:
-            return _login(db, code_hash)
+            return _login(db, device_logins.c.code_hash == code_hash)
+
+    def find_by_user_code(self, user_code_hash: bytes) -> DeviceLogin | None:
+        with reading(self._engine) as db:
+            return _login(db, device_logins.c.user_code_hash == user_code_hash)
 
     def polled(self, code_hash: bytes, at: Instant) -> None:
         change = sa.update(device_logins).where(device_logins.c.code_hash == code_hash)
@@ -92,7 +96,7 @@ class SqlDeviceLogins:
 
     def take(self, code_hash: bytes) -> DeviceLogin | None:
         with writing(self._engine) as db:
-            found = _login(db, code_hash)
+            found = _login(db, device_logins.c.code_hash == code_hash)
             gone = db.execute(
                 sa.delete(device_logins).where(device_logins.c.code_hash == code_hash)
             )
@@ -162,10 +166,14 @@ class SqlUploadedFiles:
             db.execute(sa.delete(uploaded_files).where(uploaded_files.c.id == upload))
 
 
-def _login(db: sa.Connection, code_hash: bytes) -> DeviceLogin | None:
-    query = sa.select(device_logins).where(device_logins.c.code_hash == code_hash)
-    row = db.execute(query).mappings().one_or_none()
-    return None if row is None else DeviceLogin(**{**row, "code_hash": bytes(row["code_hash"])})
+def _login(db: sa.Connection, is_it: sa.ColumnElement[bool]) -> DeviceLogin | None:
+    query = sa.select(device_logins).where(is_it).order_by(device_logins.c.created_at.desc())
+    row = db.execute(query.limit(1)).mappings().one_or_none()
+    if row is None:
+        return None
+    hashes = {name: row[name] for name in ("code_hash", "user_code_hash")}
+    plain = {name: None if value is None else bytes(value) for name, value in hashes.items()}
+    return DeviceLogin(**{**row, **plain})
 
 
 def _file(db: sa.Connection, upload: str) -> UploadedFile | None:

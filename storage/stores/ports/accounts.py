@@ -80,13 +80,16 @@ class RoleStore(RoleReads, RoleChanges, Protocol):
 
 
 class DeviceLogins(Protocol):
-    """Pending logins of command lines, by the hash of their code, until the user decides.
+    """Pending logins of command lines, by the hash of their secret code, until the user decides.
 
     An absent login is None or False, never an error, because codes come from strangers.
     """
 
     def put(self, login: DeviceLogin) -> None: ...
     def find(self, code_hash: bytes) -> DeviceLogin | None: ...
+    def find_by_user_code(self, user_code_hash: bytes) -> DeviceLogin | None:
+        """Return the newest login with this code for its user."""
+
     def polled(self, code_hash: bytes, at: Instant) -> None: ...
     def decide(self, code_hash: bytes, account: AccountId | None) -> bool:
         """Approve it for the account, or deny it (None). False: it is absent or was decided."""

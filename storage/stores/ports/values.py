@@ -316,6 +316,12 @@ class DeviceLogin:
     account: AccountId | None = None
     """The account that approved it; None before that."""
     is_denied: bool = False
+    user_code_hash: bytes | None = None
+    """Of the short code that the user types on the page."""
+    client: str | None = None
+    """What the program that waits calls itself."""
+    address: str | None = None
+    """The address that it began from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

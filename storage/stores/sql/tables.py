@@ -271,6 +271,9 @@ device_logins = sa.Table(
     sa.Column("polled_at", InstantColumn),
     sa.Column("account", sa.String(KEY_CHARS), _account_key()),
     sa.Column("is_denied", sa.Boolean, nullable=False),
+    sa.Column("user_code_hash", sa.LargeBinary, index=True),
+    sa.Column("client", sa.String(KEY_CHARS)),
+    sa.Column("address", sa.String(KEY_CHARS)),
 )
 
 uploaded_files = sa.Table(
