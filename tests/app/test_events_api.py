@@ -188,12 +188,12 @@ def test_all_datasets_of_the_node_are_followed_in_the_order_of_its_log(
     assert {event.data["alias"] for event in told} == {"order-other"}
 
 
-@pytest.mark.parametrize("last", ["x", "12:", "12:zz", "-1", "9" * 30, "f1620" + "0" * 63])
+@pytest.mark.parametrize("last", ["x", "12", "12:zz", "-1", "9" * 30, "é", "f1620" + "0" * 63])
 def test_a_position_that_is_none_is_refused(single: Service, last: str) -> None:
     kept(single, f"position-{abs(hash(last))}")
     with single.http() as http:
         for path in ("/events", f"/position-{abs(hash(last))}/events"):
-            answer = http.get(path, headers={"last-event-id": last})
+            answer = http.get(path, params={"lastEventId": last})
             assert answer.status_code == 400, path
             assert answer.json()["type"].endswith("InvalidPosition")
 
@@ -213,6 +213,31 @@ def test_strangers_hear_nothing_of_private_datasets(single: Service) -> None:
         open_ = commit(single, shown, shown_chain)
         assert strange.take(1)[0].data["block"] == open_
         assert [event.data["block"] for event in own.take(2)] == [hidden, open_]
+
+
+def test_ids_of_the_node_tell_strangers_nothing_of_what_they_may_not_read(single: Service) -> None:
+    entry, chain = kept(single, "counted", visibility=Visibility.PRIVATE)
+    shown, shown_chain = kept(single, "uncounted")
+    begun = []
+    for moves in (0, 0, 1):
+        for _ in range(moves):
+            commit(single, entry, chain)
+        with following(single, "/events") as strange:
+            first = strange.next()
+            assert first is not None
+            assert first.data == {}
+            begun.append(first.id)
+    assert len(set(begun)) == 3  # whether anything happened between them or not
+    assert len({len(one) for one in begun}) == 1
+    open_ = commit(single, shown, shown_chain)
+    for start in begun:  # and a stream goes on from each
+        with following(single, "/events", start) as strange:
+            assert strange.take(1)[0].data["block"] == open_
+    with single.http() as http:
+        for place in range(len(begun[0]) - 1):  # the last one has spare bits
+            other = "A" if begun[0][place] != "A" else "B"
+            changed = begun[0][:place] + other + begun[0][place + 1 :]
+            assert http.get("/events", params={"lastEventId": changed}).status_code == 400
 
 
 def test_a_dataset_that_is_made_private_ends_its_listeners(tmp_path: Any) -> None:

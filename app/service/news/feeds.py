@@ -26,6 +26,8 @@ BEGINNING = "beginning"
 """The position before the first block."""
 Shown = Callable[[DatasetEntry], str]
 """Returns the alias of a dataset as clients write it."""
+Named = Callable[["LogPosition"], str]
+"""Returns a position of the log as clients write it, see `positions.py`."""
 
 
 class InvalidPosition(BadInput):
@@ -47,7 +49,7 @@ class ChainPosition(NamedTuple):
     @classmethod
     def parse(cls, dataset: DatasetId, text: str) -> ChainPosition:
         """Parse the id of an event. Raises `InvalidPosition`."""
-        return cls(dataset, None if text == BEGINNING else _hash(text, text))
+        return cls(dataset, None if text == BEGINNING else _hash(text))
 
 
 class LogPosition(NamedTuple):
@@ -55,19 +57,6 @@ class LogPosition(NamedTuple):
 
     number: int
     block: Multihash | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> LogPosition:
-        """Parse the id of an event. Raises `InvalidPosition`."""
-        if text == BEGINNING:
-            return cls(0)
-        number, behind, block = text.partition(":")
-        if not (number.isascii() and number.isdigit() and len(number) < 19):  # 64 bits
-            raise InvalidPosition(text)
-        return cls(int(number), _hash(block, text) if behind else None)
-
-    def __str__(self) -> str:
-        return f"{self.number}" if self.block is None else f"{self.number}:{self.block}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +114,7 @@ class LogFeed:
     moves: HeadMoves
     reading: Reading
     shown: Shown
+    named: Named
 
     def pages(self, positions: Sequence[LogPosition]) -> list[Page | Exception]:
         found: dict[LogPosition, Page | Exception] = {}
@@ -146,10 +136,9 @@ class LogFeed:
                 start = position.block if move.number == position.number else move.old
                 entry = entries.get(move.dataset)
                 if entry is not None and move.ref == HEAD:
-                    told, is_whole = self._told(reader, entry, move, start, room)
+                    told, cut = self._told(reader, entry, move, start, room)
                     notices += told
-                    if not is_whole:
-                        cut = LogPosition.parse(told[-1].id)
+                    if cut is not None:
                         return Page(notices, cut, is_last=False)
                 position = LogPosition(move.number)
         return Page(notices, position, is_last=len(moves) < MOVES_A_PAGE)
@@ -161,23 +150,21 @@ class LogFeed:
         move: HeadMoved,
         start: Multihash | None,
         room: int,
-    ) -> tuple[list[Notice], bool]:
-        """Return notices of one line of the log, and whether these are all of its notices."""
+    ) -> tuple[list[Notice], LogPosition | None]:
+        """Return notices of one line of the log, and the position after them if more follow."""
         blocks = reader.blocks_behind.behind(entry.id, start, move.new, limit=room)
-        alias, end = self.shown(entry), str(move.number)
+        alias, end = self.shown(entry), LogPosition(move.number)
         if blocks is None:
-            return [reset_notice(entry, alias, move.new, end)], True
-        is_whole = not blocks or blocks[-1].hash == move.new
-        notices = []
+            return [reset_notice(entry, alias, move.new, self.named(end))], None
+        notices, behind = [], end
         for block in blocks:
-            is_end = block.hash == move.new
-            name = end if is_end else str(LogPosition(move.number, block.hash))
-            notices.append(block_notice(entry, alias, block, name))
-        return notices, is_whole
+            behind = end if block.hash == move.new else LogPosition(move.number, block.hash)
+            notices.append(block_notice(entry, alias, block, self.named(behind)))
+        return notices, None if behind == end else behind
 
 
-def _hash(text: str, shown: str) -> Multihash:
+def _hash(text: str) -> Multihash:
     try:
         return Multihash.parse(text)
     except (MalformedHash, MalformedMultibase):
-        raise InvalidPosition(shown) from None
+        raise InvalidPosition(text) from None

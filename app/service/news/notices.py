@@ -75,9 +75,9 @@ def head_notice(entry: DatasetEntry, alias: str, head: Multihash) -> Notice:
     return Notice(POSITION, str(head), entry.id, _open(_of(entry, alias, head)))
 
 
-def log_notice(number: int) -> Notice:
-    """Return the notice of the start position in the log of the node."""
-    return Notice(POSITION, str(number), None, _open({"number": number}))
+def log_notice(name: str) -> Notice:
+    """Return the notice of the start position in the log of the node; `name` is its id."""
+    return Notice(POSITION, name, None, _open({}))
 
 
 def data_of(block: HashedBlock) -> DataSlice | None:

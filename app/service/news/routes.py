@@ -74,9 +74,10 @@ async def node_events(
     listener = Listener(actor=actor, dataset=None, only=only, rows=rows)
     known = last_id_header or last_id
     if known is not None:
-        return _stream(request, streams, listener, LogPosition.parse(known))
-    number = await run_in_threadpool(stores.refs.log_end)
-    return _stream(request, streams, listener, LogPosition(number), log_notice(number))
+        return _stream(request, streams, listener, streams.positions.parse(known))
+    position = LogPosition(await run_in_threadpool(stores.refs.log_end))
+    first = log_notice(streams.positions.of_start(position))
+    return _stream(request, streams, listener, position, first)
 
 
 def _named(access: DatasetAccess, actor: Actor, names: str) -> frozenset[DatasetId]:

@@ -18,6 +18,7 @@ from ..limits.shares import Slots
 from .feeds import ChainFeed, ChainPosition, LogFeed, LogPosition, Page
 from .head_watch import HeadWatch
 from .notices import KEEP_ALIVE, Notice
+from .positions import SealedPositions
 from .rights import Question, Rights
 from .row_texts import RowTexts
 
@@ -54,6 +55,7 @@ class Streams:
     watch: HeadWatch
     chain_feed: ChainFeed
     log_feed: LogFeed
+    positions: SealedPositions
     rights: Rights
     row_texts: RowTexts
     slots: Slots

@@ -9,6 +9,7 @@ from ..news.atom_feeds import AtomFeeds
 from ..news.feeds import ChainFeed, LogFeed
 from ..news.head_polls import HeadPolls
 from ..news.head_watch import HeadWatch
+from ..news.positions import SealedPositions
 from ..news.rights import Rights
 from ..news.row_texts import RowTexts
 from ..news.streams import Streams
@@ -59,10 +60,12 @@ class NewsParts(WriteParts):
     @cached_property
     def streams(self) -> Streams:
         settings, shown = self.settings, self.access.shown_alias
+        positions = SealedPositions(self.secret_keys, self.random)
         return Streams(
             watch=self.head_watch,
             chain_feed=ChainFeed(self.stores.reading, shown),
-            log_feed=LogFeed(self.stores.refs, self.stores.reading, shown),
+            log_feed=LogFeed(self.stores.refs, self.stores.reading, shown, positions.of_event),
+            positions=positions,
             rights=Rights(self.callers, self.access, settings.allow_anonymous),
             row_texts=RowTexts(
                 self.stores,
