@@ -108,6 +108,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "odf-node ingest weather.csv http://127.0.0.1:8080/weather",
         "zcat rows.csv.gz | odf-node ingest - http://127.0.0.1:8080/weather --media-type text/csv",
     ),
+    "retract": (
+        "odf-node retract weather --key city=Oslo --key day=2026-01-01",
+        "odf-node retract http://127.0.0.1:8080/weather --filter temp:gt:60 --dry-run",
+    ),
     "sql": (
         (
             "odf-node sql 'select city, count(*) from weather group by city' \\\n"

@@ -32,6 +32,12 @@ PACKED = (".gz", ".zip", ".bz2", ".zst")
 @click.argument("file", metavar="FILE")
 @click.argument("url", metavar="DATASET")
 @click.option("--source-name", metavar="N", help="Push source; needed when there are several.")
+@click.option(
+    "--changelog",
+    is_flag=True,
+    help="FILE corrects rows: it has the columns of DATASET, and `op` says 1 for a row that it "
+    "takes back, 0 for one that it adds.",
+)
 @click.option("--media-type", metavar="T", help="Format of FILE; default: by its extension.")
 @click.option(
     "--event-time", metavar="T", help="Event time (RFC 3339) of rows that have none; default: now."

@@ -108,6 +108,10 @@ COMMANDS = {
         "Let others read datasets of a node by Delta Sharing.",
     ),
     "ingest": ("odf_node.app.cli.ingest:ingest", "Post a file of records to a dataset."),
+    "retract": (
+        "odf_node.app.cli.retract:retract",
+        "Take rows of a dataset back: show them, ask, retract.",
+    ),
     "refresh": (
         "odf_node.app.cli.refresh:refresh",
         "Have a node fetch the polling source of a dataset.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
@@ -19,6 +19,8 @@ from .changes import Changes, Position, changes_since
 from .following import Following, NothingToFollow
 from .libraries import library
 from .place import Place, place_of
+from .publish import Receipt
+from .retracting import MOST_ROWS, standing
 from .rows import FromChain, FromNode, Rows, RowSource
 
 if TYPE_CHECKING:
@@ -188,6 +190,32 @@ class Dataset:
         return Following(
             self._place, self._source, position, timeout_s=timeout, poll_s=poll, limit=limit
         )
+
+    def retract(
+        self,
+        *,
+        key: Mapping[str, Any] | None = None,
+        filter: str | Sequence[str] = (),  # noqa: A002 - as of `batches`
+        offsets: Sequence[int] = (),
+        dry_run: bool = False,
+        most: int = MOST_ROWS,
+    ) -> Receipt:
+        """Take current rows back: those that have these values (`key`), these offsets and satisfy
+        these filters. They stay in the history.
+
+        Args:
+            dry_run: have the node check the retractions, and commit nothing.
+            most: refuse to take back more rows.
+
+        Raises:
+            NoRowsNamed, NoSuchRows, TooManyRows. NothingToFollow: the dataset was opened `at` a
+            block. RequestRefused: a row was changed meanwhile. Also the errors of `batches`.
+        """
+        if self._at is not None:
+            raise NothingToFollow(f"{self!r} does not change; open it without at=")
+        filters = (filter,) if isinstance(filter, str) else tuple(filter)
+        found = standing(self._place, filters=filters, key=key, offsets=offsets, most=most)
+        return Receipt.of(found.take_back(dry_run=dry_run))
 
     def verify(self, *, rows: bool = True) -> VerifyReport:
         """Hash every block and slice, check the chain against its rules, and with `rows` hash every

@@ -10,13 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from odf_node.protocol.chain.state import ChainState, Vocab
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.instant import NANOS, Instant
 from odf_node.protocol.metadata.data import SourceState
 from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, SetPollingSource
-from odf_node.protocol.metadata.reading import MergeStrategy, MergeStrategySnapshot, ReadStep
-from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyChangelogStream,
+    MergeStrategySnapshot,
+    ReadStep,
+    ReadStepCsv,
+)
+from odf_node.protocol.metadata.schema import DataSchema, DataType, DataTypeOption
 from odf_node.protocol.metadata.transforms import Transform
 from odf_node.protocol.multihash import Multihash
 from odf_node.protocol.source_marks import repeated_marks
@@ -27,6 +35,9 @@ from odf_node.storage.stores.ports.errors import RefConflict
 from ..readers.read import for_media_type
 from .poll import SOURCE_NAME
 
+CHANGELOG_NAME = "changelog"
+"""Name of the source that stands for none: of a batch that is a changelog itself."""
+NDJSON = "application/x-ndjson"
 LAST = Instant.parse("9999-12-31T23:59:59.999Z")
 _MOST_S = 1e12
 
@@ -37,6 +48,10 @@ class SourceNotFound(BadInput):
 
 class SnapshotNotWhole(BadInput):
     """Rows of a snapshot cannot be left out: what is absent is retracted."""
+
+
+class NothingToCorrect(BadInput):
+    """A changelog for a dataset that has no rows."""
 
 
 class NotARootDataset(BadInput):
@@ -91,6 +106,7 @@ def plan_ingest(
         RefConflict: the head is not the one that the caller expects.
         NotARootDataset, NotUnderstood: this node cannot ingest into this chain.
         SourceNotFound: no push source, several without a name, or none of that name.
+        NothingToCorrect: a changelog, and the dataset has no rows.
         UnsupportedMediaType: there is no reader for the batch's type.
         SnapshotNotWhole: bad rows were to be left out of a snapshot.
     """
@@ -98,7 +114,11 @@ def plan_ingest(
         expected = Multihash.parse(payload.expected_head)
         if expected != state.head:
             raise RefConflict(expected, state.head)
-    source = select_source(state, payload.source_name)
+    media_type = payload.media_type
+    if payload.changelog:
+        source, media_type = changelog_source(state), media_type or NDJSON
+    else:
+        source = select_source(state, payload.source_name)
     if payload.on_bad_rows != "fail" and isinstance(source.merge, MergeStrategySnapshot):
         raise SnapshotNotWhole(
             "bad rows of a snapshot cannot be set aside: rows that are absent would be retracted"
@@ -107,7 +127,7 @@ def plan_ingest(
     return plan_source(
         state,
         source,
-        read=for_media_type(source.read, payload.media_type),
+        read=for_media_type(source.read, media_type),
         now=now,
         source_event_time=when,
         ahead_s=ahead_s,
@@ -157,6 +177,43 @@ def _later(time: Instant, seconds: float | None) -> Instant:
     if seconds is None:
         return LAST
     return min(Instant(time.ns + int(min(seconds, _MOST_S) * NANOS)), LAST).floor_millis()
+
+
+def changelog_source(state: ChainState) -> AddPushSource:
+    """Return a source that reads the columns of the dataset, and whose rows say by their operation
+    what they are. A key finds the row that is taken back; without one all values do.
+
+    Raises `NothingToCorrect`.
+    """
+    schema, vocab = state.data_schema, state.vocab
+    if schema is None:
+        raise NothingToCorrect("the dataset has no rows yet, so there is nothing to correct")
+    own = (vocab.offset_column, vocab.system_time_column)
+    fields = tuple(
+        replace(field, type=_optional(field.type))
+        if field.name == vocab.event_time_column
+        else field
+        for field in schema.fields
+        if field.name not in own
+    )
+    values = tuple(field.name for field in fields if field.name != vocab.operation_type_column)
+    return AddPushSource(
+        source_name=CHANGELOG_NAME,
+        read=ReadStepCsv(header=True, escape="", schema=DataSchema(fields=fields)),
+        merge=MergeStrategyChangelogStream(primary_key=_key_of_sources(state) or values),
+    )
+
+
+def _optional(kind: DataType) -> DataType:
+    """Return the type of values that may be absent: a retraction has the time of its row."""
+    return kind if isinstance(kind, DataTypeOption) else DataTypeOption(inner=kind)
+
+
+def _key_of_sources(state: ChainState) -> tuple[str, ...]:
+    """Return the key of the sources; empty if one has none, or another one."""
+    sources = [state.polling_source] if state.polling_source else [*state.push_sources.values()]
+    keys = {tuple(getattr(source.merge, "primary_key", ())) for source in sources}
+    return keys.pop() if len(keys) == 1 else ()
 
 
 def select_source(state: ChainState, name: str | None) -> AddPushSource:

@@ -15,6 +15,7 @@ from ..http.event_time import parsed_event_time
 from ..http.media_types import MEDIA_TYPES, UnsupportedMediaType
 from ..http.parameters import query_of
 from ..http.request_keys import parse_key
+from .sources import SourceOfChangelog
 
 FORM = "multipart/form-data"
 UNTOLD = frozenset({"application/x-www-form-urlencoded", "application/octet-stream"})
@@ -48,6 +49,7 @@ class IngestQuery(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     source_name: str | None = Field(None, alias="sourceName", max_length=1000)
+    changelog: bool = False
     upload_token: str | None = Field(None, alias="uploadToken", max_length=MAX_CHARS)
     expected_head: str | None = Field(None, alias="expectedHead", max_length=200)
     dry_run: bool = Field(False, alias="dryRun")
@@ -61,6 +63,8 @@ class IngestRequest:
     """The parameters of an ingest request, without its body."""
 
     source_name: str | None = None
+    changelog: bool = False
+    """Whether the rows are a changelog of the dataset's own columns."""
     media_type: str | None = None
     event_time: str | None = None
     expected_head: str | None = None
@@ -76,8 +80,10 @@ class IngestRequest:
         """Return the request with event time and media type in canonical form.
 
         Raises:
-            UnsupportedMediaType, InvalidEventTime, NothingSetAside.
+            UnsupportedMediaType, InvalidEventTime, NothingSetAside, SourceOfChangelog.
         """
+        if self.changelog and self.source_name is not None:
+            raise SourceOfChangelog
         if self.max_bad_rows is not None and self.on_bad_rows == "fail":
             raise NothingSetAside
         return replace(
@@ -119,6 +125,7 @@ def asked_of(scope: Scope) -> Asked:
     return Asked(
         request=IngestRequest(
             source_name=query.source_name,
+            changelog=query.changelog,
             event_time=headers.get(b"odf-event-time"),
             expected_head=query.expected_head,
             dry_run=query.dry_run,
@@ -126,7 +133,8 @@ def asked_of(scope: Scope) -> Asked:
             on_bad_rows=query.on_bad_rows,
             max_bad_rows=query.max_bad_rows,
             key=parse_key(headers.get(b"idempotency-key")),
-            creates_source=query.upload_token is not None and not query.dry_run,
+            creates_source=query.upload_token is not None
+            and not (query.dry_run or query.changelog),
         ),
         upload_token=query.upload_token,
         media_type=headers.get(b"content-type"),

@@ -38,7 +38,7 @@ class Destinations:
 
     def __init__(self, reads: AnonymousReads, *, now: Callable[[], float] = time.monotonic) -> None:
         self._reads, self._now = reads, now
-        self._takes: dict[tuple[DatasetId, str | None], float] = {}
+        self._takes: dict[tuple[DatasetId, str | None, bool], float] = {}
 
     def find(self, reader: Reader, posts: Sequence[Post]) -> list[Destination | Exception]:
         """Return for each post its dataset, or the error: `DatasetHidden`, `IsRemote` or an error
@@ -56,21 +56,24 @@ class Destinations:
                 raise DatasetHidden(post.actor.reason)
             if entry.id in mirrors:
                 raise IsRemote
-            return entry, trouble(entry.id, post.request.source_name)
+            return entry, trouble(entry.id, post.request.source_name, post.request.changelog)
 
         return [result_or_error(destination, post) for post in posts]
 
-    def _trouble(self, reader: Reader, dataset: DatasetId, source: str | None) -> NodeError | None:
+    def _trouble(
+        self, reader: Reader, dataset: DatasetId, source: str | None, changelog: bool
+    ) -> NodeError | None:
         """Return the error if the dataset has no such source, else None."""
-        if self._now() < self._takes.get((dataset, source), 0.0):
+        asked = (dataset, source, changelog)
+        if self._now() < self._takes.get(asked, 0.0):
             return None
         try:
-            check_source(reader.chain(dataset).state(), source)
+            check_source(reader.chain(dataset).state(), source, changelog=changelog)
         except NodeError as trouble:
             return trouble
         if len(self._takes) >= MAX_SOURCES:
             self._takes.clear()
-        self._takes[dataset, source] = self._now() + KEPT_S
+        self._takes[asked] = self._now() + KEPT_S
         return None
 
 

@@ -133,6 +133,8 @@ class Posts:
         told = {**asdict(asked), "body": str(body)}
         if asked.on_bad_rows == "fail":  # keeps the hash of requests from before this parameter
             del told["on_bad_rows"], told["max_bad_rows"]
+        if not asked.changelog:
+            del told["changelog"]
         until = Instant(self.clock().ns + self.key_ttl_s * NANOS)
         return request_key(entry, post.account, asked.key, told, until=until)
 
@@ -179,6 +181,7 @@ def _payload(asked: IngestRequest, source: str | None, body: Multihash, copy: st
         upload=str(body),
         upload_copy=copy,
         source_name=source,
+        changelog=asked.changelog,
         media_type=asked.media_type,
         source_event_time=asked.event_time,
         expected_head=asked.expected_head,

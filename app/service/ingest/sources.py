@@ -7,19 +7,34 @@ from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.events import DatasetKind
 
 
+class SourceOfChangelog(BadInput):
+    """A changelog of the dataset's own columns, which names a source."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "changelog=true is about the columns of the dataset, whatever its sources are: "
+            "leave out sourceName",
+            parameter="changelog",
+        )
+
+
 class SourceNotUsable(BadInput):
     """The dataset has no push source for this request."""
 
 
-def check_source(state: ChainState, name: str | None) -> None:
+def check_source(state: ChainState, name: str | None, *, changelog: bool = False) -> None:
     """Check that the name selects exactly one push source. The messages are those of the
-    reference.
+    reference. A changelog needs no source, but a dataset that has rows.
 
     Raises:
         SourceNotUsable.
     """
     if state.kind is DatasetKind.Derivative:
         raise SourceNotUsable("Derivative datasets compute their data; only a root takes data")
+    if changelog:
+        if state.schema is None:
+            raise SourceNotUsable("Dataset has no rows yet, so there is nothing to correct")
+        return
     if state.polling_source is not None:
         raise SourceNotUsable("Dataset polls its data; disable the polling source to push")
     sources = state.push_sources

@@ -33,6 +33,8 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     upload_copy: str = ""
     """Its copy: each post has its own, which is deleted after its job whatever other posts have."""
     source_name: str | None = None
+    changelog: bool = False
+    """The batch is a changelog of the dataset's own columns, whatever its sources are."""
     media_type: str | None = None
     source_event_time: str | None = None
     """Fallback event time; absent means the time of planning."""
