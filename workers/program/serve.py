@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +14,12 @@ from odf_node.protocol.errors import NodeError
 from ..runtime.log import LOGGER, line, set_up
 from ..settings import WorkerSettings, load_settings, warn_of_old_names
 from .lifetime import check_confinement
+from .scratch import scratch_folder
 
 if TYPE_CHECKING:
     from ..engines.spark.session import SparkWhenNeeded
 
+PREFIX = "odf-engine-"
 STOP_SECONDS = 5.0
 LOOK_S = 1.0
 """Seconds between two checks that Spark is still running."""
@@ -60,15 +60,11 @@ def engine(
         check_confinement(settings.engine_confinement)
     except NodeError as error:
         raise click.ClickException(error.message) from None
-    if settings.scratch is not None:
-        settings.scratch.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="odf-engine-", dir=settings.scratch))
     try:
-        _serve(settings, name.lower(), f"{host}:{port}", at_once, folders, scratch)
+        with scratch_folder(settings, PREFIX) as scratch:
+            _serve(settings, name.lower(), f"{host}:{port}", at_once, folders, scratch)
     except (NodeError, OSError) as error:
         raise click.ClickException(str(error)) from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _serve(

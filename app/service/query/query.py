@@ -143,10 +143,10 @@ class Queries:
         self._ends: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start the engine before the first query, and remove folders that an earlier run left."""
+        """Start the engine before the first query, and remove folders of runs that were killed."""
         if is_installed() and self.settings.query_processes:
             self.spawner.start()
-        self._folders.remove_abandoned()
+        self._folders.remove_dead()
 
     async def begin(self, actor: Actor, caller: str, asked: Asked) -> Rows:
         """Run a query until its first rows are computed, and return its rows.

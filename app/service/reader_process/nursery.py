@@ -18,17 +18,21 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odf_node.storage.datasets.read.formats import Format, encoded
 from odf_node.storage.runtime.logs import set_up
+from odf_node.storage.runtime.own_folders import own_folder, remove_dead
 
 from .child import serve
 
 PID = struct.Struct("!I")
+FOLDER = "odf-readers-"
 PAUSE_S = 0.5
 """Seconds to wait before replacing a reader that died without a task."""
 
@@ -39,7 +43,11 @@ def main() -> None:
     _warm_up()
     gc.collect()
     gc.freeze()  # keep the pages of these objects shared with the forks
-    _Nursery(control, int(sys.argv[2])).run()
+    base = Path(tempfile.gettempdir())
+    remove_dead(base, FOLDER)
+    with own_folder(base, FOLDER) as folder:  # for readers, too, which may be killed
+        tempfile.tempdir = str(folder)
+        _Nursery(control, int(sys.argv[2])).run()
 
 
 class _Nursery:
