@@ -38,6 +38,8 @@ AS_TEXT = (
     "schema has the attribute `odf-node/jsonNumbers: text`)"
 )
 """What to do with a column for whose type there is no logical hash."""
+FINER_UNITS = {"us": "microseconds", "ns": "nanoseconds"}
+"""Units of instants that are stored in milliseconds."""
 
 
 class Unsupported(BadInput):
@@ -65,6 +67,7 @@ def check_definition(event: MetadataEvent, event_time: str) -> None:
         # Columns that clash with system columns get an underscore if no schema names them.
         renamed = [f"_{name}" for name in declared.names] if event.read.schema is None else []
         _check_hashed(declared)
+        _check_units(declared)
         _check_key(event, [*declared.names, *renamed, event_time])
     if isinstance(event, SetPollingSource):
         _check_fetch(event)
@@ -130,6 +133,18 @@ def _check_hashed(declared: pa.Schema) -> None:
         beginnings(declared)
     except UnsupportedColumn as problem:
         raise Unsupported(f"{problem.message}: {AS_TEXT}", **problem.facts) from None
+
+
+def _check_units(declared: pa.Schema) -> None:
+    """Check that no column promises digits of times that are not kept. Raises `Unsupported`."""
+    for field in declared:
+        if pa.types.is_timestamp(field.type) and field.type.unit in FINER_UNITS:
+            raise Unsupported(
+                f"column `{field.name}` is declared in {FINER_UNITS[field.type.unit]}, and times "
+                "are stored in milliseconds: declare the unit Millisecond (a warning says if "
+                "digits are cut), or String or Int64 to keep every digit",
+                column=field.name,
+            )
 
 
 def _check_key(event: AddPushSource | SetPollingSource, columns: Sequence[str]) -> None:

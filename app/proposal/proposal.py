@@ -43,7 +43,7 @@ from .options import MERGES, Choices
 from .records import NoRecords, Records
 from .sample import Format, Sample
 from .texts import texts_of
-from .typed import parquet_of, shapefile_of, times_cut
+from .typed import parquet_of, shapefile_of
 
 if TYPE_CHECKING:
     from odf_node.workers.stages.preview import Preview
@@ -331,7 +331,7 @@ def _changes(records: Records, found: Columns, seen: Preview, rows: pa.Table) ->
         where = "" if first.line is None else f" (line {first.line}: {first.reason})"
         return [f"set aside of the rows looked at: {len(seen.rejected)}{where}"]
     if not records.names:
-        return times_cut(records)
+        return []
     if rows.num_rows != records.count:
         return [f"the file has {records.count} records, of which {rows.num_rows} become rows"]
     notes: list[str] = []

@@ -107,7 +107,7 @@ def guess(name: str, texts: Sequence[str], signs: Signs = PLAIN) -> Guess:
     if all(map(_INT.fullmatch, numbers)):
         return _integer(name, numbers)
     if all(map(_FLOAT.fullmatch, numbers)):
-        return _fraction(numbers)
+        return _fraction(name, numbers)
     if all(map(_DATE.fullmatch, distinct)):
         return _if_real("Date", "yyyy-MM-dd", distinct)
     if all(map(_TIME.fullmatch, distinct)):
@@ -212,7 +212,7 @@ def _integer(name: str, texts: Sequence[str]) -> Guess:
     return Guess("Int64")
 
 
-def _fraction(texts: Sequence[str]) -> Guess:
+def _fraction(name: str, texts: Sequence[str]) -> Guess:
     if any(map(_LEADING.fullmatch, texts)):
         return Guess("String", note="figures with leading zeros, so text")
     if all(map(keeps, texts)):
@@ -221,7 +221,7 @@ def _fraction(texts: Sequence[str]) -> Guess:
     return Guess(
         "String",
         note="numbers of more digits than a Float64 keeps, so text "
-        f"(--type COLUMN=Decimal(38,{min(scale, 38)}) keeps them as numbers)",
+        f"(--type {name or 'COLUMN'}=Decimal(38,{min(scale, 38)}) keeps them as numbers)",
     )
 
 

@@ -142,7 +142,7 @@ def test_parquet_files_are_looked_into() -> None:
     proposal = proposed(out.getvalue(), "a.parquet")
     assert (proposal.key, proposal.event_time, proposal.looked_at) == (("id",), "at", 3)
     assert kinds(proposal) == {"id": "Int64", "at": "Timestamp", "name": "String"}
-    assert any("finer than a millisecond" in note for note in proposal.notes)
+    assert any("times lose their last digits" in note for note in proposal.notes)
     with pytest.raises(Exception, match="same key"):
         proposed(out.getvalue(), "a.parquet", key=["at"])
 

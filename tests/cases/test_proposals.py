@@ -58,7 +58,7 @@ def test_case_03_a_key_is_judged_on_the_times_that_are_stored() -> None:
     proposal, file = proposed("03-publish-key-microseconds/log.csv")
     assert proposal.key == ()
     assert len(stored(proposal, file)) == 2
-    assert any("finer than a millisecond" in note for note in proposal.notes)
+    assert any("finer than milliseconds" in note for note in proposal.notes)
 
 
 def test_case_04a_a_header_may_have_a_blank_name() -> None:

@@ -143,3 +143,12 @@ def test_a_column_whose_values_have_no_hash_is_refused_where_it_is_declared(kind
     with pytest.raises(BadInput, match=r"'odd' has the type .* no logical hash .* as String"):
         check_definition(push(read), "event_time")
     check_definition(push(read, preprocess=SQL), "event_time")
+
+
+@pytest.mark.parametrize("unit", ["Microsecond", "Nanosecond"])
+def test_a_unit_of_times_that_is_not_kept_is_refused_where_it_is_declared(unit):
+    fine = {"name": "at", "type": {"kind": "Timestamp", "unit": unit}}
+    read = {**CSV, "schema": {"fields": [*FIELDS, fine]}}
+    with pytest.raises(BadInput, match=r"`at` is declared in .* unit Millisecond"):
+        check_definition(push(read), "event_time")
+    check_definition(push(read, preprocess=SQL), "event_time")

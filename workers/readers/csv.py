@@ -37,6 +37,7 @@ from .csv_headers import matched, refuse_header
 from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
 from .forms import Forms, forms_of, is_number, not_of
 from .known import Known
+from .losses import Losses
 from .rejected import Rejected, sifted
 from .text import BadValue, cast_text, has_text_form, refuse_padded
 
@@ -79,6 +80,7 @@ class _CsvRead:
     rejected: Rejected | None
     exact: bool
     """Figures with leading zeros are no numbers, since nobody declared that they are."""
+    losses: Losses
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         done = 0
@@ -176,7 +178,9 @@ class _CsvRead:
             try:
                 if self.exact and is_number(field.type):
                     refuse_padded(text)
-                column = cast_text(self.forms.plain(text, field.name, field.type), field.type)
+                plain = self.forms.plain(text, field.name, field.type)
+                column = cast_text(plain, field.type)
+                self.losses.met(field.name, plain, field.type)
             except BadValue as bad:
                 raise bad.of_column(at) from None
             if not field.nullable and column.null_count:
@@ -235,6 +239,7 @@ def read_csv(
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
+    warnings = [] if match is None else list(match.warnings())
     stored = schema if match is None or match.in_order else _as_stored(schema, match)
     read = _CsvRead(
         content=content,
@@ -246,11 +251,11 @@ def read_csv(
         forms=forms,
         rejected=rejected,
         exact=exact,
+        losses=Losses(warnings.append),
     )
     batches = read.batches()
     if match is not None and not match.in_order:
         batches = _in_order(batches, schema, match)
-    warnings = [] if match is None else list(match.warnings())
     return Frame(schema, batches, warnings, lines=read.lines())
 
 

@@ -38,6 +38,7 @@ from .json_rows import Shape, typed_batches
 from .json_scan import JsonScanner, Value, array_of, compact_json, keys_of
 from .json_values import How, infer
 from .known import Known
+from .losses import Losses
 from .ndjson_lines import NotAgreed, quick_batches
 from .pages import Pages
 from .rejected import Rejected
@@ -129,7 +130,7 @@ def records(
 def _ndjson(
     step: ReadStepNdJson, content: Content, limits: Limits, rejected: Rejected | None
 ) -> _Reading:
-    return _of_lines(content, limits, rejected, _object, _how(step))
+    return _of_lines(step, content, limits, rejected, _object, {})
 
 
 def _json(
@@ -143,7 +144,7 @@ def _json(
         rejected=rejected,
         values=partial(_scanned, content, limits, listed),
         shape=_object,
-        how=_how(step),
+        how=_how(step, remarks),
         remarks=remarks,
     )
 
@@ -157,7 +158,7 @@ def _ndgeojson(
 ) -> _Reading:
     remarks: dict[str, None] = {}
     shape = Features(_telling(remarks), known).record
-    return replace(_of_lines(content, limits, rejected, shape, _how(step)), remarks=remarks)
+    return _of_lines(step, content, limits, rejected, shape, remarks)
 
 
 def _geojson(
@@ -175,7 +176,7 @@ def _geojson(
         rejected=rejected,
         values=partial(_scanned, content, limits, partial(features_of, tell=tell)),
         shape=Features(tell, known).record,
-        how=_how(step),
+        how=_how(step, remarks),
         remarks=remarks,
     )
 
@@ -198,19 +199,26 @@ def _telling(remarks: dict[str, None]) -> Callable[[str], None]:
     return tell
 
 
-def _how(step: ReadStep) -> How:
-    """Return the rules for values. Types that nobody declared are inferred: a split of a file is
-    read in those that the beginning of the file showed."""
+def _how(step: ReadStep, remarks: dict[str, None]) -> How:
+    """Return the rules for values, which add what they cut to the remarks. Types that nobody
+    declared are inferred: a split of a file is read in those that the beginning of the file
+    showed."""
     declares = step.schema is not None or step.ddl_schema is not None
     options = options_of(step)
     texts = {name for name, each in options.columns.items() if each.json_text}
     if options.json_text and step.schema is not None:
         texts |= {column.name for column in step.schema.fields}
-    return How(not declares, forms_of(step), options.json_numbers, frozenset(texts))
+    losses = Losses(_telling(remarks))
+    return How(not declares, forms_of(step), options.json_numbers, frozenset(texts), losses)
 
 
 def _of_lines(
-    content: Content, limits: Limits, rejected: Rejected | None, shape: Shape, how: How
+    step: ReadStep,
+    content: Content,
+    limits: Limits,
+    rejected: Rejected | None,
+    shape: Shape,
+    remarks: dict[str, None],
 ) -> _Reading:
     return _Reading(
         content=content,
@@ -218,7 +226,8 @@ def _of_lines(
         rejected=rejected,
         values=partial(numbered_lines, content, limits),
         shape=lambda number, line: shape(number, value_of(number, line)),
-        how=how,
+        how=_how(step, remarks),
+        remarks=remarks,
     )
 
 
@@ -303,9 +312,7 @@ def _quick_then_slow(
     read."""
     done = 0
     try:
-        for batch in quick_batches(
-            reading.content, schema, reading.limits, seen, reading.how.forms
-        ):
+        for batch in quick_batches(reading.content, schema, reading.limits, seen, reading.how):
             yield batch
             done += batch.num_rows
     except NotAgreed:

@@ -11,7 +11,7 @@ other nodes (`JsonNumbers`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from math import isinf
 from typing import Any
@@ -23,7 +23,8 @@ from odf_node.protocol.source_options import JsonNumbers
 from ..slices.frame import Unsupported
 from .forms import PLAIN, Forms, of_epoch
 from .json_scan import NumberText, compact_json
-from .text import UNIT_NANOS, cast_text, is_padded, parse_decimal, parse_float, parse_one
+from .losses import Losses, may_lose
+from .text import UNIT_NANOS, cast_text, is_padded, parse_float, parse_one
 
 Convert = Callable[[Any], Any]
 _INT64 = range(-(2**63), 2**63)
@@ -49,6 +50,7 @@ class How:
     numbers: JsonNumbers = JsonNumbers.EXACT
     json_texts: frozenset[str] = frozenset()
     """Columns of text that hold any value as JSON."""
+    losses: Losses = field(default_factory=Losses)
 
 
 AS_DECLARED = How()
@@ -76,7 +78,9 @@ def column_of(
             return pa.array(values, wanted)
         if _times_as_text(values, wanted):
             texts = how.forms.plain(pa.array(values, pa.string()), column, wanted)
-            return cast_text(texts, wanted)
+            made = cast_text(texts, wanted)
+            how.losses.met(column, texts, wanted)
+            return made
         converted = [None if value is None else convert(value) for value in values]
         return pa.array(converted, wanted)
     except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException):
@@ -103,6 +107,7 @@ def _with_texts(wanted: pa.DataType, column: str, how: How, others: Convert) -> 
     if _is_binary(wanted) or pa.types.is_null(wanted):
         return others
     refuses = how.exact and pa.types.is_boolean(wanted)
+    parse = _parser(wanted, column, how)
     padded = how.exact and not (_is_text(wanted) or pa.types.is_temporal(wanted))
 
     def convert(value: Any) -> Any:
@@ -111,9 +116,22 @@ def _with_texts(wanted: pa.DataType, column: str, how: How, others: Convert) -> 
         if refuses or (padded and is_padded(value)):
             raise ValueError("no such value")
         text = how.forms.plain_one(value, column, wanted)
-        return None if text is None else parse_one(text, wanted)
+        return None if text is None else parse(text)
 
     return convert
+
+
+def _parser(wanted: pa.DataType, column: str, how: How) -> Callable[[str], Any]:
+    """Return a function that parses texts, and notes what they lose. Raises `ValueError`."""
+
+    def parse(text: str) -> Any:
+        made = parse_one(text, wanted)
+        if loses:
+            how.losses.met_one(column, text, wanted)
+        return made
+
+    loses = may_lose(wanted)
+    return parse
 
 
 def infer(records: Iterable[Mapping[str, Any]]) -> pa.Schema:
@@ -187,10 +205,12 @@ def _float(wanted: pa.DataType, _: str, __: How) -> Convert:
     return convert
 
 
-def _decimal(wanted: pa.DataType, _: str, __: How) -> Convert:
+def _decimal(wanted: pa.DataType, column: str, how: How) -> Convert:
+    parse = _parser(wanted, column, how)
+
     def convert(value: Any) -> Any:
         if type(value) in (int, NumberText):
-            return parse_decimal(str(value), wanted)
+            return parse(str(value))
         raise ValueError("no number")
 
     return convert
@@ -224,13 +244,13 @@ def _counted(wanted: pa.DataType, column: str, how: How) -> Convert:
     """Return a converter of numbers to dates and times: they count days, or units."""
     cuts, unit = how.numbers is JsonNumbers.CUT, how.forms.epoch_of(column)
     has_pattern = how.forms.pattern(wanted) is not None
-    is_moment = pa.types.is_timestamp(wanted)
+    is_moment, parse = pa.types.is_timestamp(wanted), _parser(wanted, column, how)
 
     def convert(value: Any) -> Any:
         if type(value) not in (int, NumberText):
             raise ValueError("no time")
         if unit is not None and is_moment:
-            return parse_one(of_epoch(Decimal(value), unit), wanted)
+            return parse(of_epoch(Decimal(value), unit))
         if (how.exact and not pa.types.is_time(wanted)) or has_pattern:
             raise ValueError("a number")
         count = value if type(value) is int else _whole(value, cuts=cuts)

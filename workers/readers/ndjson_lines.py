@@ -22,7 +22,7 @@ from ..runtime.content import Content, opened
 from ..slices.frame import Limits
 from .csv_records import BOM
 from .fields_seen import FieldsSeen
-from .forms import PLAIN, Forms
+from .json_values import AS_DECLARED, How
 from .text import BadValue, cast_text, has_text_form
 
 CHUNK_BYTES = 1 << 20
@@ -35,14 +35,14 @@ class NotAgreed(Exception):
 
 
 def quick_batches(
-    content: Content, schema: pa.Schema, limits: Limits, seen: FieldsSeen, forms: Forms = PLAIN
+    content: Content, schema: pa.Schema, limits: Limits, seen: FieldsSeen, how: How = AS_DECLARED
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches from the start of the file; field names are added to `seen`. Raises
     `NotAgreed`, at once or after some batches."""
     decode = _Decoders(schema)
     with opened(content) as stream:
         for lines in _chunks(stream, limits):
-            batch = _batch(decode, lines, schema, limits, forms)
+            batch = _batch(decode, lines, schema, limits, how)
             if not batch.num_rows:
                 continue
             if decode.surplus or _may_lack(batch, seen):
@@ -133,12 +133,12 @@ def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
 
 
 def _batch(
-    decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits, forms: Forms
+    decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits, how: How
 ) -> pa.RecordBatch:
     try:
         records = decode.lines(lines)
         columns = [
-            _column(list(map(attrgetter(f"f{at}"), records)), field, forms)
+            _column(list(map(attrgetter(f"f{at}"), records)), field, how)
             for at, field in enumerate(schema)
         ]
     except (msgspec.MsgspecError, ValueError, RecursionError, pa.ArrowException, OverflowError):
@@ -153,12 +153,14 @@ def _batch(
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _column(values: list[Any], field: pa.Field, forms: Forms) -> pa.Array:
+def _column(values: list[Any], field: pa.Field, how: How) -> pa.Array:
     wanted = field.type
     if pa.types.is_boolean(wanted) or pa.types.is_integer(wanted) or pa.types.is_floating(wanted):
         return pa.array(values, wanted)
     try:
-        texts = forms.plain(pa.array(values, pa.string()), field.name, wanted)
-        return cast_text(texts, wanted)
+        texts = how.forms.plain(pa.array(values, pa.string()), field.name, wanted)
+        made = cast_text(texts, wanted)
     except BadValue:
         raise NotAgreed from None
+    how.losses.met(field.name, texts, wanted)
+    return made

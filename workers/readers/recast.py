@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from odf_node.storage.datasets.read.records import values
 
+from .losses import lost, may_lose
 from .text import BadValue, cast_text, has_text_form
 
 Recast = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -54,8 +55,10 @@ def can_recast(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def loss(column: pa.Array, made: pa.Array) -> str | None:
-    """Return what a conversion has lost, as a sentence; None for nothing. Texts have their own
-    rules, and nested values are not compared."""
+    """Return what a conversion has lost, as a sentence; None for nothing. Nested values are not
+    compared."""
+    if _is_text(column.type):
+        return lost(pc.cast(column, pa.string()), made.type) if may_lose(made.type) else None
     for from_type, to_type, is_lossy, sentence in _LOSSES:
         if from_type(column.type) and to_type(made.type):
             return sentence.format(made.type) if is_lossy(column, made) else None

@@ -225,7 +225,7 @@ def refuse_padded(array: pa.Array) -> None:
 def _may_be_padded(array: pa.Array) -> bool:
     """Whether a text begins with two figures of which the first is 0, or with another sign; it
     takes a fraction of the time of a pattern."""
-    starts, content = _content(array)
+    starts, content = texts_content(array)
     begins = starts[:-1][np.diff(starts) > 1] - (starts[0] if len(starts) else 0)
     first, second = content[begins], content[begins + 1]
     is_padded_zero = (first == ord("0")) & (second - ord("0") < 10)
@@ -299,13 +299,13 @@ def _has_only(characters: str) -> Callable[[pa.Array], bool]:
     known = np.zeros(256, np.bool_)
     known[list(characters.encode())] = True
 
-    return lambda array: bool(known[_content(array)[1]].all())
+    return lambda array: bool(known[texts_content(array)[1]].all())
 
 
 def _has_form_of_first(array: pa.Array) -> bool:
     """Whether all texts have the length of the first, digits where it has digits, and the same
     characters elsewhere."""
-    starts, content = _content(array)
+    starts, content = texts_content(array)
     length = int(starts[1] - starts[0]) if len(array) else 0
     if array.null_count or not length or (np.diff(starts) != length).any():
         return False
@@ -316,7 +316,7 @@ def _has_form_of_first(array: pa.Array) -> bool:
     return bool((content.reshape(-1, length) - least <= spread).all())
 
 
-def _content(array: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+def texts_content(array: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
     """Return the start positions of texts (and the last end), and the bytes of all texts."""
     _, offsets, content = array.buffers()
     kind = np.int64 if pa.types.is_large_string(array.type) else np.int32

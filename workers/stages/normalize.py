@@ -22,6 +22,7 @@ from odf_node.protocol.instant import Instant
 from odf_node.protocol.stored_values import first_misfit, may_misfit
 
 from ..readers.forms import PLAIN, Forms, not_of
+from ..readers.losses import FINER, Losses
 from ..readers.rejected import Rejected, halved
 from ..readers.text import BadValue, cast_text
 from ..slices.columns import POSITION
@@ -33,11 +34,7 @@ from .facts import NONE_AHEAD, Ahead
 
 Change = Callable[[pa.Array], pa.Array]
 DAY_MS = 86_400_000
-FINER = ("us", "ns")
-FINER_THAN_STORED = (
-    "column `{}` has times finer than milliseconds, which are cut: declare it as a text or as a "
-    "whole number to keep every digit"
-)
+FINER_UNITS = ("us", "ns")
 NULLS_ARE_TEXT = (
     "column `{}` holds nulls only, and is stored as text: declare a schema for another type"
 )
@@ -119,6 +116,7 @@ def normalized(
     changes: dict[int, Change] = {}
     watched: dict[int, str] = {}
     remarks = {} if known is not None else dict.fromkeys(_same_but_case([*vocab.columns, *names]))
+    losses = Losses(remarks.setdefault)
     fields = []
     for at, (given, name) in enumerate(zip(frame.schema, names, strict=True)):
         field = _typed(given.with_name(name), vocab, known)
@@ -126,12 +124,12 @@ def normalized(
             field = field.with_type(pa.string())
             remarks[NULLS_ARE_TEXT.format(name)] = None
         is_event_time = field.name == vocab.event_time_column
-        wanted, change = _change(field, coerces and is_event_time, known, forms)
+        wanted, change = _change(field, coerces and is_event_time, known, forms, losses)
         fields.append(wanted)
         if change is not None or may_misfit(field.type):
             changes[at] = partial(_storable, field.name, change)
-        if pa.types.is_timestamp(field.type) and field.type.unit in FINER:
-            watched[at] = FINER_THAN_STORED.format(name)
+        if pa.types.is_timestamp(field.type) and field.type.unit in FINER_UNITS:
+            watched[at] = f"column `{name}` has {FINER.format('milliseconds')}"
     schema = pa.schema(fields)
     check_input(schema, vocab, takes_operations=takes_operations)
     if vocab.event_time_column not in names:
@@ -210,7 +208,7 @@ def _typed(field: pa.Field, vocab: Vocab, known: pa.Schema | None) -> pa.Field:
 
 
 def _change(
-    field: pa.Field, coerces: bool, known: pa.Schema | None, forms: Forms
+    field: pa.Field, coerces: bool, known: pa.Schema | None, forms: Forms, losses: Losses
 ) -> tuple[pa.Field, Change | None]:
     """Return a column's new field, and its conversion. `coerces` means an undeclared event time."""
     kind = field.type
@@ -219,7 +217,8 @@ def _change(
     stored = _stored_as(field.name, known)
     if coerces and is_text(kind):
         wanted = stored or MILLIS
-        return field.with_type(wanted), lambda array: _from_text(array, field.name, wanted, forms)
+        change = partial(_from_text, name=field.name, wanted=wanted, forms=forms, losses=losses)
+        return field.with_type(wanted), change
     if coerces and pa.types.is_date(kind) and stored == MILLIS:
         return field.with_type(MILLIS), lambda array: pc.cast(array, MILLIS)
     if pa.types.is_timestamp(kind) and kind != MILLIS:
@@ -277,12 +276,17 @@ def _stored_as(name: str, known: pa.Schema | None) -> pa.DataType | None:
     return pa.date32() if pa.types.is_date(known.field(name).type) else MILLIS
 
 
-def _from_text(array: pa.Array, name: str, wanted: pa.DataType, forms: Forms) -> pa.Array:
+def _from_text(
+    array: pa.Array, name: str, wanted: pa.DataType, forms: Forms, losses: Losses
+) -> pa.Array:
     try:
-        return cast_text(forms.plain(pc.cast(array, pa.string()), name, wanted), wanted)
+        texts = forms.plain(pc.cast(array, pa.string()), name, wanted)
+        made = cast_text(texts, wanted)
     except BadValue as bad:
         reason = f"the event time is {not_of(wanted, forms)}"
         raise BadRow(reason, column=name, value=bad.value) from None
+    losses.met(name, texts, wanted)
+    return made
 
 
 def _changed(

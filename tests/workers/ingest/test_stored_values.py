@@ -312,6 +312,51 @@ def test_cut_microseconds_are_said(stores: Stores, bench: Any) -> None:
     assert warnings(stores, bench, whole, ReadStepParquet(), number=2) == []
 
 
+MICROS, TWO_DIGITS = "2025-01-01T00:00:00.123456Z", "DECIMAL(10, 2)"
+LOST = [
+    ("TIMESTAMP", MICROS, "times finer than milliseconds"),
+    ("TIMESTAMP", "20250101T000000.1234Z", "times finer than milliseconds"),
+    ("DATE", "2025-01-01T12:00:00Z", "times of day"),
+    (TWO_DIGITS, "1.234", "more digits after the point than 2"),
+    (TWO_DIGITS, "1234e-3", "more digits after the point than 2"),
+    ("TIMESTAMP", "2025-01-01T00:00:00.123000Z", None),
+    ("DATE", "2025-01-01T00:00:00Z", None),
+    (TWO_DIGITS, "1.2300", None),
+    (TWO_DIGITS, "1234e-2", None),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "said"), LOST)
+@pytest.mark.parametrize("rows", [1, 3_000], ids=["a row", "many"])
+def test_what_texts_lose_is_said_in_all_formats(
+    stores: Stores, bench: Any, kind: str, text: str, said: str | None, rows: int
+) -> None:
+    """Readers have a quick way for many rows, and another one for few."""
+    ddl = {"ddl_schema": (f"v {kind}",)}
+    lines = b"".join([b'{"v": "%b"}\n' % text.encode()] * rows)
+    given: list[tuple[ReadStep, bytes]] = [
+        (ReadStepCsv(header=True, **ddl), b"v\n" + f"{text}\n".encode() * rows),
+        (ReadStepNdJson(**ddl), lines),
+        (ReadStepNdJson(**ddl), lines.replace(b'"v"', b'"\\u0076"')),
+        (ReadStepJson(**ddl), b"[" + lines.strip().replace(b"\n", b",") + b"]"),
+    ]
+    parquet_step = ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}"))
+    given.append((parquet_step, parquet(pa.array([text] * rows))))
+    if kind == TWO_DIGITS:
+        given.append((ReadStepNdJson(**ddl), lines.replace(f'"{text}"'.encode(), text.encode())))
+    for number, (step, body) in enumerate(given, 1):
+        found = warnings(stores, bench, body, step, number=number)
+        assert [said in one for one in found] == [True] if said else found == []
+
+
+def test_an_event_time_that_nobody_declared_is_cut_with_a_warning(
+    stores: Stores, bench: Any
+) -> None:
+    body = f'{{"event_time": "{MICROS}"}}\n'.encode()
+    [said] = warnings(stores, bench, body, ReadStepNdJson())
+    assert "`event_time` has times finer than milliseconds" in said
+
+
 def test_columns_that_are_not_stored_are_said(stores: Stores, bench: Any) -> None:
     step = ReadStepParquet(ddl_schema=("id BIGINT",))
     [said] = warnings(stores, bench, parquet(FINE, extra=FINE), step)
