@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from ..client.notices import as_lines
 from .help import explain
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -72,7 +73,8 @@ class ReportsErrors(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Output that nobody reads any more, as of `| head`, ends it quietly."""
         try:
-            return super().invoke(ctx)
+            with as_lines():
+                return super().invoke(ctx)
         except BrokenPipeError as error:  # here, because click would exit with 1
             from .output import report_error
 

@@ -19,7 +19,8 @@ import httpx
 from odf_node.protocol.errors import Damaged, NotFound, Refused, RemoteFailed
 
 from .limits import LIMITS, ClientLimits, TooMuch
-from .reach import GuardedTransport, PatientClient
+from .reach import GuardedTransport
+from .stale_tokens import CHALLENGE, INVALID, ForgivingClient
 
 CHUNK_BYTES = 256 * 1024
 USER_AGENT = "odf-node-client"
@@ -62,7 +63,7 @@ def open_http(limits: ClientLimits = LIMITS) -> httpx.Client:
     """Return a connection pool with the client's timeouts; use it as a context."""
     authorities = trusted()
     if limits.networks is None:
-        return PatientClient(limits, verify=authorities, **_usual(limits))
+        return ForgivingClient(limits, verify=authorities, **_usual(limits))
     return httpx.Client(transport=GuardedTransport(limits, authorities), **_usual(limits))
 
 
@@ -86,7 +87,7 @@ def refuse_challenged(headers: Mapping[str, str], status: int) -> None:
 
     Nodes hide datasets from callers with invalid tokens, but say so in a header.
     """
-    if "invalid_token" in headers.get("www-authenticate", ""):
+    if INVALID in headers.get(CHALLENGE, ""):
         raise Unauthenticated("the node does not know this token, or it has expired", status=status)
 
 

@@ -48,18 +48,21 @@ from .http import (
     Unauthorized,
     Unreachable,
     bearer,
+    origin,
     refuse_challenged,
 )
 from .limits import LIMITS, ClientLimits
 from .reach import connected
 from .receive import Diverged, SeedOverwrite
+from .stale_tokens import warn
 from .text import one_line
 from .urls import Location
 
 FRAME_CHARS = 8 * 1024 * 1024
 """Limit of characters in a frame: peers accept 16 MiB, and a character may need two bytes here."""
 CLOSE_SECONDS = 5
-STARTS: dict[str, State] = {"pull": PullState.START, "push": PushState.START}
+PULL = "pull"
+STARTS: dict[str, State] = {PULL: PullState.START, "push": PushState.START}
 
 M = TypeVar("M", bound=Message)
 
@@ -110,9 +113,7 @@ def conversation(
         Unauthenticated, Unauthorized, DatasetMissing, HandshakeRefused, HostRefused,
         TransferFailed
     """
-    socket = with_retries(
-        lambda: _connected(location, action, token, limits), limits=limits, broken=False
-    )
+    socket = _opened(location, action, token, limits)
     try:
         yield Conversation(socket, STARTS[action], limits)
     except BaseException:
@@ -120,6 +121,29 @@ def conversation(
         socket.close(CLOSE_NORMAL)
         raise
     socket.close(CLOSE_NORMAL)
+
+
+def _opened(
+    location: Location, action: str, token: str | None, limits: ClientLimits
+) -> ClientConnection:
+    """Open the socket; a pull without a token that the node does not know."""
+
+    def once(with_token: str | None) -> ClientConnection:
+        return with_retries(
+            lambda: _connected(location, action, with_token, limits), limits=limits, broken=False
+        )
+
+    try:
+        return once(token)
+    except Unauthenticated as refused:
+        if action != PULL or token is None:
+            raise
+        try:
+            socket = once(None)
+        except NodeError:
+            raise refused from None
+        warn(origin(location.base))
+        return socket
 
 
 def _connected(
