@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,22 @@ def test_types_of_columns_are_those_of_the_answer_over_http(service):
     expected = pa.ipc.open_stream(answer.content).read_all()
     assert found.equals(expected)
     assert found.schema.equals(expected.schema)
+
+
+def test_a_caller_gets_times_as_texts_if_it_asks(service):
+    header = f"{DatabaseOptions.RPC_CALL_HEADER_PREFIX.value}times"
+    query = 'select system_time, "offset" from "kamu/city" limit 1'
+    noon = datetime(2050, 1, 1, 12, tzinfo=UTC)
+    for times, shown in (("text", "2050-01-01 12:00:00.000Z"), (None, noon)):
+        more = {"username": "anonymous", "password": ""} | ({header: times} if times else {})
+        with adbc.connect(url(service), more, autocommit=True) as db, db.cursor() as cursor:
+            cursor.execute(query)
+            assert cursor.fetchall() == [(shown, 0)]
+    more = {"username": "anonymous", "password": "", header: "txt"}
+    with adbc.connect(url(service), more, autocommit=True) as db, db.cursor() as cursor:
+        with pytest.raises(adbc.Error, match="write times=text") as refused:
+            cursor.execute(query)
+        assert refused.value.status_code is AdbcStatusCode.INVALID_ARGUMENT
 
 
 def test_calls_are_counted_and_asking_for_rows_is_a_deed(service):

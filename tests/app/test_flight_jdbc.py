@@ -14,12 +14,57 @@ from py4j.protocol import Py4JJavaError
 from service import SCHEMA, Service, described, seeded, serving
 from table_made import TableMade
 
-from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
+from odf_node.protocol.metadata.reading import MergeStrategyLedger, ReadStepNdJson
 from odf_node.storage.stores.ports.values import Visibility
 
 pytestmark = pytest.mark.skipif(
     not jdbc.DRIVERS, reason="no JDBC driver in .venv/jdbc: `make dev` fetches it where Maven is"
 )
+KEYED = AddPushSource(
+    source_name="default",
+    read=ReadStepNdJson(),
+    merge=MergeStrategyLedger(primary_key=("city", "population")),
+)
+TYPES: dict[str, tuple[pa.DataType, str]] = {
+    "u8": (pa.uint8(), "SMALLINT"),
+    "u16": (pa.uint16(), "INTEGER"),
+    "u32": (pa.uint32(), "BIGINT"),
+    "u64": (pa.uint64(), "DECIMAL"),
+    "half": (pa.float16(), "FLOAT"),
+    "wide": (pa.decimal256(60, 2), "DECIMAL"),
+    "millis": (pa.time32("ms"), "VARCHAR"),
+    "micros": (pa.time64("us"), "VARCHAR"),
+    "day": (pa.date32(), "DATE"),
+    "seen": (pa.timestamp("us", "UTC"), "TIMESTAMP_WITH_TIMEZONE"),
+    "list": (pa.list_(pa.uint8()), "ARRAY"),
+    "struct": (pa.struct([("a", pa.float16())]), "JAVA_OBJECT"),
+}
+"""Columns, and the names of their types in JDBC."""
+LARGEST = {
+    "arrow_cast(255, 'UInt8')": "255",
+    "arrow_cast(65535, 'UInt16')": "65535",
+    "arrow_cast(4294967295, 'UInt32')": "4294967295",
+    "arrow_cast(18446744073709551615, 'UInt64')": "18446744073709551615",
+    "arrow_cast(1.5, 'Float16')": "1.5",
+    "arrow_cast('1.5', 'Decimal256(60, 2)')": "1.50",
+    "make_array(named_struct('a', arrow_cast(255, 'UInt8')))": '[{"a":255}]',
+    "map(['k'], [arrow_cast(255, 'UInt8')])": '{"k":255}',
+    "arrow_cast('12:30:00.123456', 'Time64(Microsecond)')": "12:30:00.123456",
+    "arrow_cast('23:59:59', 'Time32(Second)')": "23:59:59",
+    "make_array(arrow_cast('12:30:00', 'Time32(Second)'))": '["12:30:00"]',
+}
+"""Values of which the driver itself makes others, and their texts."""
+NOT_IN_THE_DRIVER = {
+    "deletesAreDetected",
+    "insertsAreDetected",
+    "updatesAreDetected",
+    "supportsResultSetHoldability",
+    *(f"{who}{what}AreVisible" for who in ("own", "others")
+      for what in ("Deletes", "Inserts", "Updates")),
+}  # fmt: skip
+"""Methods that driver 18.3.0 has not, whatever a server says."""
+ZONES = ["America/New_York", "Asia/Tokyo"]
 CITIES = 'select city from "kamu/city" order by city'
 
 
@@ -30,8 +75,10 @@ def service(tmp_path_factory: Any) -> Iterator[Service]:
         for name, seen in (("city", Visibility.PUBLIC), ("secret", Visibility.PRIVATE)):
             chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
             service.keep(chain, f"kamu/{name}", seen)
-        half = pa.schema([("half", pa.float16())])
-        TableMade(service.node.stores, "kamu/halves", half, visibility=Visibility.PUBLIC)
+        schema = pa.schema([(name, kind) for name, (kind, _) in TYPES.items()])
+        TableMade(service.node.stores, "kamu/types", schema, visibility=Visibility.PUBLIC)
+        keyed = seeded().add(described(), KEYED, SetDataSchema(schema=SCHEMA)).add_rows(1)
+        service.keep(keyed, "kamu/keyed", Visibility.PUBLIC)
         yield service
 
 
@@ -74,7 +121,7 @@ def java_class(gateway: JavaGateway, name: str) -> Any:
     return gateway.jvm.java.lang.Class.forName(f"java.time.{name}")
 
 
-@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize("zone", ZONES)
 def test_an_instant_is_the_same_in_a_jvm_of_any_zone(service, zone):
     query = (
         "select system_time, to_timestamp('2025-01-01T00:00:00') as local, "
@@ -126,7 +173,8 @@ def test_tools_find_catalogue_schema_tables_and_columns(anonymous):
     tables = rows(told.getTables(None, None, "%", None))
     assert [(each["TABLE_NAME"], each["TABLE_TYPE"]) for each in tables] == [
         ("kamu/city", "TABLE"),
-        ("kamu/halves", "TABLE"),
+        ("kamu/keyed", "TABLE"),
+        ("kamu/types", "TABLE"),
     ]
     columns = rows(told.getColumns(None, None, "kamu/city", "%"))
     assert [each["COLUMN_NAME"] for each in columns] == SCHEMA_NAMES
@@ -134,11 +182,131 @@ def test_tools_find_catalogue_schema_tables_and_columns(anonymous):
     assert rows(told.getImportedKeys(None, None, "kamu/city")) == []
 
 
-def test_a_column_of_half_floats_hides_no_columns(anonymous):
+def test_columns_of_all_types_are_listed_in_types_of_jdbc(anonymous):
     told = rows(anonymous.getMetaData().getColumns(None, None, "%", "%"))
     types = {(each["TABLE_NAME"], each["COLUMN_NAME"]): each["TYPE_NAME"] for each in told}
-    assert types["kamu/halves", "half"] == "FLOAT"
+    assert {name: types["kamu/types", name] for name in TYPES} == {
+        name: shown for name, (_, shown) in TYPES.items()
+    }
     assert ("kamu/city", "city") in types
+
+
+def test_a_key_is_told_of_a_dataset_that_merges_by_one(anonymous):
+    found = rows(anonymous.getMetaData().getPrimaryKeys("kamu", "kamu", "kamu/keyed"))
+    assert [(each["COLUMN_NAME"], each["KEY_SEQ"]) for each in found] == [
+        ("city", "1"),
+        ("population", "2"),
+    ]
+    for absent in ("kamu/secret", "kamu/absent", "%"):
+        assert rows(anonymous.getMetaData().getPrimaryKeys(None, None, absent)) == []
+
+
+def test_every_question_about_the_database_is_answered(gateway, anonymous):
+    told = anonymous.getMetaData()
+    metadata = gateway.jvm.java.lang.Class.forName("java.sql.DatabaseMetaData")
+    given = {"int": 1003, "boolean": True, "java.lang.String": "kamu"}
+    failed = set()
+    for method in metadata.getDeclaredMethods():
+        types = [each.getName() for each in method.getParameterTypes()]
+        arguments = gateway.new_array(gateway.jvm.java.lang.Object, len(types))
+        for at, each in enumerate(types):
+            is_level = method.getName() == "supportsTransactionIsolationLevel"
+            arguments[at] = 0 if is_level else given.get(each)
+        try:
+            found = method.invoke(told, arguments)
+        except Py4JJavaError:
+            failed.add(method.getName())
+        else:
+            if method.getReturnType().getName() == "java.sql.ResultSet":
+                rows(found)
+    assert failed == NOT_IN_THE_DRIVER
+    assert told.supportsFullOuterJoins()
+    assert told.supportsUnionAll()
+    assert not told.supportsTransactions()
+    assert not told.supportsStoredProcedures()
+    assert told.getMaxColumnsInSelect() == 0
+
+
+@pytest.mark.parametrize("kind", ["Numeric", "String", "System", "TimeDate"])
+def test_functions_that_are_told_are_those_of_queries(anonymous, kind):
+    names = getattr(anonymous.getMetaData(), f"get{kind}Functions")().split(", ")
+    assert len(names) > 1
+    for name in names:
+        if name != "PI":  # it takes nothing
+            assert "Invalid function" not in refusal(anonymous, f"select {name}()")
+
+
+def test_values_that_the_driver_does_not_know_come_in_other_types(anonymous):
+    query = "select " + ", ".join(f"{sql} as x{at}" for at, sql in enumerate(LARGEST))
+    assert list(asked(anonymous, query)[0].values()) == list(LARGEST.values())
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_dbeaver_connects_looks_around_and_shows_rows(service, zone):
+    """The calls of its generic driver, and the statements that it makes."""
+    with (
+        jdbc.java(f"-Duser.timezone={zone}") as gateway,
+        jdbc.connected(
+            gateway, service.node.flight.port, user="anonymous", password=""
+        ) as connection,
+    ):
+        assert connection.isValid(5)
+        connection.setAutoCommit(True)
+        connection.setCatalog("kamu")
+        connection.setSchema("kamu")
+        told = connection.getMetaData()
+        assert not told.supportsBatchUpdates()
+        assert told.getIdentifierQuoteString() == '"'
+        assert told.getSQLKeywords()
+        assert [each["TABLE_TYPE"] for each in rows(told.getTableTypes())] == ["TABLE"]
+        assert [each["TABLE_NAME"] for each in rows(told.getTables("kamu", "kamu", "%", None))]
+        names = [
+            each["COLUMN_NAME"] for each in rows(told.getColumns("kamu", "kamu", "kamu/city", "%"))
+        ]
+        assert names == SCHEMA_NAMES
+        assert rows(told.getIndexInfo("kamu", "kamu", "kamu/city", False, True)) == []
+        table = 'kamu.kamu."kamu/city"'
+        statement = connection.createStatement()
+        statement.setMaxRows(2)
+        statement.setFetchSize(200)
+        statement.setQueryTimeout(20)
+        shown = rows(statement.executeQuery(f"SELECT x.* FROM {table} x"))
+        assert [each["city"] for each in shown] == ["c0", "c1"]
+        assert {each["system_time"] for each in shown} == {"2050-01-01 12:00:00.0"}
+        statement.close()
+        assert asked(connection, f"SELECT count(*) AS n FROM {table}") == [{"n": "3"}]
+        newest = f'SELECT * FROM "kamu".{table[5:]} ORDER BY "offset" DESC LIMIT 1'
+        assert [each["city"] for each in asked(connection, newest)] == ["c2"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_times_as_texts_are_the_same_in_every_way_to_read_them(service, zone):
+    with (
+        jdbc.java(f"-Duser.timezone={zone}") as gateway,
+        jdbc.connected(
+            gateway, service.node.flight.port, user="anonymous", password="", times="text"
+        ) as connection,
+    ):
+        statement = connection.createStatement()
+        local = "arrow_cast('2025-01-01T00:00:00.5', 'Timestamp(Microsecond, None)')"
+        results = statement.executeQuery(f'select system_time, {local} from "kamu/city" limit 1')
+        assert results.next()
+        for read in (results.getString, results.getObject):
+            assert read(1) == "2050-01-01 12:00:00.000Z"
+            assert read(2) == "2025-01-01 00:00:00.500000"
+        statement.close()
+        told = rows(connection.getMetaData().getColumns(None, None, "kamu/city", "system_time"))
+        assert [each["TYPE_NAME"] for each in told] == ["VARCHAR"]
+
+
+def test_times_in_a_form_that_is_none_are_refused(gateway, service):
+    port = service.node.flight.port
+    with (
+        pytest.raises(Py4JJavaError) as refused,
+        jdbc.connected(gateway, port, user="anonymous", password="", times="txt") as connection,
+    ):
+        connection.getMetaData().getDatabaseProductName()
+    assert "write times=text" in str(refused.value)
 
 
 SCHEMA_NAMES = [field.name for field in SCHEMA.fields]

@@ -48,6 +48,9 @@ def rows(node, query, **more):
         "kamu.kamu.cities",
         'kamu.kamu."cities"',
         'kamu.kamu."cities@state"',
+        '"kamu"."kamu"."cities"',
+        'kamu."cities"',
+        '"kamu" . cities',
     ],
 )
 def test_the_forms_of_the_reference_name_the_dataset(node, table):
@@ -75,6 +78,7 @@ def test_a_text_is_no_call(node):
         "select 'from kamu.kamu.a', \"to_table(a)\" -- to_table(a)",
         "$$to_table(a)$$",
         "E'\\' to_table(a)'",
+        "select kamu.a from kamu",
     ],
 )
 def test_a_query_with_other_forms_of_texts_is_not_changed(query):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +13,7 @@ from ..auth.actors import Actor
 from ..limits.shares import Slots
 from .bridge import Bridge
 from .callers import share_of
+from .reader_types import ReaderTypes
 
 if TYPE_CHECKING:
     import grpc
@@ -30,6 +31,7 @@ class Call:
     slots: Slots
     has_left: Callable[[], bool]
     trace: str
+    types: ReaderTypes = ReaderTypes.ARROW
 
     def result(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run the work in the event loop, in the trace of the call. Raises the same errors as
@@ -46,6 +48,11 @@ class Call:
             yield
 
 
+def headers_of(context: grpc.ServicerContext) -> Sequence[tuple[str, str | bytes]]:
+    return [(each.key, each.value) for each in context.invocation_metadata()]
+
+
 def call_of(context: grpc.ServicerContext, actor: Actor, bridge: Bridge, slots: Slots) -> Call:
-    share = share_of(actor, context.peer())
-    return Call(actor, share, bridge, slots, lambda: not context.is_active(), new_trace())
+    """Raises `TimesUnknown`."""
+    share, types = share_of(actor, context.peer()), ReaderTypes.of(headers_of(context))
+    return Call(actor, share, bridge, slots, lambda: not context.is_active(), new_trace(), types)

@@ -41,7 +41,10 @@ class Fetching:
     def planned(self, call: Call, query: str) -> tuple[Statement, pa.Schema]:
         """Plan a query; return the statement and its columns. Raises the errors of
         `Statements.plan`, `Bridge.result`."""
-        return call.result(partial(self.statements.plan, call.actor, call.share, query))
+        statement, schema = call.result(
+            partial(self.statements.plan, call.actor, call.share, query)
+        )
+        return statement, call.types.schema(schema)
 
     def rows(self, call: Call, statement: Statement) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Run a statement; return its columns and an iterator of batches. The process of the query
@@ -75,9 +78,9 @@ class Fetching:
                 pieces = aiter(rows)
                 source = PieceReader(lambda: call.result(lambda: anext(pieces, b"")))
                 reader = pa.ipc.open_stream(pa.PythonFile(source, mode="r"))
-                yield reader.schema
+                yield call.types.schema(reader.schema)
                 batches = bounded(
-                    iter(reader),
+                    map(call.types.batch, reader),
                     max_bytes=self.batch_bytes,
                     max_rows=self.statements.max_rows,
                 )

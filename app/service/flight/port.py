@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ from ..auth.actors import Actor
 from ..limits.shares import Slots
 from .bridge import Bridge
 from .callers import HEADER, CallersOfFlight
-from .calls import Call, call_of
+from .calls import Call, call_of, headers_of
 from .errors import told
 from .observed import Ended, Observed
 from .server import FlightSql
@@ -138,7 +138,7 @@ class FlightPort:
         actor: Actor | None = None
         status = HTTPStatus.OK
         try:
-            actor = self._callers.of(_headers(context))
+            actor = self._callers.of(headers_of(context))
             for answer in answers(actor):
                 sent += len(answer)
                 yield answer
@@ -149,7 +149,3 @@ class FlightPort:
             self._observed.ended(Ended(name, context.peer(), actor, status, sent, seconds))
         if refused:
             context.abort(*refused)
-
-
-def _headers(context: grpc.ServicerContext) -> Sequence[tuple[str, str | bytes]]:
-    return [(each.key, each.value) for each in context.invocation_metadata()]

@@ -110,7 +110,11 @@ class FlightSql:
             return schema, iter(())
         if command.name == "CommandGetTables":
             return schema, self.fetching.counted(
-                call, lambda: self.tables.batches(call.actor, command)
+                call, lambda: self.tables.batches(call.actor, command, call.types)
+            )
+        if command.name == "CommandGetPrimaryKeys":
+            return schema, self.fetching.counted(
+                call, lambda: self.tables.primary_keys(call.actor, command)
             )
         return schema, iter([_LISTS[command.name](command)])
 
@@ -127,6 +131,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     "CommandGetTableTypes": tables.TYPES,
     "CommandGetSqlInfo": sql_info.SCHEMA,
     "CommandGetTables": tables.TABLES,
+    "CommandGetPrimaryKeys": tables.PRIMARY_KEYS,
     **tables.KEYS,
 }
 

@@ -14,13 +14,14 @@ import re2
 
 from odf_node.protocol.arrow_schema import to_arrow
 from odf_node.protocol.flight_sql import Command
-from odf_node.protocol.metadata.schema import DataSchema
+from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
 from ..limits.texts import PATTERN
 from ..query.inputs import Inputs
+from .reader_types import ReaderTypes
 
 CATALOG = "kamu"
 """Name of the catalogue and the schema, the same as in queries and on the reference node."""
@@ -58,20 +59,20 @@ SCHEMAS = _schema(catalog_name=_T, db_schema_name_=_T)
 TYPES = _schema(table_type_=_T)
 TABLES = _schema(catalog_name=_T, db_schema_name=_T, table_name_=_T, table_type_=_T)
 TABLES_WITH_SCHEMA = TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
+PRIMARY_KEYS = _schema(
+    catalog_name=_T,
+    db_schema_name=_T,
+    table_name_=_T,
+    column_name_=_T,
+    key_name=_T,
+    key_sequence_=pa.int32(),
+)
 KEYS = {
-    "CommandGetPrimaryKeys": _schema(
-        catalog_name=_T,
-        db_schema_name=_T,
-        table_name_=_T,
-        column_name_=_T,
-        key_name=_T,
-        key_sequence_=pa.int32(),
-    ),
     "CommandGetExportedKeys": _KEYS,
     "CommandGetImportedKeys": _KEYS,
     "CommandGetCrossReference": _KEYS,
 }
-"""Schemas of the lists of keys, which are always empty: a changelog has many rows with one key."""
+"""Schemas of the lists of keys. No dataset has keys of others."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ class Tables:
     access: DatasetAccess
     inputs: Inputs
 
-    def batches(self, actor: Actor, command: Command) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, actor: Actor, command: Command, reader: ReaderTypes
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the tables that CommandGetTables requests. If the pattern is the name of a dataset,
         only this one is listed. Raises `MalformedCommand`, `TextTooLong`."""
         schema = TABLES_WITH_SCHEMA if command.flag(5) else TABLES
@@ -98,29 +101,32 @@ class Tables:
             for entry in page:
                 alias = self.access.shown_alias(entry)
                 if like.fullmatch(alias):
-                    columns = _told(self.inputs.columns(entry)) if command.flag(5) else None
-                    shown = [] if columns is None else [columns.serialize().to_pybytes()]
+                    shown = [self._columns(entry, reader)] if command.flag(5) else []
                     rows.append([CATALOG, CATALOG, alias, TABLE, *shown])
             if rows:
                 yield batch_of(schema, *rows)
             if after is None:
                 return
 
+    def primary_keys(self, actor: Actor, command: Command) -> Iterator[pa.RecordBatch]:
+        """Yield the key by which the source of a dataset merges rows: current rows, which a plain
+        name means, have one row with each. Raises `MalformedCommand`, `TextTooLong`."""
+        entry = self.inputs.named(actor, command.text(3) or "")
+        if entry is None or not in_catalog(command):
+            return
+        place = [CATALOG, CATALOG, self.access.shown_alias(entry)]
+        key = enumerate(self.inputs.key(entry), start=1)
+        yield batch_of(PRIMARY_KEYS, *[[*place, name, None, number] for number, name in key])
+
+    def _columns(self, entry: DatasetEntry, reader: ReaderTypes) -> bytes:
+        """Return the columns in the types in which the caller gets rows."""
+        schema = reader.schema(to_arrow(self.inputs.columns(entry)))
+        return bytes(schema.serialize().to_pybytes())
+
     def _exact(self, actor: Actor, name: str) -> Any | None:
         """Return a pattern for the dataset with this name, None if the actor sees none."""
         found = self.inputs.named(actor, name)
         return None if found is None else re2.compile(re2.escape(self.access.shown_alias(found)))
-
-
-def _told(schema: DataSchema) -> pa.Schema:
-    """Return the columns with half-precision floats as floats: the JDBC driver has no such type,
-    and one column would make its list of the columns of all tables fail."""
-    return pa.schema(
-        [
-            each.with_type(pa.float32()) if pa.types.is_float16(each.type) else each
-            for each in to_arrow(schema)
-        ]
-    )
 
 
 def catalogs() -> pa.RecordBatch:
@@ -141,7 +147,7 @@ def in_catalog(command: Command) -> bool:
     return command.text(1) in (None, CATALOG) and bool(_like(command.text(2)).fullmatch(CATALOG))
 
 
-def batch_of(schema: pa.Schema, *rows: Sequence[str | bytes]) -> pa.RecordBatch:
+def batch_of(schema: pa.Schema, *rows: Sequence[object]) -> pa.RecordBatch:
     columns = [[row[at] for row in rows] for at in range(len(schema))]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -178,6 +178,13 @@ class Inputs:
         outline, _ = self._outline(entry, None)
         return schema_of(outline)
 
+    def key(self, entry: DatasetEntry) -> tuple[str, ...]:
+        """Return the columns of the primary key of a dataset; none if it has no key, or one of
+        columns that it does not have."""
+        outline, _ = self._outline(entry, None)
+        names = {each.name for each in schema_of(outline).fields}
+        return outline.key if names.issuperset(outline.key) else ()
+
     def _pinned(self, actor: Actor, pin: DatasetPin) -> tuple[DatasetEntry, Multihash | None]:
         try:
             entry = self.access.visible(actor, DatasetId.parse(pin.id))
