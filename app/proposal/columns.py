@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from odf_node.protocol.arrow_digest import UnsupportedColumn, beginnings
 from odf_node.protocol.arrow_schema import UnsupportedSchema, from_arrow
 from odf_node.protocol.attributes import Attributes
 from odf_node.protocol.errors import BadInput
@@ -220,18 +221,42 @@ def _patterns(
     return patterns, questions
 
 
-def columns_read(rows: pa.Table, choices: Choices) -> Columns:
-    """Return the columns of a file that says its types, as its rows were read. Raises
-    `UnknownColumn`."""
+def columns_read(rows: pa.Table, given: pa.Schema, choices: Choices) -> Columns:
+    """Return the columns of a file that says its types, as its rows were read; `given` are types of
+    the file. Raises `UnknownColumn`."""
     _check_known(choices.types, rows.column_names)
     columns = []
     for at in from_arrow(rows.schema).fields:
         data_type = at.type.inner if isinstance(at.type, DataTypeOption) else at.type
-        kind, note = str(type(data_type).__struct_config__.tag), ""
+        kind, note = str(type(data_type).__struct_config__.tag), _told(at.name, given)
         if at.name in choices.types:
             (kind, data_type), note = named_type(choices.types[at.name], at.name), "as you say"
         columns.append(Column(at.name, data_type, kind, note))
     return Columns(columns=tuple(columns))
+
+
+def _told(name: str, given: pa.Schema) -> str:
+    """Return a remark on a column that does not have its type of the file."""
+    kind = given.field(name).type if name in given.names else pa.string()
+    if pa.types.is_null(kind):
+        return "no value in the file, so text"
+    if pa.types.is_duration(kind):
+        return f"durations, which are stored as counts ({kind.unit})"
+    if pa.types.is_nested(kind) and not is_stored(kind):
+        return "no column has such values, so JSON as text"
+    return ""
+
+
+def is_stored(kind: pa.DataType) -> bool:
+    """Whether a column may have the type of a file: its values have a hash, and all of them a
+    type."""
+    schema = pa.schema([pa.field("x", kind)])
+    try:
+        beginnings(schema)
+        from_arrow(schema)
+    except (UnsupportedColumn, UnsupportedSchema):
+        return False
+    return not (pa.types.is_nested(kind) and _has_nothing(kind))
 
 
 def _signs(records: Records, choices: Choices, *, is_text: bool) -> Signs:
@@ -426,4 +451,5 @@ def _has_nothing(kind: pa.DataType) -> bool:
         return not kind.num_fields or any(
             _has_nothing(kind.field(at).type) for at in range(kind.num_fields)
         )
-    return _has_nothing(kind.value_type) if pa.types.is_list(kind) else pa.types.is_null(kind)
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return _has_nothing(kind.value_type) if is_list else pa.types.is_null(kind)

@@ -43,7 +43,7 @@ from .options import MERGES, Choices
 from .records import NoRecords, Records
 from .sample import Format, Sample
 from .texts import texts_of
-from .typed import parquet_of, shapefile_of
+from .typed import parquet_of, shapefile_of, stored_form
 
 if TYPE_CHECKING:
     from odf_node.workers.stages.preview import Preview
@@ -172,7 +172,7 @@ def _with_columns(
                 has_patterns=draft.format in _WITH_PATTERNS,
             )
         else:
-            found = columns_read(_untyped(draft, records, now), chosen)
+            found = columns_read(_untyped(draft, records, now), records.types, chosen)
         tried = replace(draft, columns=found.columns, read=_read(records, found, ()))
         try:
             seen = _seen(tried, records, now)
@@ -254,7 +254,8 @@ def _proved(draft: Proposal, records: Records, rows: pa.Table, now: Instant) -> 
 def _untyped(draft: Proposal, records: Records, now: Instant) -> pa.Table:
     """Return the rows of a file in its own columns, whatever their names."""
     vocab = SetVocab(**{f"{word}_column": f"odf-node/{word}" for word in _SYSTEM})
-    source, *_ = draft.snapshot().metadata
+    read = structs.replace(draft.read, schema=stored_form(records.types))
+    source, *_ = replace(draft, read=read).snapshot().metadata
     snapshot = structs.replace(draft.snapshot(), metadata=(source, vocab))
     rows = _previewed(draft, snapshot, records, now).read
     return rows.drop_columns("odf-node/event_time")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from odf_node.protocol.errors import BadInput
 from odf_node.protocol.metadata.reading import ReadStep
 
@@ -32,6 +34,8 @@ class Records:
     """Whether these are all records of the file."""
     step: ReadStep
     """How they are read, without a schema."""
+    types: pa.Schema = pa.schema([])  # noqa: RUF009 - it cannot change
+    """The columns of a file that says its types."""
     groups: tuple[int, ...] | None = None
     """Row groups of a Parquet file that are looked at; None: all."""
     options: Mapping[str, Any] = field(default_factory=dict)

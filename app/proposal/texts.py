@@ -24,12 +24,16 @@ from .sample import Sample
 
 SEPARATORS = (",", ";", "\t", "|")
 SNIFFED_RECORDS = 200
+SNIFFED_BYTES = 64 << 10
 MAX_TITLES = 50
 """Records at the beginning that may be titles."""
 SHOWN_LINES = 3
 SHOWN_CHARS = 60
 _SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=([,;|\t])\r?\n", re.IGNORECASE)
 """The first line by which a spreadsheet is told the separator."""
+_OPENING = re.compile(rb"(?:^|(?<=[,;\t|\n]))'")
+_SINGLE_QUOTED = re.compile(rb"(?:^|(?<=[,;\t|\n]))'(?:[^'\n]|'')*'(?=[,;\t|\r\n]|\Z)")
+"""A field in single quotes, and the beginning of one."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -103,6 +107,8 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     head = body.lines[0]
     others = [line.fields for line in body.lines[1:] if line.raw != head.raw]
     header = header_of([head.fields, *others], choices.header)
+    if body.titles and not (header.is_there or body.titles[-1].is_title):
+        questions += _narrow_header(body)
     first = [head.fields] if header.is_there else []
     rest = others if first else [line.fields for line in body.lines]
     units = choices.units or 0
@@ -137,7 +143,7 @@ def _step(sample: Sample, form: Form, choices: Choices, *, header: bool) -> Read
     return ReadStepCsv(
         header=header,
         separator=None if form.separator == "," else form.separator,
-        quote=choices.quote,
+        quote=None if form.quote == '"' else form.quote,
         escape=form.escape or "",
         encoding=sample.declared(choices.encoding),
     )
@@ -170,12 +176,26 @@ def _form(
         quote=choices.quote or '"',
         escape=choices.escape or None,
     )
+    notes = []
+    if choices.quote is None and not sample.is_workbook and _is_single_quoted(data):
+        form = replace(form, quote="'")
+        notes.append("fields are in single quotes, which are left out (--quote)")
     if not form.separator:
         form = replace(form, separator=_separator(sample, data, form, skip))
     if choices.escape is None and _needs_escape(data, form, skip):
-        note = "a backslash escapes the quote behind it (--escape none)"
-        return replace(form, escape="\\"), [note]
-    return form, []
+        notes.append("a backslash escapes the quote behind it (--escape none)")
+        form = replace(form, escape="\\")
+    return form, notes
+
+
+def _is_single_quoted(data: bytes) -> bool:
+    """Whether fields at the beginning are in single quotes: no quotes are double, and each that
+    begins a field has another at its end."""
+    some = data[:SNIFFED_BYTES]
+    if b'"' in some:
+        return False
+    begun, whole = len(_OPENING.findall(some)), len(_SINGLE_QUOTED.findall(some))
+    return whole > 1 and begun - whole <= (len(some) < len(data))
 
 
 def _separator(sample: Sample, data: bytes, form: Form, skip: int) -> str:
@@ -312,14 +332,23 @@ def _odd_lines(
         raise NoRecords(
             f"line {odd.number} of {sample.name} has {len(odd.fields)} fields, others have "
             f"{body.width}: {one_line(odd.raw, SHOWN_CHARS)!r}. If it is no row, --on-bad-rows "
-            f"quarantine keeps it apart; fields were separated by {form.separator!r} (--separator "
-            "takes another sign)",
+            f"quarantine keeps it apart; fields were separated by {form.separator!r} (--separator, "
+            "and --quote for signs around fields, take others)",
             line=odd.number,
         )
     if not body.footers or choices.sets_aside:
         return ()
     told = f"after the last row: {_shown(body.footers)}; --footer {footer} leaves such lines out"
     return (f"{told}, --on-bad-rows quarantine keeps them apart",)
+
+
+def _narrow_header(body: _Body) -> tuple[str, ...]:
+    """Return a question about a line before the first row that may be a header of other width."""
+    line = body.titles[-1]
+    if len(line.fields) == 1:
+        return ()
+    found = f"{line} has {len(line.fields)} fields, and the rows have {body.width}"
+    return (f"{found}: if it is no header, --skip {line.number} leaves it out",)
 
 
 def _shown(lines: Sequence[Line]) -> str:

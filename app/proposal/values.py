@@ -37,7 +37,11 @@ _FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN",
 _LEADING = re.compile(r" *-?0\d.*", re.ASCII)
 _TRUTHS = ("true", "false")
 _DIGITS = re.compile(r"\d")
-_SIGNED = re.compile(r"[€$£¥] ?-?[\d.,' ]+|-?[\d.,' ]+ ?(%|€|\$|£|¥|EUR|USD|GBP|CHF|kr)", re.ASCII)
+_MONEY = r"(?:[€$£¥]|[A-Z]{3}|kr|%|‰)"
+_FIGURES = r"[\d.,'_ ]{1,60}"
+_SIGNED = re.compile(
+    rf"[-+(]?{_MONEY} ?[-+]?{_FIGURES}\)?|[-+(]?{_FIGURES}{_MONEY}\)?|\({_FIGURES}\)|{_FIGURES}-"
+)
 _GROUPS = re.compile(r"-?\d{1,3}([.,'_ ]\d{3})+", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(
@@ -193,7 +197,7 @@ def _remark(texts: Sequence[str]) -> str:
         )
     if all(signs.plain(texts) is None for signs in OTHER_SIGNS):
         if all(map(_SIGNED.fullmatch, texts)):
-            return "numbers with a sign of money or per cent, so text"
+            return "numbers with a sign of money or per cent, or in brackets, so text"
         return ""
     return "numbers of another form than others in the file, so text (--decimal, --thousands)"
 

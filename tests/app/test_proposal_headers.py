@@ -69,6 +69,58 @@ def test_a_title_above_numbers_of_one_column_is_told_with_the_way_to_skip_it() -
     assert [one.name for one in proposed(text, skip=1, header=True).columns] == ["2020"]
 
 
+def test_a_header_that_is_narrower_than_the_rows_is_asked_about() -> None:
+    text = "id,v\n1,a,\n2,b,\n"
+    assert "has 2 fields, and the rows have 3" in proposed(text).questions[0]
+    assert not proposed(text, skip=1).questions
+    assert not proposed("Report of 2025\nid,v\n1,2\n").questions
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "quote"),
+    [
+        ("id,name\n1,'a, b'\n2,'it''s'\n3,''\n", ["id", "name"], "'"),
+        ("'id','name'\n'1','a'\n", ["id", "name"], "'"),
+        ("id,name\n1,'tis\n2,dogs'\n", ["id", "name"], None),
+        ("id,name\n1,O'Brien\n2,'x'\n", ["id", "name"], None),
+        ("id,name\n1,\"'a'\"\n2,'b'\n", ["id", "name"], None),
+    ],
+)
+def test_single_quotes_are_found_and_told(text: str, names: list[str], quote: str | None) -> None:
+    proposal = proposed(text)
+    assert [one.name for one in proposal.columns] == names
+    assert getattr(proposal.read, "quote", None) == quote
+    assert any("--quote" in note for note in proposal.notes) == (quote is not None)
+
+
+@pytest.mark.parametrize("text", ["12 %", "€5.50", "USD 5.00", "5 kr", "(13.50)", "12.5-", "3‰"])
+def test_numbers_with_signs_are_text_with_a_remark(text: str) -> None:
+    proposal = proposed(f"id,v\n1,{text}\n2,{text}\n")
+    assert kinds(proposal)["v"] == "String"
+    assert any(note.startswith("v: numbers with a sign") for note in proposal.notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "shown"),
+    [
+        (pa.array([[], None], pa.list_(pa.null())), "String", "[]"),
+        (pa.array([[{"a": 1}], None]), "String", '[{"a":1}]'),
+        (pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())), "String", None),
+        (pa.array([1_500, None], pa.duration("ms")), "Int64", 1_500),
+        (pa.array([None, None]), "String", None),
+    ],
+)
+def test_parquet_columns_without_a_stored_form_are_told(
+    column: pa.Array, kind: str, shown: Any
+) -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2], "v": column}), out)
+    proposal = proposed(out.getvalue(), "a.parquet")
+    assert kinds(proposal)["v"] == kind
+    assert any(note.startswith("v: ") for note in proposal.notes)
+    assert shown is None or proposal.columns[1].values[0] == shown
+
+
 def test_lines_that_are_no_rows_are_told() -> None:
     proposal = proposed("sep=;\nday;temp\n;°C\n2025-01-01;5\n2025-01-02;6\n")
     assert (kinds(proposal), proposal.looked_at) == ({"day": "Date", "temp": "Int64"}, 2)

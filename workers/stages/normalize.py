@@ -23,6 +23,7 @@ from odf_node.protocol.stored_values import first_misfit, may_misfit
 
 from ..readers.forms import PLAIN, Forms, not_of
 from ..readers.losses import FINER, Losses
+from ..readers.recast import recast
 from ..readers.rejected import Rejected, halved
 from ..readers.text import BadValue, cast_text
 from ..slices.columns import POSITION
@@ -37,6 +38,10 @@ DAY_MS = 86_400_000
 FINER_UNITS = ("us", "ns")
 NULLS_ARE_TEXT = (
     "column `{}` holds nulls only, and is stored as text: declare a schema for another type"
+)
+JSON_TEXT = (
+    "column `{}` has lists or objects without a value, and is stored as JSON in a text: declare a "
+    "schema for another type"
 )
 OUT_OF_RANGE = (
     "the event time is outside of the years 1 to 9999; where a source declares no time, whole "
@@ -120,11 +125,14 @@ def normalized(
     fields = []
     for at, (given, name) in enumerate(zip(frame.schema, names, strict=True)):
         field = _typed(given.with_name(name), vocab, known)
-        if nulls_are_text and pa.types.is_null(field.type):
+        kind = field.type
+        if nulls_are_text and holds_null_type(kind):
             field = field.with_type(pa.string())
-            remarks[NULLS_ARE_TEXT.format(name)] = None
+            remarks[(JSON_TEXT if pa.types.is_nested(kind) else NULLS_ARE_TEXT).format(name)] = None
         is_event_time = field.name == vocab.event_time_column
         wanted, change = _change(field, coerces and is_event_time, known, forms, losses)
+        if pa.types.is_nested(kind) and pa.types.is_string(field.type):
+            change = _as_json
         fields.append(wanted)
         if change is not None or may_misfit(field.type):
             changes[at] = partial(_storable, field.name, change)
@@ -259,6 +267,10 @@ def _ahead_of(counts: npt.NDArray[Any], kind: pa.DataType, bound: Instant) -> Ah
         return NONE_AHEAD
     above = counts[counts > bound.millis // unit_ms]
     return Ahead(len(above), Instant.from_millis(int(above.max()) * unit_ms))
+
+
+def _as_json(array: pa.Array) -> pa.Array:
+    return recast(array, pa.string())
 
 
 def _from_seconds(name: str, array: pa.Array) -> pa.Array:

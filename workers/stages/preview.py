@@ -33,7 +33,7 @@ from ..readers.json import records
 from ..readers.json_values import infer
 from ..readers.plain import plain_file
 from ..readers.plain_text import Plain, plain_text
-from ..readers.read import schema_of
+from ..readers.read import open_frame, schema_of
 from ..readers.read_split import SplitRead
 from ..readers.rejected import RejectedRow
 from ..readers.splits import Split
@@ -153,6 +153,13 @@ def json_records(step: ReadStep, content: bytes) -> Iterator[tuple[bytes | str, 
     with TemporaryDirectory(prefix="preview-") as folder:
         plain = plain_text(Enclosed(content), step, Path(folder) / "plain", Limits())
         yield from records(plain.step, plain.content, Limits())
+
+
+def file_columns(step: ReadStep, content: Path | bytes) -> pa.Schema:
+    """Return the columns of a file that says its types, as the reader gives them. Raises
+    `BadInput`."""
+    frame = open_frame(step, _content(content), Limits())
+    return pa.schema([]) if frame is None else frame.schema
 
 
 def nested_type(values: Iterable[Any]) -> pa.DataType:
