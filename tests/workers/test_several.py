@@ -186,3 +186,16 @@ def test_queries_of_readers_and_posts_are_taken_by_the_workers_that_are_for_them
     replace(worker, kinds=KINDS_OF["queries"], idle_s=0.1).work()  # and it ends when idle
     assert stores.jobs.get(query).status is JobStatus.FAILED  # it is no query at all
     assert stores.jobs.get(posted).status is JobStatus.WAITING
+
+
+def test_the_log_says_where_a_row_was_bad_and_not_its_value(
+    stores: Stores, worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    (dataset,) = begun(stores, worker, 1)
+    bad = post(stores, dataset, body=b'{"n": 1}\n{"n": s3cr3t}\n')
+    worker.work(once=True)
+    outcome = stores.jobs.get(bad).outcome
+    assert isinstance(outcome, Failed)
+    assert "s3cr3t" in outcome.message
+    assert "error=BadRow line=2" in caplog.text
+    assert "s3cr3t" not in caplog.text

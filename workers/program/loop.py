@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 
-from odf_node.protocol.errors import NodeError, NodeFault, Unavailable
+from odf_node.protocol.errors import Damaged, NodeError, NodeFault, Unavailable
 from odf_node.protocol.metadata.events import SetPollingSource
 from odf_node.protocol.multihash import HashMismatch, Multihash
 from odf_node.storage.datasets.job_payloads import ingest_job, query_job
@@ -70,6 +71,10 @@ FIRST_PAUSE_S, PAUSE_GROWTH = 2.0, 4
 """Seconds that a job pauses whose database, object store or Spark was unavailable, and the factor
 by which the pause grows each time; other jobs run meanwhile."""
 MEMORY_SETTING = "ODF_WORKER_SPARK_DRIVER_MEMORY"
+OF_THE_NODE = frozenset(kind.__name__ for kind in (Unavailable, Damaged, NodeFault))
+"""Branches of errors whose messages are about the node alone."""
+WHERE = ("line", "limit", "setting")
+"""Facts of an error that are no part of what was sent."""
 INTERNAL = "Internal"
 INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
 
@@ -102,6 +107,14 @@ def _nothing(job: Job, outcome: JobOutcome, seconds: float) -> None:
 
 def _no_stages(kind: str, ran: StagesRan) -> None:
     """Ignore a run of stages."""
+
+
+def _reason(failed: Failed) -> Mapping[str, Any]:
+    """Return what the log may say: a message about what somebody sent has values or queries in
+    it, which are for its sender, so of these it is where and which limit."""
+    if failed.branch in OF_THE_NODE or failed.error == INTERNAL:
+        return {"message": failed.message}
+    return {name: failed.facts.get(name) for name in WHERE}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -379,6 +392,4 @@ class Worker:
             result = {key: outcome.result.get(key) for key in ("outcome", "rowsAdded", "head")}
             LOGGER.info(line("job done", **facts, **result))
         else:
-            LOGGER.warning(
-                line("job failed", **facts, error=outcome.error, message=outcome.message)
-            )
+            LOGGER.warning(line("job failed", **facts, error=outcome.error, **_reason(outcome)))

@@ -62,15 +62,21 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 """
+EXCEPTION = (
+    r"%replace{%xEx}{(?m)^((Caused by: |\\s*Suppressed: )?[\\w.$]+)(: .*)?"
+    r"(\\n(?!\\s+at |\\s+\\.\\.\\. |Caused by: |\\s*Suppressed: ).*)*$}{$1}"
+)
+"""Classes and stacks of exceptions; their messages have values of rows and texts of queries."""
 LAYOUTS = {
-    "text": """
-appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n
-""",
-    "json": """
+    "text": f"""
 appender.stderr.layout.alwaysWriteExceptions = false
-appender.stderr.layout.pattern = {"time": "%d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC}+00:00", \
-"level": "%level{lowerCase=true}", "logger": "%c", "message": "%enc{%m}{JSON}", \
-"exception": "%enc{%xEx}{JSON}"}%n
+appender.stderr.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n{EXCEPTION}
+""",
+    "json": f"""
+appender.stderr.layout.alwaysWriteExceptions = false
+appender.stderr.layout.pattern = {{"time": "%d{{yyyy-MM-dd'T'HH:mm:ss.SSS}}{{UTC}}+00:00", \\
+"level": "%level{{lowerCase=true}}", "logger": "%c", "message": "%enc{{%m}}{{JSON}}", \\
+"exception": "%enc{{{EXCEPTION}}}{{JSON}}"}}%n
 """,
 }
 """Formats of the JVM's log lines, the same as those of the worker's own log."""
