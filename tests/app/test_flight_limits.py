@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
+from servers import wait_until
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
 from odf_node.protocol.flight_sql import written
 from odf_node.protocol.identity import DatasetRef
 from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.protocol.metadata.schema import DataField, DataSchema, DataTypeInt32
 from odf_node.storage.stores.ports.values import ObjectKey
 
 ENDLESS = "select count(*) from generate_series(1, 1000000000000)"
@@ -69,7 +71,7 @@ def wait_for_no_child(service: Service, seconds: float) -> None:
 
 
 def scratch(service: Service) -> list[Path]:
-    return list((service.node.settings.data / "queries").glob("*"))
+    return list((service.node.settings.data / "queries").glob("*/*"))
 
 
 def test_long_answers_come_in_batches_that_fit_a_message(client):
@@ -134,6 +136,35 @@ def test_a_caller_has_a_share_of_calls(client):
         except fl.FlightUnavailableError:
             time.sleep(0.05)
     raise AssertionError("the share was not given back")
+
+
+def test_clients_that_take_no_list_of_tables_give_back_their_share(tmp_path):
+    more = [DataField(name=f"{'long' * 50}{n}", type=DataTypeInt32()) for n in range(2_000)]
+    wide = SetDataSchema(schema=DataSchema(fields=(*SCHEMA.fields, *more)))
+    limits = {"flight_port": 0, "flight_calls_caller": 2, "flight_idle_s": 1.0}
+    with serving(tmp_path / "node", **limits) as service:
+        for number in range(20):  # more than the buffers between the two hold
+            service.keep(seeded().add(described(), wide), f"kamu/wide-{number}")
+        with fl.connect(f"grpc://127.0.0.1:{service.node.flight.port}") as client:
+            command = any_of("CommandGetTables", b"\x28\x01")  # include_schema
+            lists = [client.do_get(fl.Ticket(command), ANONYMOUS) for _ in range(2)]
+            with pytest.raises(fl.FlightUnavailableError, match="ODF_NODE_FLIGHT_CALLS_CALLER"):
+                ticket(client, "select 1")
+            wait_until(lambda: is_answered(client), "the share")
+            for each in lists:
+                each.cancel()
+
+
+def any_of(name: str, value: bytes) -> bytes:
+    url = f"type.googleapis.com/arrow.flight.protocol.sql.{name}".encode()
+    return bytes([0x0A, len(url)]) + url + bytes([0x12, len(value)]) + value
+
+
+def is_answered(client: fl.FlightClient) -> bool:
+    try:
+        return bool(ticket(client, "select 1"))
+    except fl.FlightUnavailableError:
+        return False
 
 
 def test_a_planned_statement_gives_the_rows_of_its_plan_also_after_new_ones(client, service, city):

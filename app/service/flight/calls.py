@@ -30,6 +30,7 @@ class Call:
     bridge: Bridge
     slots: Slots
     has_left: Callable[[], bool]
+    cancel: Callable[[], object]
     trace: str
     types: ReaderTypes = ReaderTypes.ARROW
 
@@ -39,6 +40,10 @@ class Call:
         name = self.actor.account.name if self.actor.account else None
         with part_of(self.trace, actor=name):
             return self.bridge.result(work, self.has_left)
+
+    async def end(self) -> None:
+        """End the call of a client that takes nothing, and so its thread and its slot."""
+        self.cancel()
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -55,4 +60,13 @@ def headers_of(context: grpc.ServicerContext) -> Sequence[tuple[str, str | bytes
 def call_of(context: grpc.ServicerContext, actor: Actor, bridge: Bridge, slots: Slots) -> Call:
     """Raises `TimesUnknown`."""
     share, types = share_of(actor, context.peer()), ReaderTypes.of(headers_of(context))
-    return Call(actor, share, bridge, slots, lambda: not context.is_active(), new_trace(), types)
+    return Call(
+        actor,
+        share,
+        bridge,
+        slots,
+        has_left=lambda: not context.is_active(),
+        cancel=context.cancel,
+        trace=new_trace(),
+        types=types,
+    )

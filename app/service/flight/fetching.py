@@ -58,12 +58,18 @@ class Fetching:
     def counted(
         self, call: Call, make: Callable[[], Iterator[pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
-        """Return the batches of `make`, and occupy a slot of the caller's share until the end."""
+        """Return the batches of `make`, and occupy a slot of the caller's share until the end, or
+        until the client has taken none for `idle_s`."""
 
         def batches() -> Iterator[Any]:
             with call.counted():
                 yield None
-                yield from make()
+                for batch in make():
+                    taken = call.bridge.later(self.idle_s, call.end)
+                    try:
+                        yield batch
+                    finally:
+                        taken()
 
         running = batches()
         next(running)
