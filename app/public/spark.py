@@ -12,6 +12,7 @@ exactly one batch, even after a stop at any moment.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimeType
 
 from odf_node.protocol.errors import BadInput, NodeError
 from odf_node.protocol.multihash import Multihash
@@ -48,6 +49,10 @@ from .spark_types import spark_schema, to_spark
 PARTITION_BYTES = 64 << 20
 NOWHERE = 2**62
 """An offset after all others, at which no slice exists."""
+TIMES_OF_DAY = (
+    "times of day in the columns {}: if Spark says UNSUPPORTED_TIME_TYPE, set "
+    "spark.sql.timeType.enabled to true, or leave these out by the option columns"
+)
 PROJECTIONS = tuple(Projection)
 NEXT, BLOCK = "next", "block"
 """Keys in an offset of a stream: the next offset of the dataset, and the block of its
@@ -131,7 +136,11 @@ class SparkSource(DataSource):  # type: ignore[misc] # Spark's types are not fol
     def schema(self) -> StructType:
         asked = self._options
         names = None if asked.columns is None else asked.columns.split(",")
-        return spark_schema(asked.listed(since=NOWHERE).schema, names)
+        found = spark_schema(asked.listed(since=NOWHERE).schema, names)
+        times = [each.name for each in found if isinstance(each.dataType, TimeType)]
+        if times:  # the process that asks does not know the settings of the session
+            warnings.warn(TIMES_OF_DAY.format(", ".join(times)[:200]), stacklevel=1)
+        return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = PushingReader if self._options.filterpushdown else Reader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from door_tables import MANY, TAKEN, in_order, make_door_tables, read_rows
 from reading_page import blocks
 from service import NOON, Chain, Service, described, seeded, serving, ten_rows
+from table_made import TableMade
 from user_spark import UserSpark, user_spark
 
 import odf_node
@@ -233,6 +234,31 @@ def test_a_changed_byte_gives_no_row(spark: UserSpark, url: str, tmp_path: Path)
     file.write_bytes(content)
     with pytest.raises(AssertionError, match="its bytes hash to"):
         spark.run("spark.read.format('odf').load(copy).collect()", copy=str(tmp_path / "copy"))
+
+
+def test_columns_with_times_of_day_are_told_with_what_to_set(
+    service: Service, tmp_path: Path
+) -> None:
+    """What a source of Python prints is in the log of the driver, as an error of Spark is."""
+    columns = pa.schema([("at", pa.time64("us")), ("n", pa.int64())])
+    made = TableMade(service.node.stores, "kamu/times", columns, visibility=Visibility.PUBLIC)
+    made.add([{"at": time(1, 2, 3), "n": 1}])
+    count = """
+        import odf_node
+        spark.dataSource.register(odf_node.SparkSource)
+        reader = spark.read.format("odf")
+        found = reader.option("columns", columns).load(url).count()
+    """
+    url = f"{service.url}/times"
+    with user_spark(tmp_path) as spark:
+        assert spark.run(count, url=url, columns="n,offset") == 1
+        assert "times of day" not in (tmp_path / "spark.log").read_text()
+        with pytest.raises(AssertionError, match="UNSUPPORTED_TIME_TYPE"):
+            spark.run(count, url=url, columns="n,at")
+        told = (tmp_path / "spark.log").read_text()
+        assert "times of day in the columns at:" in told
+        spark.run("found = spark.conf.set('spark.sql.timeType.enabled', 'true')")
+        assert spark.run(count, url=url, columns="n,at") == 1
 
 
 def _all_types() -> Chain:
