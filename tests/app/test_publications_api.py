@@ -20,6 +20,7 @@ from odf_node.storage.datasets.kartothek.rows import whole_table
 from odf_node.storage.datasets.kartothek.tables import open_table
 from odf_node.storage.stores.keyed.folder import FolderKeyedStore
 from odf_node.storage.stores.objects.layout import dataset_folder
+from odf_node.storage.stores.ports.publication_values import PublishedDataset
 from odf_node.storage.stores.ports.values import Scope
 
 PATH = "/towns/projections/kartothek"
@@ -280,3 +281,28 @@ def test_no_publication_has_the_name_of_another_dataset_or_block(client, made, s
             answer = client.put(PATH, json={"uuid": name, **more})
             assert answer.status_code == 400, answer.text
     assert client.put(PATH, json={"uuid": own.rpartition(":")[2]}).status_code == 200
+
+
+def test_names_that_a_node_of_many_serves_stand_below_their_account(tmp_path):
+    with serving(tmp_path / "node", tenancy="multi") as service, publishing(service.node.stores):
+        stores = service.node.stores
+        old, new = Growing(stores, "bob.b/old"), Growing(stores, "bob.b/towns")
+        for each in (old, new):
+            each.add(A2[0])
+        stores.publications.put(  # by an earlier version
+            PublishedDataset(
+                dataset=old.entry.id, uuid="old", store=None, definition={"uuid": "old"}
+            )
+        )
+        with service.http(service.token("bob.b")) as bob:
+            path = "/bob.b/towns/projections/kartothek"
+            for name in ("towns", "alice+towns", "bob_b", "bob_b+", "bob_bx+towns"):
+                refused = bob.put(path, json={"uuid": name})
+                assert refused.status_code == 400, refused.text
+                assert refused.json()["prefix"] == "bob_b+"
+            assert bob.put(path, json={"uuid": "bob_b+towns"}).status_code == 200
+            answer = bob.put("/bob.b/old/projections/kartothek", json={"uuid": "old"})
+            assert answer.status_code == 200, answer.text  # it keeps its name
+            for name in ("old", "bob_b+towns"):
+                key = f"/platform/kartothek/{name}.by-dataset-metadata.json"
+                assert bob.get(key).status_code == 200

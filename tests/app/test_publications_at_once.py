@@ -11,6 +11,7 @@ from throwaway import throwaway_stores
 
 from odf_node.app.service.projections.keep_up import keep_up
 from odf_node.app.service.projections.publications import Publishing, define, find, refresh
+from odf_node.app.service.setting_groups.words import Tenancy
 from odf_node.storage.datasets.job_payloads import publish_job
 from odf_node.storage.datasets.kartothek.definition import Definition
 from odf_node.storage.runtime.clock import system_clock
@@ -20,7 +21,7 @@ def test_what_was_asked_counts_rather_than_what_became_due(monkeypatch: pytest.M
     stores = throwaway_stores()
     made = Growing(stores)
     made.add(A2[0])
-    publishing = Publishing(stores, (), system_clock)
+    publishing = Publishing(stores, (), system_clock, Tenancy.SINGLE)
     define(publishing, made.entry, Definition())
     asked: list[Any] = []
     due, row = stores.publications.due, find(publishing, made.entry)

@@ -147,4 +147,5 @@ class WriteParts(DefinitionParts):
 
     @cached_property
     def publishing(self) -> Publishing:
-        return Publishing(self.stores, self.settings.publish_to, self.clock)
+        settings = self.settings
+        return Publishing(self.stores, settings.publish_to, self.clock, settings.tenancy)

@@ -29,8 +29,11 @@ from odf_node.storage.datasets.kartothek.standing import standing
 from odf_node.storage.datasets.kartothek.targets import allowed_store
 from odf_node.storage.datasets.node.stores import Stores
 from odf_node.storage.runtime.clock import Clock
+from odf_node.storage.stores.objects.layout import dataset_folder
 from odf_node.storage.stores.ports.publication_values import PublishedDataset
 from odf_node.storage.stores.ports.values import DatasetEntry, JobId
+
+from ..setting_groups.words import Tenancy
 
 _log = logging.getLogger("odf.publish")
 
@@ -60,6 +63,19 @@ class PublishedElsewhere(Conflict):
         )
 
 
+class NameOfAnotherAccount(BadInput):
+    """A publication that the node serves has a name outside of the names of its account."""
+
+    def __init__(self, uuid: str, prefix: str) -> None:
+        super().__init__(
+            f"names of tables that this node serves begin with the account, so that none is taken "
+            f"from another: {prefix + uuid[:100]!r}, or leave out the name for the id of the "
+            "dataset",
+            uuid=uuid[:100],
+            prefix=prefix,
+        )
+
+
 @dataclass(frozen=True)
 class Publishing:
     """The stores, allowed targets and clock that publications need."""
@@ -68,6 +84,7 @@ class Publishing:
     publish_to: tuple[str, ...]
     """URL prefixes of stores to which the administrator allows publications."""
     clock: Clock
+    tenancy: Tenancy
 
 
 def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) -> JobId:
@@ -75,7 +92,7 @@ def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) 
 
     Raises:
         MalformedUuid, UnreadableDuration, UnusablePublication: the definition is not usable.
-        StoreNotAllowed, MalformedKeyedStoreUrl: the store is not usable.
+        NameOfAnotherAccount. StoreNotAllowed, MalformedKeyedStoreUrl: the store is not usable.
         PublicationConflict: a foreign dataset is there already. PublicationNameTaken.
         PublishedElsewhere: it is already published in another store or under another name.
     """
@@ -86,6 +103,8 @@ def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) 
     known = stores.publications.find(entry.id)
     if known is not None and (known.store, known.uuid) != (definition.store, publication.uuid):
         raise PublishedElsewhere(known.uuid)
+    if known is None and definition.store is None and publishing.tenancy is Tenancy.MULTI:
+        _check_account(entry, publication.uuid)
     if definition.store is not None:
         store = allowed_store(definition.store, publishing.publish_to, kept_in=stores.folders())
         if known is None:
@@ -101,6 +120,14 @@ def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) 
         )
     )
     return refresh(publishing, entry)
+
+
+def _check_account(entry: DatasetEntry, uuid: str) -> None:
+    """Raise `NameOfAnotherAccount` unless the name is the dataset's id or below its account."""
+    prefix = str(entry.alias.account).replace(".", "_") + "+"  # which no account has in its name
+    is_own = uuid.lower().startswith(prefix.lower()) and uuid != prefix
+    if uuid != dataset_folder(entry.id) and not is_own:
+        raise NameOfAnotherAccount(uuid, prefix)
 
 
 def find(publishing: Publishing, entry: DatasetEntry) -> PublishedDataset:
