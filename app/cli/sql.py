@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from odf_node.protocol.errors import NodeError
 from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.read.formats import Format
 
 from ..client.environment import HOME
-from ..client.text import in_columns
+from ..client.text import in_columns, pointed
 from .output import json_option, print_json
 from .sql_background import ask_in_background, write_pieces
 from .sql_sources import FolderQuery, NodeQuery, Source
@@ -111,10 +114,26 @@ def sql(
         FolderQuery(folders, block) if node is None else NodeQuery(node, token, block, key)
     )
     if not is_document:
-        write_pieces(source.rows(query, Format(form), limit=limit), output)
+        with _pointing(query, quiet=as_json):
+            write_pieces(source.rows(query, Format(form), limit=limit), output)
         return
-    answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
+    with _pointing(query, quiet=as_json):
+        answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
     _print_document(answer, source.remarks, as_json=as_json)
+
+
+@contextmanager
+def _pointing(query: str, *, quiet: bool) -> Iterator[None]:
+    """Before an error that knows its place in the query, print that line and a mark below it."""
+    try:
+        yield
+    except NodeError as error:
+        line, column = error.facts.get("line"), error.facts.get("column")
+        lines = query.split("\n")
+        if not quiet and isinstance(line, int) and isinstance(column, int) and line <= len(lines):
+            for each in pointed(lines[line - 1], column):
+                click.echo(each, err=True)
+        raise
 
 
 def _refuse(*wrong: tuple[bool, str]) -> None:

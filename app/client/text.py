@@ -18,6 +18,13 @@ def one_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def pointed(line: str, column: int, width: int = 100) -> tuple[str, str]:
+    """Return the part of a line around a column, counted from 1, and a mark below that column."""
+    plain = "".join(char if char.isprintable() else " " for char in line)
+    start = max(0, column - 1 - width // 2)
+    return plain[start : start + width], " " * (column - 1 - start) + "^"
+
+
 def size_text(size: int) -> str:
     """Return a number of bytes with a unit: `1.5 MiB`."""
     if size < STEP:

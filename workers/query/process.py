@@ -48,6 +48,7 @@ from ..engines.datafusion import process as engine
 from ..engines.datafusion.plan import check_words, forget_functions, judge
 from ..engines.datafusion.rows import quoted
 from ..engines.port.port import ONLY_QUERIES, InvalidQuery
+from ..engines.port.positions import Where, line_and_column, located, told
 from ..engines.port.query_size import QuerySize, check_size
 from ..engines.port.views import columns_of
 from . import encode
@@ -103,6 +104,9 @@ _ADDS_FLOATS = re.compile(
 """Matches a plan, as a text with types, in which floats are added."""
 _ADVICE = re.compile(r" Column names are case sensitive\. .*? configuration\.", re.DOTALL)
 """Advice of the engine to change a setting, which no reader can."""
+_SIGNATURE = re.compile(r"Internal error: .*?(?=No function matches)", re.DOTALL)
+"""What the engine says of itself before it names the types of a function."""
+_ENDS = "found: EOF"
 _NO_FIELD = re.compile(r"No field named (?P<name>\S+)\.(?= )")
 _reads = cache(program_reads)
 
@@ -151,8 +155,9 @@ def _answered(
     hear: Callable[[bytes], bytes],
     open_index: OpenIndex,
 ) -> End:
-    def said(message: str) -> str:
-        return reason(message, [n for table in question.tables for n in columns_of(table).names])
+    def refused(message: str) -> End:
+        columns = [n for table in question.tables for n in columns_of(table).names]
+        return refusal(question.query, message, columns)
 
     try:
         confine(_rules(question))
@@ -160,7 +165,7 @@ def _answered(
             for at in range(0, len(piece), PIECE_BYTES):
                 say(frame(PIECE, piece[at : at + PIECE_BYTES]))
     except BadInput as bad:
-        return End(why=Why.QUERY, message=said(bad.message))
+        return refused(bad.message)
     except AnswerTooLong:
         return End(why=Why.LENGTH)
     except MemoryError:
@@ -172,10 +177,26 @@ def _answered(
     except Exception as bad:  # the library has no separate type for errors of queries
         if _OUT_OF_POOL in str(bad):
             return End(why=Why.MEMORY)
-        return End(why=Why.QUERY, message=said(str(bad)))
+        return refused(str(bad))
     except BaseException as bad:  # a panic of the library
         return End(why=Why.ENGINE, message=str(bad)[: engine.SHOWN_CHARS])
     return End()
+
+
+def refusal(query: str, message: str, columns: Sequence[str] = ()) -> End:
+    """Return the end of a query that is wrong, with the place where it is."""
+    said = reason(message, columns)
+    where: Where | None
+    if said.endswith(_ENDS):
+        where = line_and_column(query, len(query.rstrip()))
+    else:
+        stated = told(said) if with_own_names(query) == query else None
+        where = stated or located(query, said)
+    if where is None:
+        return End(why=Why.QUERY, message=said)
+    line, column = where
+    place = "" if told(said) else f" (line {line}, column {column})"
+    return End(why=Why.QUERY, message=said + place, line=line, column=column)
 
 
 def reason(message: str, columns: Sequence[str] = ()) -> str:
@@ -184,7 +205,7 @@ def reason(message: str, columns: Sequence[str] = ()) -> str:
     parsed = _PARSER.match(message)
     if parsed is not None:
         return f"sql parser error: {parsed['said']}"[: engine.SHOWN_CHARS]
-    said = _ADVICE.sub("", _KIND.sub("", message))
+    said = _SIGNATURE.sub("", _ADVICE.sub("", _KIND.sub("", message)))
     unknown = _NO_FIELD.match(said)
     near = None if unknown is None else _nearest(unknown["name"], columns)
     if unknown is not None and near is not None:

@@ -178,7 +178,7 @@ class Process:
             case None:
                 return
             case Why.QUERY:
-                raise InvalidQuery(end.message)
+                raise InvalidQuery(end.message, line=end.line, column=end.column)
             case Why.LENGTH:
                 raise QueryAnswerTooLong(limits.max_bytes)
             case Why.MEMORY:

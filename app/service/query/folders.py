@@ -54,6 +54,10 @@ class FolderInputs:
                 )
         return found
 
+    def names(self, _actor: Actor) -> list[str]:
+        """Return the names of all folders."""
+        return [*self._folders]
+
     def _looked_at(self, folder: FolderObjects) -> tuple[DatasetId, Outline]:
         outline = outline_of_source(FolderSource(folder), self._at)
         if outline.dataset is None:

@@ -37,14 +37,18 @@ from odf_node.storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..datasets.listing import list_datasets
 from ..limits.texts import TextLimit
 from ..read.outlines import Outlines
 from ..setting_groups.words import Tenancy
+from .near_names import MOST_NAMES
 
 MAX_NAMES = 1_000
 """Limit of different names in a query."""
 _QUOTED = re2.compile(r'"((?:""|[^"])*)"|`([^`]*)`')
-_BARE = re2.compile(r"(?i)(?:\b(?:from|join)\b|,)[\s\v\x1c-\x1f\x85\pZ(]*([a-z_][a-z0-9_]*)")
+_BARE = re2.compile(
+    r"(?i)(?:(?:,\s*)?\b(?:from|join)\b|,)[\s\v\x1c-\x1f\x85\pZ(]*([a-z_][a-z0-9_]*)"
+)
 
 
 class DatasetPin(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -172,6 +176,11 @@ class Inputs:
             named = DatasetAlias(named.name, Name(own))
         entry = self.access.entries.find(named)
         return None if entry is None or not self.access.may_read(actor, entry) else entry
+
+    def names(self, actor: Actor) -> list[str]:
+        """Return names that a query may use, some of them if there are very many."""
+        entries, _ = list_datasets(self.access, actor, account=None, after=None, limit=MOST_NAMES)
+        return [self.access.shown_alias(entry) for entry in entries]
 
     def columns(self, entry: DatasetEntry) -> DataSchema:
         """Return the columns of a dataset as a table, as of its head."""

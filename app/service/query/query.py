@@ -37,8 +37,9 @@ from ..observe.counters import Counters
 from ..readers.handles import with_descriptor
 from ..settings import Settings
 from .asked import Asked
-from .engine import Process, QueryEngineBroken, born
+from .engine import InvalidQuery, Process, QueryEngineBroken, born
 from .inputs import DatasetPin, Source
+from .near_names import with_near_names
 from .own_folders import OwnFolders
 from .spawner import Spawner, is_installed
 
@@ -71,6 +72,7 @@ class Inputs(Protocol):
     """Port that finds the datasets of queries: in this node, or in folders."""
 
     def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin], /) -> list[Source]: ...
+    def names(self, actor: Actor, /) -> list[str]: ...
 
 
 class Slices(Protocol):
@@ -169,6 +171,10 @@ class Queries:
             await to_thread.run_sync(give, limiter=self._threads)
             pieces = process.pieces()
             first = await anext(pieces, None)
+        except InvalidQuery as bad:
+            await end()
+            near = partial(with_near_names, bad, partial(self.inputs.names, actor))
+            raise await to_thread.run_sync(near, limiter=self._threads) from None
         except BaseException:
             await end()
             raise

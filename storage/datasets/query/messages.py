@@ -146,6 +146,9 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
     why: Why | None = None
     message: str = ""
+    line: int | None = None
+    column: int | None = None
+    """Where the query is wrong, both counted from 1; None if that is not known."""
 
 
 def frame(kind: bytes, content: bytes | memoryview = b"") -> bytes:

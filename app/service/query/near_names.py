@@ -1,0 +1,24 @@
+"""The names of datasets that a query may have meant by a table that there is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+
+from .engine import InvalidQuery
+
+MOST_NAMES = 1_000
+"""Limit of names that are compared, as a suggestion is not worth more."""
+SHOWN = 3
+_UNKNOWN = re.compile(r"table '(?:kamu\.kamu\.)?(?P<name>[^']{1,200})' not found")
+
+
+def with_near_names(bad: InvalidQuery, names: Callable[[], Sequence[str]]) -> InvalidQuery:
+    """Return the error with those of the names that are nearest to a table that is not found."""
+    unknown = _UNKNOWN.match(bad.message)
+    near = [] if unknown is None else get_close_matches(unknown["name"], names(), n=SHOWN)
+    if not near:
+        return bad
+    meant = " or ".join(f'"{name}"' for name in near)
+    return InvalidQuery(f"{bad.message}; did you mean {meant}?", **bad.facts, nearest=near)
