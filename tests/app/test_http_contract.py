@@ -82,6 +82,29 @@ def test_every_operation_says_what_it_is_and_answers_something(written):
             assert item[method]["tags"][0] in {tag["name"] for tag in written["tags"]}
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "get /events",
+        "get /jobs/{job}/events",
+        "get /{dataset}/events",
+        "get /{dataset}/files",
+        "get /{dataset}/lineage",
+        "get /{dataset}/lookup",
+        "get /{dataset}/read",
+        "get /{dataset}/tail",
+        "post /datasets",
+        "post /platform/file/upload/{token}",
+        "post /query",
+        "post /{dataset}/webhooks",
+        "post /{dataset}/webhooks/{webhook}/ping",
+    ],
+)
+def test_operations_in_which_callers_have_shares_say_so(written, operation):
+    method, _, path = operation.partition(" ")
+    assert {"429", "503"} <= set(written["paths"][path][method]["responses"])
+
+
 def test_every_reference_of_the_document_leads_somewhere(written):
     def walk(value):
         if isinstance(value, dict):
