@@ -273,9 +273,12 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
 
 
 async def _sweep(node: Node) -> None:
-    """Remove leftovers of an earlier run, then old records every hour; nothing depends on it."""
+    """Mend and remove leftovers of an earlier run, then old records every hour; no answer depends
+    on it, so a start waits for none of it."""
     await _try_to(node.posts.uploads.sweep, node.stores.jobs)
+    is_published = False
     for number in itertools.count():
+        is_published = is_published or await _publish_all(node)
         await _try_to(clear_away, node.file_uploads)
         await _try_to(
             forget_old_deeds, node.stores.audit, node.clock(), node.settings.audit_keep_days
@@ -284,6 +287,19 @@ async def _sweep(node: Node) -> None:
         if number % SWEEPS_A_DAY == 0:
             await _try_to(remove_abandoned, node.stores)
         await asyncio.sleep(SWEEP_PAUSE_S)
+
+
+async def _publish_all(node: Node) -> bool:
+    """Publish what an earlier run left stale, in steps, so that a stop waits for one of them only.
+    Return whether all of it is published."""
+    steps = node.stores.republishing()
+    try:
+        while await run_in_threadpool(next, steps, None) is not None:
+            pass
+    except Exception:
+        _log.exception("not all datasets could be published again; that is tried every hour")
+        return False
+    return True
 
 
 async def _try_to(sweep: Callable[..., int], *given: object) -> None:

@@ -44,7 +44,8 @@ def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
             objects_public_url=settings.objects_public_url,
             object_copies=settings.object_copies,
             rehash_s=settings.rehash_s,
-        )
+        ),
+        repair=False,  # the service does it beside its work
     )
     if settings.tenancy is Tenancy.SINGLE:
         ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)

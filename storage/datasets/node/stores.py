@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -263,9 +264,14 @@ class Stores:
 
         With `moved_since`, check only datasets whose head moved since then.
         """
+        return sum(self.republishing(moved_since=moved_since))
+
+    def republishing(self, *, moved_since: Instant | None = None) -> Iterator[int]:
+        """Do the same in steps, and yield after each one how many datasets of it were wrong."""
         entries = self._entries() if moved_since is None else self._moved(moved_since)
         with ThreadPoolExecutor(REPAIRS_AT_ONCE) as pool:
-            return sum(pool.map(self.republish, entries))
+            while step := list(islice(entries, REPAIR_PAGE)):
+                yield sum(pool.map(self.republish, step))
 
     def _entries(self) -> Iterator[DatasetEntry]:
         after = None

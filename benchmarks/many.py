@@ -1,0 +1,174 @@
+"""How soon a node of many datasets, and a dataset of many blocks, is shown, beside an older commit.
+
+    python benchmarks/many.py [--old d0d15e1e] [--datasets 10000] [--blocks 20000] [--runs 5]
+
+The older commit is built in a worktree of its own, runs on the same packages, and makes both
+folders of data; each commit serves a copy. `start` is from the start of the process until the
+answer to a request for a list of datasets, `page` the first request for the page of the long
+dataset after a start, `again` the second one. The runs of both take turns. Times are medians of
+the runs, after one that compiles and migrates and is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+import httpx
+from servers import free_port
+
+HERE = Path(__file__).parents[1]
+AIMS = {"start": 0.5, "page": 0.4}
+SERVE = "from odf_node.app.cli.main import main; main()"
+HTML = {"accept": "text/html"}
+MAKE = """
+import sys
+from pathlib import Path
+from odf_node.app.service.settings import Settings
+from odf_node.app.service.wiring import open_node
+from service import SCHEMA, Service, described, seeded
+
+kind, count, data = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+service = Service(open_node(Settings(data=data)), "")
+if kind == "start":
+    for number in range(count):
+        chain = seeded().add(described(f"dataset {number} of many"), SetDataSchema(schema=SCHEMA))
+        service.keep(chain, f"kamu/dataset-{number}")
+else:
+    chain = seeded().add(SetDataSchema(schema=SCHEMA))
+    for number in range(count - 2):
+        chain.add_rows(1)
+    service.keep(chain, "kamu/many")
+service.node.stores.close()
+""".replace("import sys", "import sys\nfrom odf_node.protocol.metadata.events import SetDataSchema", 1)
+
+
+@dataclass
+class Side:
+    """A commit, its copies of the data, and what it took, in seconds, by name."""
+
+    name: str
+    root: Path
+    data: Path
+    took: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def env(self) -> dict[str, str]:
+        paths = (self.root, self.root / "tests" / "support")
+        kept = {name: text for name, text in os.environ.items() if name != COMPILES_NOTHING}
+        return {**kept, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+
+    def python(self, *words: object) -> list[str]:
+        return [sys.executable, *map(str, words)]
+
+
+COMPILES_NOTHING = "PYTHONDONTWRITEBYTECODE"
+"""With it a start would read all sources."""
+
+
+@contextmanager
+def older(commit: str, folder: Path) -> Iterator[Path]:
+    """A worktree of the commit, until the block ends."""
+    git = ["git", "-C", str(HERE), "worktree"]
+    subprocess.run([*git, "add", "-q", "--detach", str(folder), commit], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run([*git, "remove", "--force", str(folder)], check=True)
+
+
+@contextmanager
+def started(side: Side, data: Path) -> Iterator[tuple[httpx.Client, float]]:
+    """A service without workers; a client of it, and when its process was started."""
+    port, began = free_port(), time.perf_counter()
+    words = ["serve", "--port", port, "--data", data, "--workers", "0"]
+    process = subprocess.Popen(
+        side.python("-c", SERVE, *words),
+        env=side.env,
+        cwd=side.root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+            yield client, began
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def first(client: httpx.Client, path: str, **headers: str) -> None:
+    """The answer, as soon as the service listens."""
+    while True:
+        try:
+            client.get(path, headers=headers).raise_for_status()
+        except httpx.ConnectError:
+            time.sleep(0.01)
+        else:
+            return
+
+
+def run(side: Side) -> dict[str, float]:
+    """What each takes, once."""
+    with started(side, side.data / "start") as (client, began):
+        first(client, "/datasets")
+        took = {"start": time.perf_counter() - began}
+    with started(side, side.data / "page") as (client, _):
+        first(client, "/system/health")
+        for name in ("page", "again"):
+            began = time.perf_counter()
+            first(client, "/many", **HTML)
+            took[name] = time.perf_counter() - began
+    return took
+
+
+def compare(now: Side, then: Side, runs: int) -> bool:
+    """Print a line for each figure, and whether all are within their aims."""
+    for number in range(runs + 1):
+        for side in (then, now):
+            for name, seconds in run(side).items():
+                if number:
+                    side.took.setdefault(name, []).append(seconds)
+    good = True
+    for name in now.took:
+        old, new = (statistics.median(side.took[name]) for side in (then, now))
+        aim = AIMS.get(name)
+        good &= aim is None or new <= aim * old
+        told = "" if aim is None else f", {'within' if new <= aim * old else 'MISSES'} {aim}"
+        print(f"{name:8} {then.name} {old:6.3f} s, now {new:6.3f} s: {new / old:5.2f}{told}")
+    return good
+
+
+def main() -> int:
+    given = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    given.add_argument("--old", default="d0d15e1e")
+    given.add_argument("--datasets", type=int, default=10_000)
+    given.add_argument("--blocks", type=int, default=20_000)
+    given.add_argument("--runs", type=int, default=5)
+    asked = given.parse_args()
+    with tempfile.TemporaryDirectory() as name, older(asked.old, Path(name) / "tree") as tree:
+        then = Side(asked.old, tree, Path(name) / "then")
+        for kind, count in (("start", asked.datasets), ("page", asked.blocks)):
+            made = then.python("-c", MAKE, kind, count, then.data / kind)
+            subprocess.run(made, env=then.env, cwd=tree, check=True)
+        now = Side("now", HERE, Path(name) / "now")
+        shutil.copytree(then.data, now.data)
+        print(f"load {os.getloadavg()[0]:.1f}")
+        return int(not compare(now, then, asked.runs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
