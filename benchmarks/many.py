@@ -53,7 +53,9 @@ else:
         chain.add_rows(1)
     service.keep(chain, "kamu/many")
 service.node.stores.close()
-""".replace("import sys", "import sys\nfrom odf_node.protocol.metadata.events import SetDataSchema", 1)
+""".replace(
+    "import sys", "import sys\nfrom odf_node.protocol.metadata.events import SetDataSchema", 1
+)
 
 
 @dataclass

@@ -9,9 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from servers import wait_until
 from service import Service, serving
 from table_made import TableMade
 
+from odf_node.app.service.read import beside
 from odf_node.storage.stores.ports.values import Visibility
 
 COLUMNS = pa.schema(
@@ -89,3 +91,22 @@ def test_a_column_that_takes_too_many_values_has_the_statistics_of_the_sample(tm
     assert cells["month"][3:5] == ["-7", "12"]
     assert re.fullmatch(r"\d+ of 500", cells["weight"][1])
     assert re.fullmatch(r"0.5 of 500 rows", cells["weight"][3])
+
+
+def test_a_page_does_not_wait_for_what_many_slices_say(table, monkeypatch):
+    """It says what is being looked for, and a later one has it."""
+    service, _ = table
+    service.node.profiles.known.clear()
+    service.node.current.remembered.clear()
+    monkeypatch.setattr(beside, "MANY_SLICES", 0)
+    monkeypatch.setattr(beside, "PATIENCE_S", 0.0)
+    page, cells = shown(service)
+    assert "Statistics of all slices are being made" in page
+    assert "whether any were taken back is being looked for" in page
+    assert len(cells["month"]) == 1
+
+    def is_made() -> bool:
+        later, there = shown(service)
+        return "Look again in a while" not in later and len(there["month"]) > 1
+
+    wait_until(is_made, "the statistics", seconds=60)

@@ -55,6 +55,22 @@ def raw_upgrade(service, path, *lines):
         return raw.recv(65536)
 
 
+@pytest.mark.parametrize(
+    ("path", "line", "status"),
+    [
+        ("/foo/push?a=" + "x" * 9_000, "X: y", "414"),
+        ("/foo/pull", "X: " + "y" * 9_000, "431"),
+        ("/foo/pull", "Content-Length: 5", "400"),
+    ],
+)
+def test_an_upgrade_that_cannot_be_read_is_answered_and_its_connection_closed(
+    single, path, line, status
+):
+    answer = raw_upgrade(single, path, line)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"connection: close" in answer.lower()
+
+
 def test_a_refusal_leaves_in_one_piece(single):
     answer = raw_upgrade(single, "/nobody-made-this/push")
     assert answer.startswith(b"HTTP/1.1 401 Unauthorized")

@@ -56,7 +56,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     fields = fields_of(state.data_schema)
     slices = len(views.outlines.of(visit.dataset, indexed=False)[0].slices)
     rows = newest_rows(views, entry, visit.caller, skip=0, limit=ROWS, changelog=False)
-    columns, profiled = column_table(visit, COLUMNS)
+    columns, profiled, is_profiled_soon = column_table(visit, COLUMNS)
     allowed = views.access.grants(visit.actor, entry)
     attachments = state.attachments.attachments.items if state.attachments else ()
     return {
@@ -76,6 +76,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
             "columns": list(rows.columns),
             "values": rows.cells(ROWS, state.vocab.operation_type_column),
             "problem": rows.problem,
+            "is_unsure": rows.is_unsure,
         },
         "standing": rows.standing,
         "more_rows": (state.num_records if rows.standing is None else rows.standing) > ROWS,
@@ -83,6 +84,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "more_columns": max(0, len(fields) - COLUMNS),
         "sampled": 0 if profiled is None else max(map(len, profiled.sample.values()), default=0),
         "profiled": 0 if profiled is None else profiled.profile.rows,
+        "is_profiled_soon": is_profiled_soon,
         "asked": _asked(visit, query),
         "blocks": newest(visit, BLOCKS),
         "files": list_files(

@@ -1,6 +1,7 @@
 """Facts of the columns of datasets for their pages, kept for as long as no rows come.
 
-When rows have come, a reader looks into the new slices only; the facts of older ones are kept.
+When rows have come, a reader looks into the new slices only; the facts of older ones are kept. If
+the new ones are many, it does so beside the page, and a later view shows the facts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.typed import decode_json
 from odf_node.storage.stores.ports.values import DatasetEntry
 
+from ..read.beside import Beside
 from ..read.read import Tables
+from ..readers.materials import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import Profiled, ProfileTask, TableRef
 
@@ -52,12 +55,13 @@ class Profiles:
     max_bytes: int
     """Limit of the bytes of sample rows."""
     known: OrderedDict[DatasetId, _Known] = field(default_factory=OrderedDict)
+    beside: Beside = field(default_factory=Beside)
 
     async def of(
         self, entry: DatasetEntry, caller: str, columns: tuple[str, ...], rows: int
-    ) -> Profiled:
-        """Return the facts of these columns, and about `rows` rows spread over the dataset. Raises
-        the same errors as `Readers.answer`."""
+    ) -> Profiled | None:
+        """Return the facts of these columns, and about `rows` rows spread over the dataset; None
+        while those of many slices are being made. Raises the same errors as `Readers.answer`."""
         table, objects = await to_thread.run_sync(self.tables.of, entry, None, ())
         before = self.known.get(entry.id)
         if before is not None and not before.continues_in(table, columns):
@@ -73,9 +77,18 @@ class Profiles:
             rows=rows,
             max_bytes=self.max_bytes,
         )
+        return await self.beside.get(
+            (entry.id, columns, table.head),
+            lambda: self._made(entry.id, task, objects, caller),
+            slices=len(table.slices) - (0 if before is None else len(before.table.slices)),
+        )
+
+    async def _made(
+        self, dataset: DatasetId, task: ProfileTask, objects: Materials, caller: str
+    ) -> Profiled:
         answer = await self.readers.answer(task, objects, caller)
         found = decode_json(b"".join([piece async for piece in answer]), Profiled)
-        self.known[entry.id] = _Known(columns, table, found)
+        self.known[dataset] = _Known(task.columns, task.table, found)
         while len(self.known) > REMEMBERED:
             self.known.popitem(last=False)
         return found

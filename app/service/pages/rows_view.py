@@ -53,6 +53,7 @@ def _page(visit: Visit, asked: str, *, changelog: bool) -> dict[str, Any]:
         "count": count,
         "columns": list(found.columns),
         "rows": found.cells(ROWS, state.vocab.operation_type_column),
+        "is_unsure": found.is_unsure,
         "problem": found.problem,
         "newer": max(0, skip - ROWS) if skip else None,
         "older": skip + ROWS if skip + ROWS < min(count, most - ROWS + 1) else None,
@@ -70,9 +71,9 @@ def columns(visit: Visit, _: str) -> dict[str, Any]:
     return {"lines": lines}
 
 
-def column_table(visit: Visit, most: int) -> tuple[list[dict[str, Any]], Profiled | None]:
-    """Return the first `most` columns with name, type and statistics, and what these are of; None
-    if they cannot be told."""
+def column_table(visit: Visit, most: int) -> tuple[list[dict[str, Any]], Profiled | None, bool]:
+    """Return the first `most` columns with name, type and statistics, what these are of, None if
+    they cannot be told, and whether they are being made."""
     fields = fields_of(visit.state.data_schema)[:most]
     lines = [
         (field, line) for field in fields for line in column_lines(field["name"], field["type"])
@@ -82,9 +83,10 @@ def column_table(visit: Visit, most: int) -> tuple[list[dict[str, Any]], Profile
         found = from_thread.run(
             visit.views.profiles.of, visit.entry, visit.caller, names, sample_size(len(fields))
         )
+        is_made = found is None
     except NodeError:
-        found = None
-    return [_row(field, line, found) for field, line in lines[:most]], found
+        found, is_made = None, False
+    return [_row(field, line, found) for field, line in lines[:most]], found, is_made
 
 
 def _row(field: dict[str, Any], line: tuple[str, str], found: Profiled | None) -> dict[str, Any]:

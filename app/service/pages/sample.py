@@ -35,6 +35,8 @@ class Sample:
     problem: str | None = None
     standing: int | None = None
     """Number of current rows, if rows were taken back."""
+    is_unsure: bool = False
+    """Whether it is not known yet if rows were taken back."""
 
     @property
     def count(self) -> int:
@@ -59,13 +61,16 @@ def sample_size(columns: int) -> int:
 def newest(
     views: Views, entry: DatasetEntry, caller: str, *, skip: int, limit: int, changelog: bool
 ) -> Sample:
-    """Return the `limit` current rows before the newest `skip`, or rows as they were recorded."""
+    """Return the `limit` current rows before the newest `skip`, or rows as they were recorded; the
+    latter, too, while it is being looked for in many slices whether rows were taken back."""
     most = min(limit, views.tails.max_records)
 
     async def rows() -> Sample:
-        if changelog or not await views.current.takes_back_upto(entry, None, caller):
+        takes_back = False if changelog else await views.current.takes_back_soon(entry, caller)
+        if not takes_back:
             asked = partial(last_rows, views.tails, views.readers, entry, caller, skip=skip)
-            return Sample(await asked(limit=most, max_bytes=MAX_BYTES))
+            recorded = await asked(limit=most, max_bytes=MAX_BYTES)
+            return Sample(recorded, is_unsure=takes_back is None)
         table, objects = await to_thread.run_sync(views.tables.of, entry, None, ())
         task = StandingTask(table=table, skip=skip, limit=most, max_bytes=MAX_BYTES)
         answer = await views.readers.answer(task, objects, caller)

@@ -20,6 +20,7 @@ from odf_node.storage.datasets.read.view import Outline
 from odf_node.storage.runtime.logs import line
 from odf_node.storage.stores.ports.values import DatasetEntry
 
+from .beside import Beside
 from .outlines import Outlines
 from .read import CHANGELOG, ReadRequest
 
@@ -47,6 +48,17 @@ class Current:
     changed: ChangedBlocks
     remembered: dict[Multihash, bool] = field(default_factory=dict)
     """Whether rows were taken back up to a block with data."""
+    beside: Beside = field(default_factory=Beside)
+
+    async def takes_back_soon(self, entry: DatasetEntry, caller: str) -> bool | None:
+        """Return whether rows were taken back up to the head; None if that has to be looked for in
+        many slices. Then it is known later."""
+        outline = await to_thread.run_sync(self._outlined, entry, None)
+        return await self.beside.get(
+            (entry.id, outline.head),
+            lambda: self.takes_back(entry.id, outline, caller),
+            slices=len(outline.slices),
+        )
 
     async def takes_back(self, dataset: DatasetId, outline: Outline, caller: str) -> bool:
         """Return whether a row up to the block of the outline retracts or corrects another.
@@ -73,12 +85,12 @@ class Current:
         self, entry: DatasetEntry, block: Multihash | None, caller: str
     ) -> bool:
         """Return the same as `takes_back`, as of a block or the head. Raises `BlockNotFound`."""
+        outline = await to_thread.run_sync(self._outlined, entry, block)
+        return await self.takes_back(entry.id, outline, caller)
 
-        def outlined() -> Outline:
-            dataset = self.stores.dataset(DatasetRef(id=entry.id))
-            return self.outlines.of(dataset, block, indexed=False)[0]
-
-        return await self.takes_back(entry.id, await to_thread.run_sync(outlined), caller)
+    def _outlined(self, entry: DatasetEntry, block: Multihash | None) -> Outline:
+        dataset = self.stores.dataset(DatasetRef(id=entry.id))
+        return self.outlines.of(dataset, block, indexed=False)[0]
 
     async def simplest(self, entry: DatasetEntry, asked: ReadRequest, caller: str) -> ReadRequest:
         """Return the request, or one for the changelog if that gives the same rows.

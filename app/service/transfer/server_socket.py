@@ -25,6 +25,7 @@ SLICE_FRAMES = 32
 """After a slice with more frames than this the event loop gets a turn."""
 SWITCHING_PROTOCOLS = 101
 DENIED = "websocket.http.response.body"
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 PUSH = "/push"
 
 
@@ -65,7 +66,9 @@ class TransferSocket(WebSocketsSansIOProtocol):
             self.conn.receive_data(bytes(self._arrived.popleft()))
             frames = len(self.conn.events)
             self.handle_events()
-            if self.conn.parser_exc is not None:
+            if self.conn.handshake_exc is not None and not self.handshake_initiated:
+                self._refuse()
+            elif self.conn.parser_exc is not None:
                 self._arrived.clear()
                 self.handle_parser_exception()
             elif frames > SLICE_FRAMES and self._arrived:
@@ -75,6 +78,13 @@ class TransferSocket(WebSocketsSansIOProtocol):
         if self._held and not (self.read_paused or self.transport.is_closing()):
             self._held = False
             self.transport.resume_reading()
+
+    def _refuse(self) -> None:
+        """Respond to an upgrade that the library cannot read, such as one with long lines. uvicorn
+        would say nothing and keep the connection for ever."""
+        self._arrived.clear()
+        self.transport.write(b"".join(self.conn.data_to_send()) or BAD_REQUEST)
+        self.transport.close()
 
     def _hold(self) -> None:
         self._held = True

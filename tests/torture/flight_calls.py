@@ -1,0 +1,102 @@
+"""Hostile calls of Flight SQL: a table of them, each a function of a client and of randomness."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+from requests_made import QUERIES, SHAPES
+
+from odf_node.protocol.flight_sql import written
+
+TIMEOUT_S = 60.0
+FAULTS = (fl.FlightInternalError, fl.FlightTimedOutError)
+"""What says that the node crashed, or was silent."""
+Call = Callable[[fl.FlightClient, Any, random.Random], object]
+
+
+def _text(rng: random.Random) -> bytes:
+    length = rng.choice((50, 190, 5_000, 100_000))
+    return SHAPES[rng.choice(list(SHAPES))](rng, length).encode()
+
+
+def _info(name: str, *numbers: int) -> Call:
+    """A call for a plan, of a command with a spoilt text in each of these fields."""
+
+    def call(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+        command = written(name, *((number, _text(rng)) for number in numbers))
+        return client.get_flight_info(fl.FlightDescriptor.for_command(command), options)
+
+    return call
+
+
+def _query(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    query = rng.choice(QUERIES)("alice/rows")
+    command = written("CommandStatementQuery", (1, query.encode()))
+    info = client.get_flight_info(fl.FlightDescriptor.for_command(command), options)
+    return client.do_get(info.endpoints[0].ticket, options).read_chunk()
+
+
+def _tables(client: fl.FlightClient, options: Any, rng: random.Random) -> object:
+    pattern = b"%" * rng.choice((10, 199, 5_000)) + b"!"
+    command = written("CommandGetTables", (rng.choice((2, 3)), pattern))
+    info = client.get_flight_info(fl.FlightDescriptor.for_command(command), options)
+    return client.do_get(info.endpoints[0].ticket, options).read_all()
+
+
+def _put(client: fl.FlightClient, options: Any, rng: random.Random) -> None:
+    descriptor = fl.FlightDescriptor.for_command(_text(rng))
+    writer, _ = client.do_put(descriptor, pa.schema([("a", pa.int64())]), options)
+    with writer:
+        writer.write_batch(pa.record_batch({"a": list(range(10_000))}))
+
+
+CALLS: dict[str, Call] = {
+    "query": _query,
+    "tables": _tables,
+    "plan of a statement": _info("CommandStatementQuery", 1),
+    "plan of tables": _info("CommandGetTables", 1, 2, 3),
+    "plan of keys": _info("CommandGetPrimaryKeys", 1, 2, 3),
+    "path": lambda client, options, rng: client.get_flight_info(
+        fl.FlightDescriptor.for_path(*[_text(rng)] * rng.choice((1, 1_000))), options
+    ),
+    "ticket": lambda client, options, rng: client.do_get(fl.Ticket(_text(rng)), options).read_all(),
+    "action": lambda client, options, rng: list(
+        client.do_action(fl.Action(_text(rng).decode()[:1000], _text(rng)), options)
+    ),
+    "put": _put,
+    "list": lambda client, options, rng: list(client.list_flights(_text(rng), options)),
+}
+
+
+def call_all(port: int, tokens: list[str | None], count: int, seed: int, at_once: int) -> list[str]:
+    """Make so many calls; return what went wrong."""
+    wrong: list[str] = []
+    draws = random.Random(seed)
+    waiting = [
+        (draws.choice(list(CALLS)), draws.choice(tokens), draws.random()) for _ in range(count)
+    ]
+
+    def work() -> None:
+        with fl.connect(f"grpc://127.0.0.1:{port}") as client:
+            while waiting:
+                name, token, number = waiting.pop()
+                headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+                options = fl.FlightCallOptions(timeout=TIMEOUT_S, headers=headers)
+                try:
+                    CALLS[name](client, options, random.Random(number))
+                except FAULTS as error:
+                    wrong.append(f"{name}: {str(error)[:300]}")
+                except (pa.ArrowException, StopIteration):  # it is refused
+                    pass
+
+    threads = [threading.Thread(target=work) for _ in range(at_once)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return wrong
