@@ -256,7 +256,7 @@ def is_stored(kind: pa.DataType) -> bool:
         from_arrow(schema)
     except (UnsupportedColumn, UnsupportedSchema):
         return False
-    return not (pa.types.is_nested(kind) and _has_nothing(kind))
+    return not _has_nothing(kind)
 
 
 def _signs(records: Records, choices: Choices, *, is_text: bool) -> Signs:

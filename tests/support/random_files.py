@@ -126,8 +126,12 @@ NAMES = [
 
 def columns_of(chance: random.Random, *, nested: bool = False) -> dict[str, list[Any]]:
     """Random columns; some have missing values."""
+    return drawn(chance, KINDS + (NESTED if nested else []))
+
+
+def drawn(chance: random.Random, kinds: list[Any]) -> dict[str, list[Any]]:
+    """Random columns of some kinds."""
     count = chance.randrange(1, 12)
-    kinds = KINDS + (NESTED if nested else [])
     found = {}
     for name in chance.sample(NAMES, chance.randrange(1, 6)):
         make = chance.choice(kinds)(chance)
@@ -189,13 +193,7 @@ def csv_of_pandas(chance: random.Random) -> RandomFile:
 
 
 def _typed(chance: random.Random, kinds: list[Any]) -> pa.Table:
-    count = chance.randrange(1, 12)
-    columns = {}
-    for name in chance.sample(NAMES, chance.randrange(1, 6)):
-        make = chance.choice(kinds)(chance)
-        gaps = chance.choice([0, 0, 0.2])
-        columns[name] = pa.array([None if chance.random() < gaps else make() for _ in range(count)])
-    return pa.table(columns)
+    return pa.table({name: pa.array(values) for name, values in drawn(chance, kinds).items()})
 
 
 def _plain(table: pa.Table) -> dict[str, list[Any]]:

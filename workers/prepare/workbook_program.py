@@ -52,7 +52,8 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     with Path(request["target"]).open("w", encoding="utf-8", newline="") as out:
         written = _Written(request["separator"], request["quote"], request["escape"])
         out.writelines(written.line(row[:width]) for row in rows)
-    return {"rows": len(rows), "told": [*_told(request["source"], name), *_of_merged(merged)]}
+    told = [*_told(request["source"], name), *_of_merged(merged), *_of_blank(rows)]
+    return {"rows": len(rows), "told": told}
 
 
 def _chosen(book: Any, wanted: str | None) -> tuple[str, dict[str, Any] | None]:
@@ -121,6 +122,14 @@ def _duration(value: timedelta) -> str:
     seconds = int(value.total_seconds())
     sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
     return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _of_blank(rows: list[list[Any]]) -> Iterator[str]:
+    """Yield the warning about rows without values between others."""
+    full = [number for number, row in enumerate(rows, 1) if _width(row)]
+    count = full[-1] - full[0] + 1 - len(full) if full else 0
+    if count:
+        yield f"rows of the sheet without values are no rows of the dataset: {count}"
 
 
 def _of_merged(ranges: list[Any]) -> Iterator[str]:

@@ -137,6 +137,17 @@ def test_errors_formulas_and_merged_cells_are_told(tmp_path: Path) -> None:
     assert told[2].endswith("the value: A4:B5")
 
 
+def test_rows_without_values_between_others_are_told(tmp_path: Path) -> None:
+    made = openpyxl.Workbook()
+    assert made.active is not None
+    for row in (["title"], [], ["a", "b"], [1, 2], [None, None], [3, 4], [None, None]):
+        made.active.append(row)
+    made.save(path := tmp_path / "book.xlsx")
+    assert plain(path).warnings == (
+        "rows of the sheet without values are no rows of the dataset: 2",
+    )
+
+
 def test_a_damaged_workbook_and_one_of_another_source_are_refused(tmp_path: Path) -> None:
     path = book(tmp_path / "a.xlsx")
     step: ReadStep = from_data({"kind": "Json"}, ReadStep)
