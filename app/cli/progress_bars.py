@@ -11,7 +11,12 @@ from ..client.progress import UNWATCHED, Progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
-    from rich.progress import TaskID
+    from rich.progress import ProgressColumn, Task, TaskID
+
+SENT = "sent"
+"""The step that counts bytes; others count rows or objects."""
+IS_BYTES = "is_bytes"
+"""Field of bars that count bytes."""
 
 
 class _Shown:
@@ -33,7 +38,7 @@ class _Shown:
         if count == 0:
             return
         if self._objects is None:
-            self._objects = self._bars.add_task("objects", total=0)
+            self._objects = self._bars.add_task("objects", total=0, is_bytes=True)
         self._objects_total += size
         self._bars.update(self._objects, total=self._objects_total)
 
@@ -67,7 +72,7 @@ def stepwise(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]
         def step(name: str, done: int, total: int) -> None:
             if name not in steps:
                 _end_the_endless(bars, steps)
-                steps[name] = bars.add_task(name, total=None)
+                steps[name] = bars.add_task(name, total=None, is_bytes=name == SENT)
             bars.update(steps[name], completed=done, total=total or None)
 
         yield step
@@ -94,9 +99,30 @@ def progress_bars(*, quiet: bool) -> Iterator[Progress]:
         yield _Shown(bars)
 
 
+def _amount_column() -> ProgressColumn:
+    """Return the column that says how much is done: a count, or bytes and their speed."""
+    from rich.progress import (
+        DownloadColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        TransferSpeedColumn,
+    )
+    from rich.text import Text
+
+    class Amount(ProgressColumn):
+        counts, sizes, speeds = MofNCompleteColumn(), DownloadColumn(), TransferSpeedColumn()
+
+        def render(self, task: Task) -> Text:
+            if not task.fields.get(IS_BYTES):
+                return self.counts.render(task)
+            return Text.assemble(self.sizes.render(task), " ", self.speeds.render(task))
+
+    return Amount()
+
+
 def _bars() -> Bars:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description:>8}"), BarColumn(), _amount_column())
     return Progress(*columns, console=Console(stderr=True), transient=True)

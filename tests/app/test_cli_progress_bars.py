@@ -54,3 +54,13 @@ def test_nobody_looks_at_json():
     with progress_bars.stepwise(quiet=True) as step:
         assert step is None
         assert job_progress(step) is None
+
+
+def test_bytes_are_shown_with_units_and_speed(bars):
+    column = bars.columns[-1]
+    with progress_bars.stepwise(quiet=False) as step:
+        step("sent", 8_258_905, 16_000_000)
+        step("read", 3, 40)
+        sent, read = (column.render(task).plain for task in bars.tasks)
+    assert sent.startswith("8.3/16.0 MB ")
+    assert read == " 3/40"

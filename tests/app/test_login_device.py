@@ -190,7 +190,9 @@ def test_a_login_that_nobody_decided_expires(node, client):
 def test_an_unknown_code_is_refused(client, code):
     assert refusal(poll(client, code)) == "invalid_grant"
     if code:
-        assert client.get("/v/login", params={"deviceCode": code[:50]}).status_code == 404
+        page = client.get("/v/login", params={"deviceCode": code[:50]})
+        assert page.status_code == 404
+        assert "The code is wrong, was used already, or has expired" in page.text
     assert decide(client, code).status_code == 404
 
 

@@ -9,7 +9,13 @@ from reading_page import blocks
 
 from odf_node.app.service.pages.cells import cell_text
 from odf_node.app.service.pages.differences import changes, replaced_by, subject_of
-from odf_node.app.service.pages.drawings import BARS_HEIGHT, MAX_BOXES, bars_path, lineage_drawing
+from odf_node.app.service.pages.drawings import (
+    BARS_HEIGHT,
+    BOX_HEIGHT,
+    MAX_BOXES,
+    bars_path,
+    lineage_drawing,
+)
 from odf_node.app.service.pages.loading import ways
 from odf_node.app.service.pages.sample import sample_size
 from odf_node.app.service.pages.statistics import BARS, ColumnFacts, facts_of
@@ -92,7 +98,7 @@ def test_inputs_are_drawn_left_of_the_dataset_and_users_right_of_it():
     x = {box.name: box.x for box in drawn.boxes}
     assert x[None] < x["a"] < x["me"] < x["z"]
     assert [box.name for box in drawn.boxes if box.is_center] == ["me"]
-    assert drawn.arrows.count("C") == 4
+    assert drawn.arrows.count("l6 4l-6 4") == 4
     assert drawn.left_out == 0
 
 
@@ -150,3 +156,12 @@ def test_the_lines_for_spark_are_those_that_a_test_of_the_documents_runs():
 def test_names_of_variables_are_names_in_python(alias):
     (text,) = [way.lines for way in ways("http://n/", alias, is_open=True) if way.tool == "pandas"]
     compile(text, "pandas", "exec")
+
+
+def test_an_edge_over_a_column_passes_below_the_boxes():
+    names = {each: each for each in ("b", "a", "me")}
+    drawn = lineage_drawing("me", names, [("b", "a"), ("a", "me"), ("b", "me")])
+    lowest = max(box.y for box in drawn.boxes) + BOX_HEIGHT
+    lanes = [int(y) for y in re.findall(r" (\d+)H", drawn.arrows)]
+    assert len(lanes) == 1
+    assert lowest < lanes[0] < drawn.height

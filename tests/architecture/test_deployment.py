@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -234,6 +236,33 @@ def test_every_service_of_the_compose_file_is_built_here_or_of_a_fixed_version(
             assert (ROOT / service["build"]["dockerfile"]).exists()
         else:
             assert re.search(r":\d", service["image"])
+
+
+def test_clients_outside_get_addresses_that_they_reach(composed: dict[str, Any]) -> None:
+    node = composed["services"]["node"]
+    public = urlsplit(node["environment"]["ODF_NODE_OBJECTS_PUBLIC_URL"])
+    (port,) = composed["services"]["s3"]["ports"]
+    assert (public.hostname, public.port) == (port["host_ip"], int(port["published"]))
+    assert {each["published"] for each in node["ports"]} == {"8080", "50050"}
+
+
+def test_settings_in_the_file_of_secrets_reach_the_programs(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "docker-compose.yml", tmp_path)
+    lines = [f"{name}={value}" for name, value in SECRETS.items()]
+    (tmp_path / ".env").write_text("\n".join([*lines, "ODF_STORE_LOG_FORMAT=json"]))
+    command = [
+        BIN / "docker-compose",
+        "--project-directory",
+        tmp_path,
+        "config",
+        "--format",
+        "json",
+    ]
+    done = run(*command, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
+    assert done.returncode == 0, done.stderr
+    for name, each in json.loads(done.stdout)["services"].items():
+        given = each.get("environment", {}).get("ODF_STORE_LOG_FORMAT")
+        assert (given == "json") is (name in {"node", "worker", "migrate", "worker-queries"})
 
 
 def test_images_of_others_can_be_named_by_their_digest() -> None:

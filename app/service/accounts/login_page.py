@@ -118,7 +118,12 @@ def denied() -> Response:
 
 
 def over() -> Response:
-    return _end("Too late", "No command line waits here any more. Start the login again.", 404)
+    return _end(
+        "No login waits here",
+        "The code is wrong, was used already, or has expired. Start the login again in the command "
+        "line, and open the address that it prints.",
+        404,
+    )
 
 
 def _end(title: str, text: str, status: int = 200) -> Response:

@@ -70,6 +70,7 @@ def observed(node: Node, addresses: Addresses, api: FastAPI) -> ASGIApp:
         sharing=Sharing(
             is_closed=not node.settings.allow_anonymous,
             grants_origins=not node.access.everything_is_read,
+            compresses_from=node.settings.compress_from_bytes,
         ),
     )
 

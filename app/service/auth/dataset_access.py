@@ -106,6 +106,12 @@ class DatasetAccess:
         account = name.account or Name(own or (actor.account.name if actor.account else ""))
         return DatasetAlias(name.name, account)
 
+    def may_make_datasets(self, actor: Actor) -> bool:
+        """Return whether the account makes datasets on this node: on a node of one tenant only
+        the tenant does."""
+        is_tenant = actor.account is not None and Name(actor.account.name) == Name(SINGLE_OWNER)
+        return is_tenant or (actor.account is not None and self.tenancy is Tenancy.MULTI)
+
     def shown_alias(self, entry: DatasetEntry) -> str:
         """Return the alias as clients of this node write it: without account on a node of a
         single tenant."""

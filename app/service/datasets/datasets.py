@@ -34,7 +34,7 @@ from odf_node.storage.stores.ports.definition_values import Author
 from odf_node.storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 
-from ..auth.access import Unauthenticated, may_create
+from ..auth.access import Unauthenticated, Unauthorized, may_create, owns
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..definitions.authors import (
@@ -116,6 +116,8 @@ def prepare_snapshot(
     if actor.account is None:
         raise Unauthenticated
     alias = authoring.access.new_alias(actor, snapshot.name)
+    if not owns(actor, alias):
+        raise Unauthorized(f"only the account {alias.account} makes datasets under this name")
     may_create(actor, alias)
     refuse_long(alias)
     refuse_reserved(alias)

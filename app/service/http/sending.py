@@ -8,6 +8,7 @@ from typing import NamedTuple
 from starlette.types import Message, Receive, Scope, Send
 
 from .addresses import SOCKET
+from .compressing import ACCEPT, COOKIE, VARY, Gzip, as_gzip, is_text, takes_gzip
 from .cors import GRANTED, VARY_ORIGIN
 
 TRACE_HEADER = b"x-trace-id"
@@ -24,6 +25,8 @@ class Sharing(NamedTuple):
     """Whether the node serves callers with a token only: shared caches may keep nothing."""
     grants_origins: bool = True
     """Whether pages of other sites may read responses."""
+    compresses_from: int = 0
+    """Length in bytes from which texts are compressed; 0: none is."""
 
 
 _PUBLIC, _PRIVATE = b"public", b"private"
@@ -33,8 +36,8 @@ class Sending:
     """The ASGI `send` of one request. It adds headers, and records facts of the response."""
 
     __slots__ = (
-        "_added", "_is_closed", "_send", "accepted", "began", "body_bytes", "code", "is_socket",
-        "method", "status", "traceparent",
+        "_added", "_gzip", "_is_closed", "_least", "_send", "_takes_gzip", "accepted", "began",
+        "body_bytes", "code", "is_socket", "method", "status", "traceparent",
     )  # fmt: skip
 
     def __init__(self, scope: Scope, send: Send, sharing: Sharing = Sharing()) -> None:
@@ -42,6 +45,9 @@ class Sending:
         self.method: str = scope.get("method", SOCKET)
         self.began = time.perf_counter()
         self._added, self._is_closed = [NOSNIFF, VARY_ORIGIN], sharing.is_closed
+        self._least = sharing.compresses_from
+        self._gzip: Gzip | None = None
+        self._takes_gzip, has_cookie = False, False
         self.traceparent = ""
         self.status, self.body_bytes = 0, 0
         """Status and number of body bytes sent; both are 0 until the response begins."""
@@ -51,6 +57,12 @@ class Sending:
                 self.traceparent = value.decode("latin-1")
             elif name == b"origin" and sharing.grants_origins:
                 self._added += GRANTED
+            elif name == ACCEPT:
+                self._takes_gzip = takes_gzip(value)
+            elif name == COOKIE:
+                has_cookie = True
+        if has_cookie or self.method == "HEAD":
+            self._takes_gzip = False
 
     def is_part_of(self, trace: str | None) -> None:
         """Add the trace id to the headers of the response."""
@@ -59,12 +71,17 @@ class Sending:
 
     async def __call__(self, message: Message) -> None:
         kind = message["type"]
+        if self._gzip is not None and kind == "http.response.body":
+            message = await self._gzip.packed(message)
         if kind in ("http.response.body", "websocket.http.response.body"):
             self.body_bytes += len(message.get("body", b""))
         elif kind in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
             given = message.get("headers", ())
-            message["headers"] = [*(map(_kept, given) if self._is_closed else given), *self._added]
+            headers = [*map(_kept, given)] if self._is_closed else [*given]
+            if self._least and kind == "http.response.start":
+                headers = self._as_accepted(headers)
+            message["headers"] = [*headers, *self._added]
         elif kind == "websocket.accept":
             self.status, self.accepted = 101, True
         elif kind == "websocket.close":
@@ -72,6 +89,15 @@ class Sending:
         elif kind == "websocket.send":
             self.body_bytes += len(message.get("text") or message.get("bytes") or "")
         await self._send(message)
+
+    def _as_accepted(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Return the headers of the response; begin to compress it if that helps the client."""
+        if not is_text(self.status, headers, self._least):
+            return headers
+        if self._takes_gzip:
+            self._gzip = Gzip()
+            headers = as_gzip(headers)
+        return [*headers, VARY]
 
     def receive(self, receive: Receive) -> Receive:
         """Return a `receive` that records the close code of a WebSocket connection."""

@@ -74,10 +74,17 @@ def lineage_drawing(
         for row, one in enumerate(sorted(members, key=lambda each: names[each] or "")):
             x = (column - first) * (BOX_WIDTH + GAP_X)
             places[one] = (x, top + row * (BOX_HEIGHT + GAP_Y))
-    arrows = [_arrow(places[a], places[b]) for a, b in edges if a in places and b in places]
+    shown = [(a, b) for a, b in edges if a in places and b in places]
+    arrows, lanes = [], 0
+    for a, b in shown:
+        if columns[b] - columns[a] > 1:  # boxes may lie between: the arrow passes below all
+            lanes += 1
+            arrows.append(_below(places[a], places[b], height + lanes * GAP_Y))
+        else:
+            arrows.append(_arrow(places[a], places[b]))
     return Drawing(
         width=len(range(first, max(rows) + 1)) * (BOX_WIDTH + GAP_X) - GAP_X,
-        height=height,
+        height=height + (lanes * GAP_Y + GAP_Y // 2 if lanes else 0),
         boxes=tuple(Box(*places[one], names[one], one == center) for one in drawn),
         arrows="".join(arrows),
         left_out=len(names) - len(drawn),
@@ -99,9 +106,22 @@ def _columns(center: str, edges: Sequence[tuple[str, str]]) -> dict[str, int]:
     return columns
 
 
+def _below(start: tuple[int, int], end: tuple[int, int], lane: int) -> str:
+    """Return an arrow that goes down to `lane` beside its first box, and up before its last."""
+    x, y = start[0] + BOX_WIDTH, start[1] + BOX_HEIGHT // 2
+    to_x, to_y = end[0], end[1] + BOX_HEIGHT // 2
+    half = GAP_X // 2
+    down = f"M{x} {y}C{x + half} {y} {x} {lane} {x + half} {lane}"
+    up = f"H{to_x - half}C{to_x} {lane} {to_x - half} {to_y} {to_x} {to_y}"
+    return f"{down}{up}{_head(to_x, to_y)}"
+
+
+def _head(x: int, y: int) -> str:
+    return f"M{x - 6} {y - 4}l6 4l-6 4"
+
+
 def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     x, y = start[0] + BOX_WIDTH, start[1] + BOX_HEIGHT // 2
     to_x, to_y = end[0], end[1] + BOX_HEIGHT // 2
     half = (x + to_x) // 2
-    head = f"M{to_x - 6} {to_y - 4}l6 4l-6 4"
-    return f"M{x} {y}C{half} {y} {half} {to_y} {to_x} {to_y}{head}"
+    return f"M{x} {y}C{half} {y} {half} {to_y} {to_x} {to_y}{_head(to_x, to_y)}"

@@ -47,6 +47,7 @@ def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
     return {
         "version": app_version(),
         "account": None if actor.account is None else str(actor.account.name),
+        "may_publish": views.access.may_make_datasets(actor),
         "is_admin": actor.account is not None and actor.account.is_admin,
         "shows_all": views.access.everything_is_read,
         "path": path,

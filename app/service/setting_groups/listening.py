@@ -54,6 +54,12 @@ class ListeningSettings(SharedSettings):
         description="Seconds after which a service whose event loop stands still writes its stacks "
         "and ends, so that it is started again; 0 = never.",
     )
+    compress_from_bytes: int = Field(
+        1024,
+        ge=0,
+        description="Texts of so many bytes are compressed for clients that accept gzip; 0: none "
+        "is, as where a proxy compresses.",
+    )
     access_log: bool = Field(
         False, description="Whether every request is logged; otherwise those that change something."
     )
