@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace as changed
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -478,3 +479,25 @@ def test_values_at_the_ends_of_what_may_be_stored_are_taken(what: str) -> None:
 def test_rows_that_are_hashed_after_the_push_are_not_judged_again(what: str) -> None:
     rows, schema = with_values(BAD_COLUMNS[what][0])
     assert looked(rows, schema, CheckLimits(ratio=1000, values=False)) == []
+
+
+@pytest.mark.parametrize("limits", [ALL, SYSTEM_ONLY])
+@pytest.mark.parametrize(
+    ("year", "good"), [(1700, True), (1969, True), (2262, True), (9999, False)]
+)
+def test_times_of_96_bits_are_taken_as_far_as_all_readers_agree(
+    limits: CheckLimits, year: int, good: bool
+) -> None:
+    when = datetime(year, 1, 31, 23, 59, 59, 999_999)
+    column = pa.array([datetime(2020, 1, 1), when, None], pa.timestamp("us"))
+    rows, _ = with_values(column)
+    options = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+    content = parquet(rows, **options)
+    read = pq.read_table(pa.py_buffer(content))
+    schema = SetDataSchema(schema=from_arrow(read.schema))
+    check = GateCheck(pa.py_buffer(content), claim_of(read, content, schema), limits)
+    found = check.found(hash_all(check.streams))
+    if good:
+        assert found == []
+    else:
+        assert found[0].message.startswith("column `v`, offset 1: a time of 96 bits")

@@ -35,6 +35,7 @@ from ..contents.claims import SliceClaim
 from ..contents.slice_limits import CheckLimits
 from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable, unstorable
 from .columns import difference
+from .old_times import first_ambiguous
 
 FREE_BYTES = 64 << 20
 """Bytes that may be decoded from any file, however small it is."""
@@ -69,6 +70,9 @@ class GateCheck:
         self._file = open_slice(self._content)
         if wrong := _wrong_outside(self._file, self._claim):
             self._found = [wrong]
+            return
+        if self._limits.values and (bad := first_ambiguous(self._file, self._content)):
+            self._found = [unstorable(bad, self._claim.declared.offset_interval.start)]
             return
         self._watchers = _Watchers(schema_of(self._file), self._claim)
         try:
