@@ -14,6 +14,7 @@ from odf_node.app.service.pages.cells import cell_text, column_lines, type_text
 from odf_node.app.service.pages.reference import words_of
 from odf_node.app.service.pages.render import size_text
 from odf_node.app.service.pages.visitors import local_path
+from odf_node.protocol.codec.manifests import load_event
 from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.events import (
     AttachmentEmbedded,
@@ -26,7 +27,7 @@ from odf_node.protocol.multihash import Multihash
 from odf_node.storage.datasets.job_payloads import poll_job
 from odf_node.storage.datasets.verify.note import ValidationNote, write_note
 from odf_node.storage.datasets.verify.pending import Unverified, write_unverified
-from odf_node.storage.stores.ports.values import JobSpec, Succeeded, Visibility
+from odf_node.storage.stores.ports.values import Failed, JobSpec, Succeeded, Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -465,3 +466,30 @@ def test_the_page_of_a_dataset_tells_of_late_rows_and_warns_who_may_write(visito
     sign_in(visitor, login="anna", password="pwd_of_anna")
     page = visitor.get("/anna/late").text
     assert "The last run warns: 1 file &lt;b&gt;waits&lt;/b&gt;: d-10.csv" in page
+
+
+POLLED = """
+kind: MetadataEvent
+version: 1
+content:
+  kind: SetPollingSource
+  fetch: {kind: Url, url: "https://source.example/x.csv"}
+  read: {kind: Csv, header: true}
+  merge: {kind: Append}
+"""
+
+
+def test_the_page_of_a_dataset_says_how_long_its_polls_fail_and_to_writers_why(visitor, node):
+    entry = node.keep(seeded().add(load_event(POLLED)), "anna/polled")
+    jobs = node.node.stores.jobs
+    for outcome in (Failed("X", "first"), Succeeded({}), Failed("X", "a"), Failed("X", "<b> gone")):
+        assert "polls failed" not in visitor.get("/anna/polled").text
+        jobs.submit(JobSpec(poll_job.KIND, entry.id, {}))
+        claimed = jobs.claim("w", [poll_job.KIND], lease=timedelta(seconds=30))
+        jobs.finish(claimed.id, "w", outcome)
+    page = visitor.get("/anna/polled").text
+    assert "The last 2 polls failed, since <time" in page
+    assert "is told why" in page
+    assert "&lt;b&gt; gone" not in page
+    sign_in(visitor, login="anna", password="pwd_of_anna")
+    assert "&lt;b&gt; gone" in visitor.get("/anna/polled").text

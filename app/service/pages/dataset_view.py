@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from markupsafe import Markup
 from odf_node.protocol.chain.state import ChainState
 from odf_node.storage.datasets.job_payloads import ingest_job, poll_job, transform_job
 from odf_node.storage.datasets.node.naming import SINGLE_OWNER
-from odf_node.storage.stores.ports.values import JobStatus, Schedule, Succeeded
+from odf_node.storage.stores.ports.values import Failed, JobStatus, Schedule, Succeeded
 
 from ...client.text import age_text, one_line
 from ..auth.access import Action
@@ -67,6 +68,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
         "schedules": [_schedule(each) for each in views.stores.schedules.of_dataset(entry.id)],
         "derivation": derivation(views.derivatives, visit.actor, entry, state),
         "transform": _queries(state.transform),
+        "failing": _failing(visit, in_full=Action.WRITE in allowed),
         "runs": _runs(visit, in_full=Action.WRITE in allowed),
         "attachments": [_document(visit, item.path, item.content) for item in attachments],
         "license_url": _web_link(state.license.website_url if state.license else None),
@@ -117,6 +119,32 @@ def _runs(visit: Visit, *, in_full: bool) -> dict[str, Any]:
         "count": len(results),
         "late": sum(int(result.get("rowsLate") or 0) for result in results),
         "warnings": [one_line(str(text), WARNING_CHARS) for text in warnings[:WARNINGS]],
+    }
+
+
+def _failing(visit: Visit, *, in_full: bool) -> dict[str, Any] | None:
+    """Return how many polls failed since the last one that succeeded, and for accounts that may
+    write why the last one did: the reason may quote the source. None if the last one succeeded."""
+    if visit.state.polling_source is None:
+        return None
+    jobs = visit.views.stores.jobs.page(
+        dataset=visit.entry.id,
+        kinds={poll_job.KIND},
+        statuses={JobStatus.SUCCEEDED, JobStatus.FAILED},
+        limit=RUNS,
+        newest_first=True,
+    )
+    failed = list(takewhile(lambda job: isinstance(job.outcome, Failed), jobs))
+    if not failed:
+        return None
+    last = failed[0].outcome
+    return {
+        "count": len(failed),
+        "is_all": len(failed) == RUNS,
+        "since": str(failed[-1].submitted_at),
+        "why": one_line(last.message, WARNING_CHARS)
+        if in_full and isinstance(last, Failed)
+        else None,
     }
 
 
