@@ -13,6 +13,7 @@ import click
 
 from odf_node.protocol.errors import NodeFault
 from odf_node.storage.runtime.descriptors import JAVA_NEEDS, raise_limit
+from odf_node.storage.runtime.garbage_collection import without_garbage_collection
 from odf_node.storage.runtime.logs import set_up
 from odf_node.storage.runtime.private_files import keep_private
 from odf_node.storage.runtime.tracing import start_tracing, stop_tracing
@@ -58,12 +59,13 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
     Raises:
         AddressInUse: the server could not listen on the address.
     """
-    from ..service.applications.queries_alone import build_query_app, check_is_beside
-    from ..service.main import build_app
-    from ..service.processes.server import NodeServer, server_config
-    from ..service.processes.supervisor import supervisors
-    from ..service.processes.watchdog import Watchdog
-    from ..service.wiring import open_node
+    with without_garbage_collection():  # what is loaded stays
+        from ..service.applications.queries_alone import build_query_app, check_is_beside
+        from ..service.main import build_app
+        from ..service.processes.server import NodeServer, server_config
+        from ..service.processes.supervisor import supervisors
+        from ..service.processes.watchdog import Watchdog
+        from ..service.wiring import open_node
 
     if queries_alone:
         check_is_beside(settings)

@@ -116,6 +116,8 @@ MAX_PASSWORDS = 4
 OVERVIEWS_REST_S = 10.0
 """Longest rest between two looks at overviews. A list corrects the overviews it shows, so late ones
 only change its order."""
+START_REST_S = 2.0
+"""Pause after a start, so that the first answers compete with no sweep."""
 SWEEP_PAUSE_S = 3600.0
 SWEEPS_A_DAY = 24
 
@@ -275,6 +277,7 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
 async def _sweep(node: Node) -> None:
     """Mend and remove leftovers of an earlier run, then old records every hour; no answer depends
     on it, so a start waits for none of it."""
+    await asyncio.sleep(START_REST_S)
     await _try_to(node.posts.uploads.sweep, node.stores.jobs)
     is_published = False
     for number in itertools.count():

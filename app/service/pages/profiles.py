@@ -23,6 +23,8 @@ from ..readers.tasks import Profiled, ProfileTask, TableRef
 
 REMEMBERED = 32
 """Number of datasets whose facts are kept; those of one take up to a megabyte."""
+REST_S = 1.0
+"""Pause before many slices are read, so that the page that asked is made first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Profiles:
             (entry.id, columns, table.head),
             lambda: self._made(entry.id, task, objects, caller),
             slices=len(table.slices) - (0 if before is None else len(before.table.slices)),
+            rest_s=REST_S,
         )
 
     async def _made(

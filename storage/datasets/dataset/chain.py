@@ -13,6 +13,7 @@ from odf_node.protocol.identity import DatasetId
 from odf_node.protocol.metadata.block import HashedBlock
 from odf_node.protocol.multihash import Multihash
 
+from ...runtime.garbage_collection import without_garbage_collection
 from ...stores.index.stored_block import decode_stored
 from ...stores.ports import BlockIndex, Heads
 from ...stores.ports.errors import BlockNotFound
@@ -54,8 +55,9 @@ class Chain:
             path.append(block)
         if state is EMPTY and not path:
             raise BlockNotFound(target)
-        for page in self.along(path):
-            state = fold(page, state)
+        with without_garbage_collection():
+            for page in self.along(path):
+                state = fold(page, state)
         self._states.keep(self._dataset, state, folded=len(path))
         return state
 

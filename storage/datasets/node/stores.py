@@ -67,7 +67,7 @@ from .reader import Reader
 
 _log = logging.getLogger("odf.node")
 REPAIR_PAGE = 500
-REPAIRS_AT_ONCE = 8
+REPAIRS_AT_ONCE = 4
 
 
 class SeedMismatch(BadInput):

@@ -23,6 +23,7 @@ from odf_node.protocol.metadata.events import (
 )
 from odf_node.protocol.multihash import HashMismatch, Multihash
 
+from ...runtime.garbage_collection import without_garbage_collection
 from ...stores.ports.errors import BlockNotFound
 from ..dataset.dataset import Dataset, InvalidInterval
 from ..verify.source import ChainSource, DatasetSource
@@ -103,9 +104,10 @@ def outline_of(
     head = at or dataset.head()
     state = dataset.state(head)
     found = _Found(mark)
-    for page in dataset.pages(upto=head):
-        for block in page:
-            found.see(block)
+    with without_garbage_collection():
+        for page in dataset.pages(upto=head):
+            for block in page:
+                found.see(block)
     return found.outline(head, state)
 
 
