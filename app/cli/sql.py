@@ -113,11 +113,10 @@ def sql(
     source: Source = (
         FolderQuery(folders, block) if node is None else NodeQuery(node, token, block, key)
     )
-    if not is_document:
-        with _pointing(query, quiet=as_json):
-            write_pieces(source.rows(query, Format(form), limit=limit), output)
-        return
     with _pointing(query, quiet=as_json):
+        if not is_document:
+            write_pieces(source.rows(query, Format(form), limit=limit), output)
+            return
         answer = source.document(query, limit=limit, verify=verify, as_table=not as_json)
     _print_document(answer, source.remarks, as_json=as_json)
 
