@@ -107,8 +107,7 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     head = body.lines[0]
     others = [line.fields for line in body.lines[1:] if line.raw != head.raw]
     header = header_of([head.fields, *others], choices.header)
-    if body.titles and not (header.is_there or body.titles[-1].is_title):
-        questions += _narrow_header(body)
+    questions += () if header.is_there else _narrow_header(body)
     first = [head.fields] if header.is_there else []
     rest = others if first else [line.fields for line in body.lines]
     units = choices.units or 0
@@ -185,6 +184,8 @@ def _form(
     if choices.escape is None and _needs_escape(data, form, skip):
         notes.append("a backslash escapes the quote behind it (--escape none)")
         form = replace(form, escape="\\")
+    elif form.escape is None and (line := _quote_inside(data, form)) is not None:
+        notes.append(f"line {line}: a quote inside of quotes is not doubled (--escape, --quote)")
     return form, notes
 
 
@@ -223,12 +224,27 @@ def _widths(data: bytes, form: Form, skip: int) -> Counter[int]:
 
 
 def _needs_escape(data: bytes, form: Form, skip: int) -> bool:
-    """Whether the first records are whole, and equally wide, only if backslashes escape quotes."""
-    if f"\\{form.quote}".encode() not in data:
+    """Whether the first records are whole, equally wide, and without text behind a closing quote,
+    only if backslashes escape quotes."""
+    if b"\\" + form.quote.encode() not in data:
         return False
+    if _quote_inside(data, form, rb"\\") is not None:
+        return True
     plain = _widths(data, form, skip)
     escaped = _widths(data, replace(form, escape="\\"), skip)
     return bool(escaped) and len(escaped) == 1 and plain.keys() != escaped.keys()
+
+
+def _quote_inside(data: bytes, form: Form, before: bytes = b"") -> int | None:
+    """Return the first line of a field in quotes at the beginning in which a quote, behind a
+    pattern, is neither doubled nor the end."""
+    separator, sign = (re.escape(each).encode() for each in (form.separator, form.quote))
+    begin = rb"(?:^|(?<=[\n" + separator + b"]))" + sign
+    inside = b"(?:[^" + sign + b"]|" + sign * 2 + b")*" + before + sign
+    after = b"(?=[^" + separator + sign + rb"\r\n])"
+    some = data[:SNIFFED_BYTES]
+    found = re.search(begin + inside + after, some)
+    return None if found is None else some.count(b"\n", 0, found.start()) + 1
 
 
 def _separated(data: bytes, form: Form) -> Any:
@@ -344,9 +360,9 @@ def _odd_lines(
 
 def _narrow_header(body: _Body) -> tuple[str, ...]:
     """Return a question about a line before the first row that may be a header of other width."""
-    line = body.titles[-1]
-    if len(line.fields) == 1:
+    if not body.titles or body.titles[-1].is_title or len(body.titles[-1].fields) == 1:
         return ()
+    line = body.titles[-1]
     found = f"{line} has {len(line.fields)} fields, and the rows have {body.width}"
     return (f"{found}: if it is no header, --skip {line.number} leaves it out",)
 

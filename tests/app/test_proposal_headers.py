@@ -128,6 +128,18 @@ def test_lines_that_are_no_rows_are_told() -> None:
     assert any("separator" in note for note in proposal.notes)
 
 
+def test_a_backslash_that_escapes_a_quote_is_found_in_records_of_equal_width() -> None:
+    proposal = proposed('id,t\n1,"say \\"hi\\" now"\n2,"b"\n')
+    assert proposal.columns[1].values == ('say "hi" now', "b")
+    for text in ('id,t\n1,"C:\\"\n2,"D:\\"\n', 'id,t\n1,"a\\""b"\n', 'id,t\n1,5\\" x\n'):
+        assert getattr(proposed(text).read, "escape", None) == ""
+
+
+def test_a_quote_inside_of_quotes_that_is_not_doubled_is_told() -> None:
+    assert any("line 2: a quote" in note for note in proposed('a,b\n1,"say "hi" now"\n').notes)
+    assert not any("a quote" in note for note in proposed('a,b\n1,"say ""hi"" now"\n').notes)
+
+
 def test_a_backslash_escapes_only_where_the_file_needs_it() -> None:
     assert proposed('a,b\n"C:\\x\\",1\n').columns[0].values == ("C:\\x\\",)
     needed = proposed('a,b\n"say \\"hi\\", you",1\n"x, \\"y\\"",2\n')

@@ -216,7 +216,7 @@ def read_csv(
     forms = forms_of(step)
     nulls = frozenset({"", step.null_value or ""})
     header = bool(step.header)
-    match, exact = None, schema is None
+    match, exact, warnings = None, schema is None, list[str]()
     if schema is None:
         schema = _schema_of(
             content,
@@ -233,13 +233,13 @@ def read_csv(
     elif header:
         rule = options_of(step).header
         match = matched(content, form, schema.names, rule, limits, _errors(rejected))
+        warnings += () if match is None else match.warnings()
     else:
         refuse_header(content, form, schema.names, limits)
     check_names(schema.names, limits)
     for field in schema:
         if not has_text_form(field.type):
             raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
-    warnings = [] if match is None else list(match.warnings())
     stored = schema if match is None or match.in_order else _as_stored(schema, match)
     read = _CsvRead(
         content=content,
