@@ -211,9 +211,7 @@ def read_csv(
         BadRow, InputTooLarge: raised here for the head of the file, later by the batches.
     """
     check_read_step(step)
-    separator, quote, escape = csv_characters(step)
-    form = CsvFormat(separator=separator, quote=quote, escape=escape)
-    forms = forms_of(step)
+    form, forms = _format(step), forms_of(step)
     nulls = frozenset({"", step.null_value or ""})
     header = bool(step.header)
     match, exact, warnings = None, schema is None, list[str]()
@@ -257,6 +255,11 @@ def read_csv(
     if match is not None and not match.in_order:
         batches = _in_order(batches, schema, match)
     return Frame(schema, batches, warnings, lines=read.lines())
+
+
+def _format(step: ReadStepCsv) -> CsvFormat:
+    separator, quote, escape = csv_characters(step)
+    return CsvFormat(separator=separator, quote=quote, escape=escape)
 
 
 def _as_stored(schema: pa.Schema, matched: Matched) -> pa.Schema:
