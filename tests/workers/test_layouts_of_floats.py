@@ -2,7 +2,8 @@
 
 Tables of one column each lie beside each other in one dataset, whose slices are cut at random and
 written as peers write them, with bounds of floats, or as this node does. Each door is asked before
-and after a compaction of some of the slices. `ODF_TEST_FLOAT_TABLES` is the number of tables.
+and after a compaction of some of the slices: 50 filters, aggregates, groups and joins of each table
+that it is asked about. `ODF_TEST_FLOAT_TABLES` is the number of tables, 20 if it is not set.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import random
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,9 +28,11 @@ import pytest
 from adbc_driver_flightsql import DatabaseOptions
 from iceberg_clients import catalogue, duck
 from service import Service, serving
+from sharing_client import sharing_client
 from table_made import TableMade
 from upkeep_parts import dataset_of
 
+import odf_node
 from odf_node.protocol.metadata.engine import RawQueryRequest
 from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
 from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
@@ -49,7 +52,15 @@ BESIDE = 20
 """Tables in one dataset."""
 NAN = math.nan
 VALUES = [0.0, -0.0, 2.0, 3.5, -1.0, math.inf, -math.inf, NAN, math.copysign(NAN, -1), None]
-WORDS = {0.0: "0.0", 2.0: "2.0", math.inf: "Infinity", NAN: "NaN"}
+WORDS = {
+    0.0: "0.0",
+    2.0: "2.0",
+    3.5: "3.5",
+    -1.0: "-1.0",
+    math.inf: "Infinity",
+    -math.inf: "-Infinity",
+    NAN: "NaN",
+}
 """Values in comparisons, as texts that both engines cast to a float."""
 OPERATORS: dict[str, Callable[[tuple[bool, float], tuple[bool, float]], bool]] = {
     "=": lambda one, other: one == other,
@@ -60,6 +71,14 @@ OPERATORS: dict[str, Callable[[tuple[bool, float], tuple[bool, float]], bool]] =
     ">=": lambda one, other: one >= other,
 }
 WORDS_OF_FILTERS = {"=": "eq", "<>": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+HINTED = {
+    "equal": OPERATORS["="],
+    "lessThan": OPERATORS["<"],
+    "lessThanOrEqual": OPERATORS["<="],
+    "greaterThan": OPERATORS[">"],
+    "greaterThanOrEqual": OPERATORS[">="],
+}
+"""Words in hints of clients of Delta Sharing."""
 Column = Sequence[float | None]
 
 
@@ -87,7 +106,7 @@ def filters() -> Iterator[Filter]:
             yield Filter(
                 f"X {word} cast('{text}' as double)",
                 lambda each, c=compared, v=value: c(key(each), key(v)),
-                f"X:{WORDS_OF_FILTERS[word]}:{'inf' if value == math.inf else text.lower()}",
+                f"X:{WORDS_OF_FILTERS[word]}:{text.lower().replace('infinity', 'inf')}",
             )
     zero_or_nan = {key(0.0), key(NAN)}
     yield Filter(
@@ -124,7 +143,7 @@ AGGREGATES: dict[str, Callable[[list[float]], float | None]] = {
     "sum(case when X > 3 then 1 else 0 end)": lambda known: sum(key(v) > key(3.0) for v in known),
 }
 ROWS_OF: dict[str, Callable[[Column], list[int]]] = {
-    "select count(*) as n from T group by X order by n": group_counts,
+    "select count(*) as n from T group by X": group_counts,
     "select count(*) as n from (select distinct X from T)": lambda column: [
         len(group_counts(column))
     ],
@@ -225,84 +244,142 @@ def asked(service: Service, query: str, *, by_flight: bool) -> list[tuple[Any, .
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def branches(table: str, name: str, offset: str, more: str = "") -> str:
-    """The rows of each filter on a column, as one query."""
+Answer = tuple[int, int | None, str | None]
+"""Number of a question, offset or count, and value, of one row."""
+
+
+def filtered(table: str, columns: Sequence[str], quote: str = '"') -> str:
+    """The rows of each filter on some columns as one query."""
     return " union all ".join(
-        f"select {at} as q, {offset} as o{more} from {table} where {each.sql.replace('X', name)}"
-        for at, each in enumerate(FILTERS)
+        f"select {at * 1000 + number} as q, {quote}offset{quote} as o, cast(null as double) as v, "
+        f"event_time as t from {table} where {each.sql.replace('X', name)}"
+        for at, name in enumerate(columns)
+        for number, each in enumerate(FILTERS)
     )
 
 
-def expected(column: Column) -> list[tuple[int, int]]:
-    """Number of the filter and offset, for each row of each filter."""
-    return [(at, o) for at, each in enumerate(FILTERS) for o in each.offsets(column)]
+def questions(table: str, columns: Sequence[str]) -> str:
+    """All questions about some columns as one query."""
+    newest = f"(select max(event_time) as t from {table})"
+    found = [filtered(table, columns)]
+    for at, name in enumerate(columns):
+        for number, sql in enumerate(AGGREGATES, at * 1000 + 100):
+            value = sql.replace("X", name)
+            found.append(
+                f"select {number} as q, cast(null as bigint) as o, cast({value} as double) as v, "
+                f"max(event_time) as t from {table}"
+            )
+        for number, sql in enumerate(ROWS_OF, at * 1000 + 200):
+            rows = sql.replace("T", table).replace("X", name)
+            found.append(
+                f"select {number} as q, n as o, cast(null as double) as v, t "
+                f"from ({rows}) as counted cross join {newest} as newest"
+            )
+    return " union all ".join(found)
+
+
+def offsets(columns: Sequence[Column]) -> list[Answer]:
+    """What is right for all filters on some columns."""
+    return [
+        (at * 1000 + number, offset, None)
+        for at, column in enumerate(columns)
+        for number, each in enumerate(FILTERS)
+        for offset in each.offsets(column)
+    ]
+
+
+def answers(columns: Sequence[Column]) -> list[Answer]:
+    """What is right for all questions about some columns."""
+    found = offsets(columns)
+    for at, column in enumerate(columns):
+        known = [each for each in column if each is not None]
+        for number, aggregate in enumerate(AGGREGATES.values(), at * 1000 + 100):
+            found.append((number, None, shown(aggregate(known))))
+        for number, counted in enumerate(ROWS_OF.values(), at * 1000 + 200):
+            found += [(number, count, None) for count in counted(column)]
+    return in_order(found)
+
+
+def in_order(rows: Iterable[Answer]) -> list[Answer]:
+    return sorted(rows, key=lambda row: (row[0], -1 if row[1] is None else row[1]))
+
+
+def told(rows: Iterable[Sequence[Any]]) -> list[Answer]:
+    """Rows of a client as answers."""
+    return in_order((q, o, shown(v)) for q, o, v, *_ in rows)
+
+
+def parts_of(layout: Layout) -> Iterator[list[str]]:
+    """The names of all columns, two at a time: a query is bounded in its depth."""
+    names = list(layout.columns)
+    for at in range(0, len(names), 2):
+        yield names[at : at + 2]
 
 
 def test_filters_of_reads(service: Service, layouts: list[Layout], tmp_path: Path) -> None:
+    """Each filter is asked of some column over HTTP, and of one in a copy."""
+    asked = [each for each in FILTERS if each.asked]
     with service.http(service.token()) as http:
         for layout in layouts:
-            name = layout.chance.choice(list(layout.columns))
-            for _ in both_ways(layout, tmp_path):
-                for each in FILTERS:
-                    if each.asked:
-                        params = {"filter": each.asked.replace("X", name), "format": "ndjson"}
-                        answer = http.get(f"/{layout.name}/read", params=params)
-                        assert answer.status_code == 200, answer.text
-                        found = [json.loads(line)["offset"] for line in answer.text.splitlines()]
-                        assert found == each.offsets(layout.columns[name]), params
+            for turn, _ in enumerate(both_ways(layout, tmp_path)):
+                copy = tmp_path / f"{layout.name}x{turn}"
+                odf_node.pull(f"{service.url}/{layout.name}", copy, token=service.token())
+                pulled = odf_node.open(copy)
+                for each in asked:
+                    name = layout.chance.choice(list(layout.columns))
+                    params = {"filter": each.asked.replace("X", name), "format": "ndjson"}
+                    answer = http.get(f"/{layout.name}/read", params=params)
+                    assert answer.status_code == 200, answer.text
+                    found = [json.loads(line)["offset"] for line in answer.text.splitlines()]
+                    assert found == each.offsets(layout.columns[name]), params
+                name = layout.chance.choice(list(layout.columns))
+                for each in asked:
+                    rows = pulled.arrow(filter=each.asked.replace("X", name), columns=["offset"])
+                    assert rows["offset"].to_pylist() == each.offsets(layout.columns[name]), each
 
 
 @pytest.mark.parametrize("by_flight", [False, True])
 def test_queries(service: Service, layouts: list[Layout], tmp_path: Path, by_flight: bool) -> None:
     for layout in layouts:
-        table = f'"{layout.name}"'
         for _ in both_ways(layout, tmp_path):
-            for name in layout.chance.sample(list(layout.columns), 1 if by_flight else 3):
-                column = layout.columns[name]
-                found = asked(service, branches(table, name, '"offset"'), by_flight=by_flight)
-                assert sorted(found) == expected(column), (layout.name, name)
-                known = [each for each in column if each is not None]
-                wanted = [shown(each(known)) for each in AGGREGATES.values()]
-                listed = ", ".join(f"{sql} as a{at}" for at, sql in enumerate(AGGREGATES))
-                query = f"select {listed} from {table}".replace("X", name)
-                [row] = asked(service, query, by_flight=by_flight)
-                assert [shown(each) for each in row] == wanted, query
-                for given, computed in ROWS_OF.items():
-                    query = given.replace("T", table).replace("X", name)
-                    rows = asked(service, query, by_flight=by_flight)
-                    assert [each for (each,) in rows] == computed(column), query
+            for names in parts_of(layout):
+                query = questions(f'"{layout.name}"', names)
+                found = told(asked(service, query, by_flight=by_flight))
+                assert found == answers([layout.columns[each] for each in names]), names
 
 
-def derived(layout: Layout, engine: Any, scratch: Path, name: str) -> list[tuple[int, int]]:
-    """What a derivative has of the filters on a column."""
+def derived(layout: Layout, engine: Any, scratch: Path, names: Sequence[str]) -> list[Answer]:
+    """What a derivative has of all filters: it may ask no aggregates without a window."""
     stores, quote = layout.stores, "`" if engine.name == "spark" else '"'
-    query = branches(layout.name, name, f"{quote}offset{quote}", ", event_time")
+    asked = filtered(layout.name, names, quote)
+    query = f"select q, o, v, t as event_time from ({asked}) as asked"
     made = derivative(stores, f"m{uuid4().hex[:24]}", [layout.dataset], query, engine=engine.name)
     bench = node_of(stores, scratch)
     bench = replace(bench, engines=replace(bench.engines, first=engine))
     run_transform(stores, made, TransformPayload(), bench, now=moment(10**9))
-    return sorted((row["q"], row["o"]) for row in read(stores, made))
+    return told((row["q"], row["o"], row["v"]) for row in read(stores, made))
 
 
 def test_derivatives_on_datafusion(layouts: list[Layout], tmp_path: Path) -> None:
     engine = DataFusionEngine()
     for layout in layouts:
         for _ in both_ways(layout, tmp_path):
-            name = layout.chance.choice(list(layout.columns))
-            found = derived(layout, engine, tmp_path, name)
-            assert found == expected(layout.columns[name]), (layout.name, name)
+            for names in parts_of(layout):
+                found = derived(layout, engine, tmp_path, names)
+                assert found == offsets([layout.columns[each] for each in names]), names
 
 
 @pytest.mark.spark
 def test_derivatives_on_spark(layouts: list[Layout], spark: SparkSession, tmp_path: Path) -> None:
+    """About a column each time: Spark takes a second and more for these plans."""
     from odf_node.workers.engines.spark_engine.engine import SparkEngine
 
     engine = SparkEngine(spark)
     for layout in layouts:
         for _ in both_ways(layout, tmp_path):
             name = layout.chance.choice(list(layout.columns))
-            found = derived(layout, engine, tmp_path, name)
-            assert found == expected(layout.columns[name]), (layout.name, name)
+            found = derived(layout, engine, tmp_path, [name])
+            assert found == offsets([layout.columns[name]]), (layout.name, name)
 
 
 def test_preprocessing_of_files_with_bounds(tmp_path: Path) -> None:
@@ -319,23 +396,72 @@ def test_preprocessing_of_files_with_bounds(tmp_path: Path) -> None:
     assert repr(pq.read_table(tmp_path / "out.parquet").to_pydict()) == repr(rows.to_pydict())
 
 
+PYICEBERG: dict[str, Callable[[float], bool]] = {
+    "< 3.0": lambda v: v < 3.0,
+    "> 2.0": lambda v: v > 2.0,
+    ">= 3.5": lambda v: v >= 3.5,
+    "<= -1.0": lambda v: v <= -1.0,
+    "= 0.0": lambda v: v == 0.0,
+    "is nan": math.isnan,
+    "is not nan": lambda v: not math.isnan(v),
+}
+"""Its filters compare NaN by the rules of Arrow."""
+
+
 def test_clients_of_iceberg_read_slices_of_this_node(
     service: Service, layouts: list[Layout]
 ) -> None:
-    """pyiceberg compares NaN by its own rules, DuckDB as the engines do."""
+    """DuckDB compares as the engines do."""
     catalog = catalogue(service, service.token())
     with duck(service, service.token()) as db:
         for layout in layouts:
             own = layout.written_by_this_node()
-            name = layout.chance.choice(list(layout.columns))
-            column = layout.columns[name]
             scanned = catalog.load_table(f"kamu.{own.name}")
-            for text, holds in (("> 2.0", lambda v: v > 2.0), ("< 3.0", lambda v: v < 3.0)):
+            for text, holds in PYICEBERG.items():
+                name = layout.chance.choice(list(layout.columns))
+                column = layout.columns[name]
                 found = scanned.scan(row_filter=f"{name} {text}").to_arrow()["offset"].to_pylist()
                 wanted = [at for at, v in enumerate(column) if v is not None and holds(v)]
                 assert sorted(found) == wanted, (name, text)
-            rows = db.execute(branches(f"odf.kamu.{own.name}", name, '"offset"')).fetchall()
-            assert sorted(rows) == expected(column), name
+            for names in parts_of(layout):
+                rows = db.execute(questions(f"odf.kamu.{own.name}", names)).fetchall()
+                assert told(rows) == answers([layout.columns[each] for each in names]), names
+
+
+def framed(value: float | None) -> str | None:
+    return None if value is None or math.isnan(value) else shown(value)
+
+
+def test_the_client_of_delta_sharing_reads_each_value(
+    service: Service, layouts: list[Layout], tmp_path: Path
+) -> None:
+    """It filters no rows itself; the node leaves out files that have no row of a hint. In its
+    frames a null is a NaN."""
+    with sharing_client(service, service.token(), tmp_path) as client:
+        for layout in layouts:
+            for _ in both_ways(layout, tmp_path):
+                table = f"kamu.default.{layout.name}"
+                for is_delta in (False, True):
+                    found = client.load(table, use_delta_format=is_delta)
+                    at = found["columns"].index("offset")
+                    rows = sorted(found["rows"], key=lambda row: row[at])
+                    for name, column in layout.columns.items():
+                        place = found["columns"].index(name)
+                        values = [row[place] for row in rows]
+                        assert list(map(framed, values)) == list(map(framed, column)), name
+                name = layout.chance.choice(list(layout.columns))
+                for word, compared in HINTED.items():
+                    hint = {"op": word, "children": [
+                        {"op": "column", "name": name, "valueType": "double"},
+                        {"op": "literal", "value": "2.0", "valueType": "double"},
+                    ]}  # fmt: skip
+                    found = client.load(table, jsonPredicateHints=json.dumps(hint))
+                    at = found["columns"].index("offset")
+                    wanted = [
+                        offset for offset, v in enumerate(layout.columns[name])
+                        if v is not None and compared(key(v), key(2.0))
+                    ]  # fmt: skip
+                    assert {row[at] for row in found["rows"]}.issuperset(wanted), (name, word)
 
 
 def test_slices_of_this_node_have_no_bounds_of_floats(layouts: list[Layout]) -> None:
