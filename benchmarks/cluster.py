@@ -29,13 +29,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.ingest import Bench, body
 from buckets import log_in, make_bucket
 from nodes import RunningNode, served
 from processes import cpu_seconds
 from servers import S3Server, s3_server
 from spark_cluster import QUICK_START, Cluster, spark_cluster
-
-from benchmarks.ingest import Bench, body
 
 PATIENCE_S = 1800
 CGROUPS = Path("/sys/fs/cgroup")

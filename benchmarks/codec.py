@@ -21,28 +21,28 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.codec.blocks import decode_block, encode_block
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.rules import fold
+from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock, MetadataBlock
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
     MetadataEvent,
     Seed,
     SetDataSchema,
 )
-from odf_node.protocol.metadata.schema import (
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeInt32,
     DataTypeInt64,
     DataTypeTimestamp,
 )
-from odf_node.protocol.multihash import ARROW0_SHA3_256, Multihash
-from odf_node.protocol.transfer.bundle import pack, raw_blocks, unpack
+from odf_protocol.multihash import ARROW0_SHA3_256, Multihash
+from odf_protocol.transfer.bundle import pack, raw_blocks, unpack
 
 T = TypeVar("T")
 BLOCKS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000

@@ -20,17 +20,17 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-
-from odf_node.protocol.metadata.engine import TransformResponseSuccess
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-from odf_node.workers.engines.remote.remote import RemoteEngine
-from odf_node.workers.engines.remote.server import serve
-from odf_node.workers.engines.spark.frames import spark_schema
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
-from odf_node.workers.engines.spark_engine.engine import SparkEngine
-from odf_node.workers.slices.write import parquet_settings
 from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, WAS, cities
 from tests.workers.engine.requests import Derivative, sql
+
+from odf_protocol.metadata.engine import TransformResponseSuccess
+from odf_workers.engines.datafusion.engine import DataFusionEngine
+from odf_workers.engines.remote.remote import RemoteEngine
+from odf_workers.engines.remote.server import serve
+from odf_workers.engines.spark.frames import spark_schema
+from odf_workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.engines.spark_engine.engine import SparkEngine
+from odf_workers.slices.write import parquet_settings
 
 ITERATIONS = int(sys.argv[1]) if len(sys.argv) > 1 else 30
 ROWS = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000

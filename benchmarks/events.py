@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from chain_maker import entry, linked, long_chain
 from nodes import served
 
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_protocol.metadata.events import SetInfo
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
 LISTENERS, MOVES, WARM_UP, PAUSE_S = 1000, 30, 3, 0.5
 KIB = 1024

@@ -24,16 +24,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from chain_maker import some_id
 from verify import MIB, make, rows
 
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.codec.blocks import decode_block
-from odf_node.storage.datasets.contents.claims import SliceClaim, slice_claims
-from odf_node.storage.datasets.contents.slice_limits import GateLimits
-from odf_node.storage.datasets.gate.children import Children
-from odf_node.storage.datasets.gate.gate import SliceGate
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.slices.write import parquet_settings
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.codec.blocks import decode_block
+from odf_storage.datasets.contents.claims import SliceClaim, slice_claims
+from odf_storage.datasets.contents.slice_limits import GateLimits
+from odf_storage.datasets.gate.children import Children
+from odf_storage.datasets.gate.gate import SliceGate
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.slices.write import parquet_settings
 
 LIMITS = {"memory": 2048 * MIB, "seconds": 600.0, "ratio": 1000}
 

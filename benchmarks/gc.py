@@ -22,15 +22,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from chain_maker import add_data, linked
 from upkeep_parts import TOMORROW, begun
 
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.multihash import ARROW0_SHA3_256, SHA3_256, Multihash
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.stores.index.sql_blocks import insert_blocks
-from odf_node.storage.stores.sql.engine import writing
-from odf_node.storage.stores.sql.tables import refs
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.multihash import ARROW0_SHA3_256, SHA3_256, Multihash
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.stores.index.sql_blocks import insert_blocks
+from odf_storage.stores.sql.engine import writing
+from odf_storage.stores.sql.tables import refs
 
 OBJECTS = 100_000
 PAGE = 5_000

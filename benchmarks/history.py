@@ -27,33 +27,33 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from tests.workers.datasets import created, now, upload
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import Vocab
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     ReadStep,
 )
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
-from odf_node.workers.engines.spark_engine.engine import SparkEngine
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.jobs.work.context import Engines, IngestOptions, WorkerContext
-from odf_node.workers.program.warmup import warm_up
-from odf_node.workers.slices.conform import NullCounts
-from odf_node.workers.slices.pieces import pieces
-from odf_node.workers.slices.write import SlicePlan, write_slice
-from tests.workers.datasets import created, now, upload
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.engines.spark_engine.engine import SparkEngine
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.jobs.work.context import Engines, IngestOptions, WorkerContext
+from odf_workers.program.warmup import warm_up
+from odf_workers.slices.conform import NullCounts
+from odf_workers.slices.pieces import pieces
+from odf_workers.slices.write import SlicePlan, write_slice
 
 SIZES = [int(word) for word in sys.argv[1:]] or [1_000_000, 1_000_000, 10_000_000]
 STEP = 250_000

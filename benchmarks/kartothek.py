@@ -27,10 +27,10 @@ from kartothek_published import A, C, D, Growing, Publisher, R, Watched
 from process_bytes import bytes_read
 from upkeep_parts import key_of
 
-from odf_node.storage.datasets.kartothek.publication import Mode
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.datasets.kartothek.publication import Mode
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.stores.ports.values import ObjectKind
 
 ROWS, SLICES, ROWS_OF_SLICE, CITIES = 1_000_000, 1_000, 50_000, 10_000
 ROWS_OF_STATE = 1_000

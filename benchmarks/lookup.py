@@ -28,7 +28,7 @@ from kartothek_published import A, Growing
 from process_bytes import bytes_read
 from service import serving
 
-from odf_node.storage.datasets.kartothek.own_index import refresh_own_index
+from odf_storage.datasets.kartothek.own_index import refresh_own_index
 
 SLICES, ASKED = [int(word) for word in [*sys.argv[1:], "1000", "20"][:2]]
 ROWS = 200

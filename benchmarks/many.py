@@ -35,14 +35,14 @@ from servers import free_port
 
 HERE = Path(__file__).parents[1]
 AIMS = {"start": 0.5, "page": 0.4}
-SERVE = "from odf_node.app.cli.main import main; main()"
+SERVE = "from odf_node.cli.main import main; main()"
 HTML = {"accept": "text/html"}
 MAKE = """
 import sys
 from pathlib import Path
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import open_node
+from odf_protocol.metadata.events import SetDataSchema
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import open_node
 from service import SCHEMA, Service, described, seeded
 
 kind, count, data = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])

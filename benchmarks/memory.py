@@ -24,10 +24,9 @@ import pyarrow.csv as pacsv
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.ingest import MERGES
 from nodes import RunningNode, served
 from processes import descendants, held_bytes
-
-from benchmarks.ingest import MERGES
 
 MIB, MILLION = 1 << 20, 1_000_000
 LOOKS_S = 0.5

@@ -38,7 +38,7 @@ from datafusion import SessionConfig, SessionContext
 from service import Service, serving
 from wide_rows import GROUPS, WideRows
 
-from odf_node.storage.datasets.kartothek.own_index import refresh_own_index
+from odf_storage.datasets.kartothek.own_index import refresh_own_index
 
 GOAL_POINT_MS, GOAL_OVERHEAD = 50.0, 1.2
 LONG_S = 1.0

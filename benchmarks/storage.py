@@ -30,16 +30,16 @@ from buckets import make_bucket
 from chain_maker import entry, linked, long_chain, some_id
 from servers import postgres, s3_server
 
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.storage.stores.sql.engine import writing
+from odf_protocol.identity import DatasetId
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_storage.stores.sql.engine import writing
 
 OBJECTS = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 MOVES = int(sys.argv[2]) if len(sys.argv) > 2 else 1000

@@ -41,20 +41,20 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from counting import counting
 
-from odf_node.app.client.sync import pull, push
-from odf_node.app.client.urls import Location
-from odf_node.app.service.processes.server import NodeServer, server_config
-from odf_node.app.service.settings import Settings
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import SourceState
-from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
+from odf_node.client.sync import pull, push
+from odf_node.client.urls import Location
+from odf_node.service.processes.server import NodeServer, server_config
+from odf_node.service.settings import Settings
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import SourceState
+from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 ROOT = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -345,9 +345,7 @@ def publish(folder: Path, url: str, bearer: str, name: str = "foo"):
 
 def bench_start(work: Path) -> None:
     """Import, start until the first answer, memory at rest."""
-    code = (
-        "from odf_node.app.service import main; from odf_node.app.service.processes import server"
-    )
+    code = "from odf_node.service import main; from odf_node.service.processes import server"
     imports = best_of(3, lambda: subprocess.run([PYTHON, "-c", code], cwd=ROOT, check=True))
     bare = best_of(3, lambda: subprocess.run([PYTHON, "-c", ""], cwd=ROOT, check=True))
     times, memory = [], 0.0
@@ -556,7 +554,7 @@ def bench_chain(work: Path) -> None:
 
 
 def _pull_time(server: Process, target: Path, *, compact: bool) -> float:
-    import odf_node.app.client.socket as client_socket
+    import odf_node.client.socket as client_socket
 
     header = client_socket.PAYLOAD_HEADER
     client_socket.PAYLOAD_HEADER = header if compact else "x-unused"

@@ -38,24 +38,24 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
-
-from odf_node.protocol.metadata.data import ExecuteTransformInput
-from odf_node.protocol.metadata.events import AddData, ExecuteTransform
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.dataset.local_files import chunks
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
-from odf_node.workers.engines.spark_engine.engine import SparkEngine
-from odf_node.workers.jobs.transform.replay import replay
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.jobs.work.context import Engines, IngestOptions, WorkerContext
-from odf_node.workers.program.warmup import warm_up
-from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
+
+from odf_protocol.metadata.data import ExecuteTransformInput
+from odf_protocol.metadata.events import AddData, ExecuteTransform
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.engines.spark_engine.engine import SparkEngine
+from odf_workers.jobs.transform.replay import replay
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.work.context import Engines, IngestOptions, WorkerContext
+from odf_workers.program.warmup import warm_up
+from odf_workers.slices.write import described, write_batches
 
 PARTS = {
     "iteration": None,

@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from processes import cpu_seconds
 
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
-from odf_node.workers.engines.stateful import NewRows, StatefulInput, run, stateful_plan
+from odf_protocol.chain.state import Vocab
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.engines.stateful import NewRows, StatefulInput, run, stateful_plan
 
 TIME = pa.timestamp("ms", "UTC")
 SCHEMA = pa.schema(

@@ -26,23 +26,23 @@ from msgspec import structs
 from servers import s3_server
 from upkeep_parts import TOMORROW
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.info import write_info
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.compare import compare_index
-from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.datasets.upkeep.rebuild import rebuild_index
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
-from odf_node.storage.stores.sql.migrate import migrate
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.info import write_info
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.compare import compare_index
+from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.upkeep.rebuild import rebuild_index
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
+from odf_storage.stores.sql.engine import open_engine, sqlite_url
+from odf_storage.stores.sql.migrate import migrate
 
 BLOCKS = 20_000
 

@@ -42,18 +42,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from chain_maker import add_data, linked, parquet, seed, slice_of, some_id
 
-from odf_node.protocol.arrow_columns import Coded, Column, Columns
-from odf_node.protocol.arrow_digest import CACHE_WINDOW_ROWS
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.arrow_values import stream, validity
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.storage.datasets.verify.bytes import CHUNK_BYTES
-from odf_node.storage.datasets.verify.run import FolderSource, verify_chain
-from odf_node.storage.datasets.verify.stages import in_threads
-from odf_node.storage.lanes import hash_all, lanes, prepare
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.slices.write import parquet_settings
+from odf_protocol.arrow_columns import Coded, Column, Columns
+from odf_protocol.arrow_digest import CACHE_WINDOW_ROWS
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.arrow_values import stream, validity
+from odf_protocol.metadata.events import SetDataSchema
+from odf_storage.datasets.verify.bytes import CHUNK_BYTES
+from odf_storage.datasets.verify.run import FolderSource, verify_chain
+from odf_storage.datasets.verify.stages import in_threads
+from odf_storage.lanes import hash_all, lanes, prepare
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.slices.write import parquet_settings
 
 MIB, GIB = 1 << 20, 1 << 30
 THREADS = 2

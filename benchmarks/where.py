@@ -20,9 +20,8 @@ import httpx
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from nodes import served
-
 from benchmarks.ingest import MERGES, body, pieces, snapshot
+from nodes import served
 
 ROWS = (1, 1_000, 100_000, 1_000_000)
 WAIT = {"content-type": "text/csv", "prefer": "wait=1800"}

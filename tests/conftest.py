@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 from servers import S3Server, postgres, s3_server
 from two_ends import TwoEnds, place
@@ -16,6 +17,13 @@ from two_ends import TwoEnds, place
 if TYPE_CHECKING:
     from browsers import Windows
     from playwright.sync_api import Browser
+
+
+# How long an example takes says on a busy machine what else runs on it.
+hypothesis.settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,7 +55,7 @@ def _quick_databases() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "odf_node.storage.datasets.node.open_stores.migrate_database", databases.made_ready
+            "odf_storage.datasets.node.open_stores.migrate_database", databases.made_ready
         )
         yield
 

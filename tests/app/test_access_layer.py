@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from service import ten_rows
 
-from odf_node.app.service.auth import access
-from odf_node.app.service.auth.access import Action, DatasetHidden, authorize
-from odf_node.app.service.auth.actors import ANONYMOUS
-from odf_node.app.service.setting_groups.words import AnonymousReads
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_node.service.auth import access
+from odf_node.service.auth.access import Action, DatasetHidden, authorize
+from odf_node.service.auth.actors import ANONYMOUS
+from odf_node.service.setting_groups.words import AnonymousReads
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 
 @pytest.fixture

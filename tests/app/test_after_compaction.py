@@ -10,9 +10,9 @@ import pytest
 from service import Service, serving
 from upkeep_parts import dataset_of, grown
 
-from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
-from odf_node.storage.stores.ports.values import Visibility
-from odf_node.workers.jobs.compact.run import run_compaction
+from odf_storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_storage.stores.ports.values import Visibility
+from odf_workers.jobs.compact.run import run_compaction
 
 QUERY = "select count(*) as n from many"
 

@@ -20,10 +20,10 @@ import pytest
 from service import NOON, Service, seeded, serving
 
 import odf_node
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.metadata.events import SetDataSchema
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.metadata.events import SetDataSchema
 
 UTC_MS = pa.timestamp("ms", "UTC")
 TEXT = pa.string()

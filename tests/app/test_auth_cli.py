@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 from service import seeded, serving
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.auth.passwords import verify_password
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.ports.values import Reach
+from odf_node.cli.main import main
+from odf_node.service.auth.passwords import verify_password
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.ports.values import Reach
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_node.app.service.auth.passwords import (
+from odf_node.service.auth.passwords import (
     MAX_PASSWORD_CHARS,
     Cost,
     PasswordNotTaken,
@@ -16,7 +16,7 @@ from odf_node.app.service.auth.passwords import (
     hash_password,
     verify_password,
 )
-from odf_node.app.service.auth.throttle import (
+from odf_node.service.auth.throttle import (
     ACCOUNT_FACTOR,
     ADDRESS_FACTOR,
     MAX_KEYS,
@@ -24,10 +24,10 @@ from odf_node.app.service.auth.throttle import (
     Throttle,
     TooManyAttempts,
 )
-from odf_node.protocol.instant import Instant
-from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
-from odf_node.storage.stores.sql.migrate import migrate
+from odf_protocol.instant import Instant
+from odf_storage.stores.accounts.sql_attempts import SqlAttempts
+from odf_storage.stores.sql.engine import open_engine, sqlite_url
+from odf_storage.stores.sql.migrate import migrate
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from service import serving
 from throwaway import throwaway_stores
 
-from odf_node.app.service.accounts.accounts import create_token, ensure_account
-from odf_node.app.service.auth.actors import Reason, identify
-from odf_node.app.service.auth.sessions import ISSUER, MalformedSession, Session, read_session
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import open_node
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.storage.runtime.private_files import keep_private
-from odf_node.storage.stores.ports.values import AccountId, Scope, StoredPassword
+from odf_node.service.accounts.accounts import create_token, ensure_account
+from odf_node.service.auth.actors import Reason, identify
+from odf_node.service.auth.sessions import ISSUER, MalformedSession, Session, read_session
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import open_node
+from odf_protocol.instant import NANOS, Instant
+from odf_storage.runtime.private_files import keep_private
+from odf_storage.stores.ports.values import AccountId, Scope, StoredPassword
 
 NOW = Instant.parse("2050-01-01T12:00:00.5Z")
 SECRET = bytes(range(32))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from throwaway import throwaway_stores
 
-from odf_node.app.service.accounts.accounts import create_token, ensure_account
-from odf_node.app.service.auth.access import Action, grants, may_create
-from odf_node.app.service.auth.actors import (
+from odf_node.service.accounts.accounts import create_token, ensure_account
+from odf_node.service.auth.access import Action, grants, may_create
+from odf_node.service.auth.actors import (
     ANONYMOUS,
     Actor,
     MalformedBearer,
@@ -20,13 +20,13 @@ from odf_node.app.service.auth.actors import (
     bearer_of,
     identify,
 )
-from odf_node.app.service.auth.tokens import AccessToken, MalformedToken
-from odf_node.app.service.setting_groups.words import AnonymousReads
-from odf_node.protocol.errors import Refused
-from odf_node.protocol.identity import DatasetAlias, DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.storage.stores.ports.values import (
+from odf_node.service.auth.tokens import AccessToken, MalformedToken
+from odf_node.service.setting_groups.words import AnonymousReads
+from odf_protocol.errors import Refused
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.stores.ports.values import (
     Account,
     AccountId,
     DatasetEntry,

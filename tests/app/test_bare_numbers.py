@@ -17,15 +17,15 @@ from click.testing import CliRunner
 from datafusion import SessionContext
 from service import Service, described, seeded, serving
 
-from odf_node.app.cli.main import main
-from odf_node.app.client.sync import pull, push
-from odf_node.app.client.urls import Location
-from odf_node.protocol.arrow_digest import digest_of, logical_hash
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.protocol.slice_file import schema_of
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.cli.main import main
+from odf_node.client.sync import pull, push
+from odf_node.client.urls import Location
+from odf_protocol.arrow_digest import digest_of, logical_hash
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.slice_file import schema_of
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.values import ObjectKind
 
 UTC = pa.timestamp("ms", "UTC")
 DAY = 86_400_000

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from service import serving, ten_rows
 
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.multihash import Multihash
 
 
 @contextmanager

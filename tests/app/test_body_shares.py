@@ -10,8 +10,8 @@ import httpx
 import pytest
 from service import serving, ten_rows
 
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
 
 ROWS = b'{"city": "A", "population": 1}\n'
 LONG = ROWS * 4000

@@ -16,14 +16,14 @@ import pytest
 from chains import make_dataset
 from service import serving
 
-from odf_node.app.client import sync
-from odf_node.app.client.gateways import with_retries
-from odf_node.app.client.http import DatasetMissing, Overloaded, TransferFailed
-from odf_node.app.client.limits import LIMITS
-from odf_node.app.client.receive import SeedOverwrite
-from odf_node.app.client.socket import conversation
-from odf_node.app.client.urls import Location
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.client import sync
+from odf_node.client.gateways import with_retries
+from odf_node.client.http import DatasetMissing, Overloaded, TransferFailed
+from odf_node.client.limits import LIMITS
+from odf_node.client.receive import SeedOverwrite
+from odf_node.client.socket import conversation
+from odf_node.client.urls import Location
+from odf_storage.stores.ports.values import Visibility
 
 NOTHING = b""
 

@@ -15,9 +15,9 @@ from service import Service, described, serving
 from sharing_client import run_beside
 from table_made import ITEMS, TableMade, item
 
-from odf_node.app.service.catalogs import catalogs, sitemap
-from odf_node.protocol.metadata.events import SetLicense
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.catalogs import catalogs, sitemap
+from odf_protocol.metadata.events import SetLicense
+from odf_storage.stores.ports.values import Visibility
 
 COLUMNS = ITEMS.append(pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False))))
 LD_JSON = {"accept": "application/ld+json"}

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from service import serving, ten_rows
 
 import odf_node
-from odf_node.app.cli.help import EXAMPLES
-from odf_node.app.cli.main import main
+from odf_node.cli.help import EXAMPLES
+from odf_node.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_a_reader_that_needs_no_more_ends_a_command_quietly(tmp_path, command):
     dataset = make_dataset(tmp_path / "long", rows=[200_000])
     for _ in range(300 if command == "log" else 0):
         dataset.add_rows(1)
-    words = [sys.executable, "-c", "from odf_node.app.cli.main import main; main()", command]
+    words = [sys.executable, "-c", "from odf_node.cli.main import main; main()", command]
     with subprocess.Popen(
         [*words, str(dataset.folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from odf_node.app.cli.main import main
+from odf_node.cli.main import main
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 BLOCKS = json.loads((VECTORS / "blocks.json").read_text())["vectors"]

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from service import serving, ten_rows
 
-from odf_node.app.cli.main import main
+from odf_node.cli.main import main
 
 
 @pytest.fixture

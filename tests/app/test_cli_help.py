@@ -10,10 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from odf_node.app.cli.help import EXAMPLES
-from odf_node.app.cli.main import main
-from odf_node.workers.main import COMMANDS
-from odf_node.workers.main import main as worker
+from odf_node.cli.help import EXAMPLES
+from odf_node.cli.main import main
+from odf_workers.main import COMMANDS
+from odf_workers.main import main as worker
 
 
 def _leaves(group: click.Group, path: str = "") -> list[str]:
@@ -91,7 +91,7 @@ def _words(example: str) -> list[str]:
 
 def test_the_help_of_the_worker_waits_for_nothing_it_does_not_need():
     code = (
-        "import sys; from click.testing import CliRunner; from odf_node.workers.main import main; "
+        "import sys; from click.testing import CliRunner; from odf_workers.main import main; "
         "CliRunner().invoke(main, ['--help'], catch_exceptions=False); "
         "print({'sqlalchemy', 'pydantic', 'pyarrow', 'pyspark', 'msgspec'} & set(sys.modules))"
     )

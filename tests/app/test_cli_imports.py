@@ -16,7 +16,7 @@ ALL_HELPS = """
 import io, json, sys
 from contextlib import redirect_stdout
 import click
-from odf_node.app.cli.main import main
+from odf_node.cli.main import main
 
 HEAVY = sys.argv[1:]
 found, known = {}, set()

@@ -9,9 +9,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from odf_node.app.cli import output
-from odf_node.app.cli.main import COMMANDS, main
-from odf_node.protocol.errors import (
+from odf_node.cli import output
+from odf_node.cli.main import COMMANDS, main
+from odf_protocol.errors import (
     BadInput,
     Conflict,
     Damaged,
@@ -20,7 +20,7 @@ from odf_node.protocol.errors import (
     NotFound,
     Refused,
 )
-from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_protocol.multihash import HashMismatch, Multihash
 
 
 class _Taken(Conflict):
@@ -48,7 +48,7 @@ def test_every_branch_of_the_error_tree_has_its_exit_code(error, code):
 
 def test_help_names_every_command_and_loads_none_of_them():
     probe = (
-        "import sys; from odf_node.app.cli.main import main\n"
+        "import sys; from odf_node.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "names = {'httpx', 'pyarrow', 'msgspec', 'rich', 'websockets', 'fastapi'}\n"
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_with_the_exit_code_shells_know(monkeypatch, tmp_path):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("odf_node.app.cli.log.opened", interrupted)
+    monkeypatch.setattr("odf_node.cli.log.opened", interrupted)
     done = CliRunner().invoke(main, ["log", str(tmp_path)])
     assert done.exit_code == 130
     assert done.stderr.strip() == "interrupted"

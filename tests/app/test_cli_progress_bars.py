@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.app.cli import progress_bars
-from odf_node.app.cli.ingest import job_progress
+from odf_node.cli import progress_bars
+from odf_node.cli.ingest import job_progress
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from kartothek_published import A2, Growing, by_city
 from plateau_peer import Plateau
 
-from odf_node.app.cli.main import main
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.cli.main import main
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
 
 @pytest.fixture

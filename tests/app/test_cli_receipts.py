@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.app.cli.datasets import print_findings
-from odf_node.app.cli.ingest import media_type_of, receipt_text
-from odf_node.app.cli.refresh import refresh_text
-from odf_node.app.cli.schedules import run_line
+from odf_node.cli.datasets import print_findings
+from odf_node.cli.ingest import media_type_of, receipt_text
+from odf_node.cli.refresh import refresh_text
+from odf_node.cli.schedules import run_line
 
 RECEIPT = {
     "outcome": "updated",

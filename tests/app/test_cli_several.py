@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 from service import serving
 
-from odf_node.app.cli.main import main
+from odf_node.cli.main import main
 
 ROOT = "kind: DatasetSnapshot\nversion: 1\ncontent: {{name: {name}, kind: Root, metadata: []}}\n"
 DERIVED = """\

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from service import serving, ten_rows
 
-from odf_node.app.cli.main import main
-from odf_node.app.client.logins import Logins
-from odf_node.app.service.accounts.accounts import create_account
-from odf_node.app.service.accounts.login import begin_session
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.cli.main import main
+from odf_node.client.logins import Logins
+from odf_node.service.accounts.accounts import create_account
+from odf_node.service.accounts.login import begin_session
+from odf_storage.stores.ports.values import Visibility
 
 
 @pytest.fixture(scope="module")

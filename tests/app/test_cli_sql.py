@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 from service import SCHEMA, Chain, described, seeded, serving
 
-from odf_node.app.cli.main import main
-from odf_node.app.cli.sql_sources import AnswerRefuted, check
-from odf_node.protocol.commitments import did_key
-from odf_node.protocol.keys import key_pair
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.cli.main import main
+from odf_node.cli.sql_sources import AnswerRefuted, check
+from odf_protocol.commitments import did_key
+from odf_protocol.keys import key_pair
+from odf_protocol.metadata.events import SetDataSchema
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.values import ObjectKind
 
 QUERY = 'select "offset", city from city order by "offset"'
 

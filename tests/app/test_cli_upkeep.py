@@ -15,13 +15,13 @@ from chain_maker import entry, long_chain
 from click.testing import CliRunner, Result
 from upkeep_parts import grown, key_of
 
-from odf_node.app.cli.main import main
-from odf_node.app.cli.upkeep import UnreadableRate, parse_rate
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.runtime.durations import UnreadableDuration, parse_duration
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.cli.main import main
+from odf_node.cli.upkeep import UnreadableRate, parse_rate
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.durations import UnreadableDuration, parse_duration
+from odf_storage.stores.ports.values import ObjectKind
 
 ORPHAN = b"nobody names this"
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from damaged import PLAIN, DatasetMaker
 from footers import deadly
 
-from odf_node.app.cli.main import main
-from odf_node.protocol.metadata.events import AddData
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.cli.main import main
+from odf_protocol.metadata.events import AddData
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.values import ObjectKind
 
 EVENTS = ["Seed", "SetDataSchema", "AddData", "AddData"]
 
@@ -102,7 +102,7 @@ def test_a_slice_whose_footer_ends_other_readers_is_a_line_of_the_report(
     made.source.put(ObjectKind.DATA, content)
     made.add(AddData(new_data=slice_of(content, rows, 0)))
     folder = written(made, tmp_path / "ds")
-    run_it = "import sys; from odf_node.app.cli.main import main; main(sys.argv[1:])"
+    run_it = "import sys; from odf_node.cli.main import main; main(sys.argv[1:])"
     words = [sys.executable, "-c", run_it, "verify", folder, *options]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 6, done.stderr

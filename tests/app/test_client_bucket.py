@@ -10,16 +10,16 @@ from buckets import log_in
 from chains import files_of, make_dataset
 from click.testing import CliRunner
 
-from odf_node.app.cli.main import main
-from odf_node.app.client import sync
-from odf_node.app.client.bucket import BucketBusy, BucketRepository
-from odf_node.app.client.http import DatasetMissing
-from odf_node.app.client.receive import DestinationAhead, Diverged
-from odf_node.app.client.urls import Location, Transfer
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.stores.objects.s3_bucket import Bucket, MalformedStoreUrl, S3Location
-from odf_node.storage.stores.ports.errors import ObjectNotFound
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.cli.main import main
+from odf_node.client import sync
+from odf_node.client.bucket import BucketBusy, BucketRepository
+from odf_node.client.http import DatasetMissing
+from odf_node.client.receive import DestinationAhead, Diverged
+from odf_node.client.urls import Location, Transfer
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.stores.objects.s3_bucket import Bucket, MalformedStoreUrl, S3Location
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import ObjectKind
 
 
 @pytest.fixture

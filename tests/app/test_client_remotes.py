@@ -12,25 +12,25 @@ from click.testing import CliRunner
 from service import serving, ten_rows
 from static_files import answering, send
 
-from odf_node.app.cli.main import main
-from odf_node.app.client.personal_files import UnreadableConfig
-from odf_node.app.client.remotes import (
+from odf_node.cli.main import main
+from odf_node.client.personal_files import UnreadableConfig
+from odf_node.client.remotes import (
     Repositories,
     RepositoryExists,
     RepositoryUnknown,
     note_remotes,
     remotes_of,
 )
-from odf_node.app.client.targets import (
+from odf_node.client.targets import (
     AmbiguousTarget,
     NotADataset,
     NoTarget,
     read_address,
     write_address,
 )
-from odf_node.app.client.urls import Location, UnsupportedUrl
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.client.urls import Location, UnsupportedUrl
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
+from odf_storage.stores.ports.values import Visibility
 
 DATASET = DatasetId(bytes(32))
 URL = "odf+http://node.example:8080/"

@@ -18,13 +18,13 @@ from static_files import answering, send
 from strangers import Stranger, honest_pull, playing
 from threaded_node import threaded_node
 
-from odf_node.app.cli.transfer import _mirrored
-from odf_node.app.client import sync
-from odf_node.app.client.http import Unreachable
-from odf_node.app.client.limits import ClientLimits
-from odf_node.app.client.objects import UrlExpired
-from odf_node.app.client.receive import Outcome
-from odf_node.app.client.urls import Location
+from odf_node.cli.transfer import _mirrored
+from odf_node.client import sync
+from odf_node.client.http import Unreachable
+from odf_node.client.limits import ClientLimits
+from odf_node.client.objects import UrlExpired
+from odf_node.client.receive import Outcome
+from odf_node.client.urls import Location
 
 KILLS = int(os.environ.get("ODF_TEST_KILLS", "3"))
 """How often a real process is killed; set it to 30 to be sure."""

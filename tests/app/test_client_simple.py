@@ -12,18 +12,18 @@ from chains import FolderDataset, files_of, make_dataset
 from msgspec.structs import replace
 from static_files import answering, send, static_files
 
-from odf_node.app.client import sync
-from odf_node.app.client.folder import FolderBusy, FolderRepository, NotADatasetFolder
-from odf_node.app.client.http import (
+from odf_node.client import sync
+from odf_node.client.folder import FolderBusy, FolderRepository, NotADatasetFolder
+from odf_node.client.http import (
     DatasetMissing,
     TooSlow,
     TransferFailed,
     Unauthenticated,
     Unreachable,
 )
-from odf_node.app.client.limits import ClientLimits, TooMuch
-from odf_node.app.client.progress import Unwatched
-from odf_node.app.client.receive import (
+from odf_node.client.limits import ClientLimits, TooMuch
+from odf_node.client.progress import Unwatched
+from odf_node.client.receive import (
     DestinationAhead,
     Diverged,
     ObjectSizeMismatch,
@@ -32,15 +32,15 @@ from odf_node.app.client.receive import (
     SourceObjectMissing,
     SourceRewritten,
 )
-from odf_node.app.client.repositories import MalformedHead
-from odf_node.app.client.urls import Location, UnsupportedUrl
-from odf_node.app.client.walk import BlockMissing
-from odf_node.protocol.chain.errors import ChainRuleBroken
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.events import AddData
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.stores.objects.layout import HEAD
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.client.repositories import MalformedHead
+from odf_node.client.urls import Location, UnsupportedUrl
+from odf_node.client.walk import BlockMissing
+from odf_protocol.chain.errors import ChainRuleBroken
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.events import AddData
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.stores.objects.layout import HEAD
+from odf_storage.stores.ports.values import ObjectKind
 
 FAST = ClientLimits(idle_s=2, connect_s=2, attempts=1)
 
@@ -308,10 +308,10 @@ def test_a_chain_that_breaks_a_rule_is_not_taken(remote, local):
 
 def _without_schema(folder: Path) -> Path:
     """Seed, then data without any schema: every hash is right, the chain is not."""
-    from odf_node.protocol.codec.blocks import encode_block
-    from odf_node.protocol.metadata.block import MetadataBlock
-    from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-    from odf_node.protocol.metadata.events import AddData
+    from odf_protocol.codec.blocks import encode_block
+    from odf_protocol.metadata.block import MetadataBlock
+    from odf_protocol.metadata.data import DataSlice, OffsetInterval
+    from odf_protocol.metadata.events import AddData
 
     dataset = make_dataset(folder)
     seed = dataset.blocks[0]

@@ -10,12 +10,12 @@ import pytest
 from chains import FolderDataset, files_of, make_dataset
 from threaded_node import ThreadedNode, threaded_node
 
-from odf_node.app.client import smart_pull, sync
-from odf_node.app.client.folder import FolderRepository
-from odf_node.app.client.http import DatasetMissing, RemoteDamaged, Unauthenticated, Unauthorized
-from odf_node.app.client.limits import ClientLimits
-from odf_node.app.client.progress import Unwatched
-from odf_node.app.client.receive import (
+from odf_node.client import smart_pull, sync
+from odf_node.client.folder import FolderRepository
+from odf_node.client.http import DatasetMissing, RemoteDamaged, Unauthenticated, Unauthorized
+from odf_node.client.limits import ClientLimits
+from odf_node.client.progress import Unwatched
+from odf_node.client.receive import (
     DestinationAhead,
     Diverged,
     ObjectSizeMismatch,
@@ -23,19 +23,19 @@ from odf_node.app.client.receive import (
     SeedOverwrite,
     SourceObjectMissing,
 )
-from odf_node.app.client.repositories import HttpRepository
-from odf_node.app.client.socket import HandshakeRefused, NameCollision, RefCollision
-from odf_node.app.client.urls import Location
-from odf_node.protocol.chain.errors import SystemTimeIsNotMonotonic
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import MetadataBlock
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.datasets.read.view import view_of
-from odf_node.storage.datasets.verify.run import verify_chain
-from odf_node.storage.stores.ports.values import ObjectKind, Visibility
+from odf_node.client.repositories import HttpRepository
+from odf_node.client.socket import HandshakeRefused, NameCollision, RefCollision
+from odf_node.client.urls import Location
+from odf_protocol.chain.errors import SystemTimeIsNotMonotonic
+from odf_protocol.chain.rules import fold
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import MetadataBlock
+from odf_protocol.metadata.events import SetInfo
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.datasets.read.view import view_of
+from odf_storage.datasets.verify.run import verify_chain
+from odf_storage.stores.ports.values import ObjectKind, Visibility
 
 names = (f"dataset-{number}" for number in itertools.count())
 keys = itertools.count(10)
@@ -132,7 +132,7 @@ def test_equal_heads_are_up_to_date_without_a_websocket(place, ours, tmp_path, m
     def no_socket(*_: object, **__: object) -> None:
         raise AssertionError("a WebSocket was opened")
 
-    monkeypatch.setattr("odf_node.app.client.smart_push.conversation", no_socket)
+    monkeypatch.setattr("odf_node.client.smart_push.conversation", no_socket)
     monkeypatch.setattr(smart_pull, "conversation", no_socket)
     read = blocks_read(monkeypatch)
     assert place.push(ours).outcome == "up-to-date"
@@ -346,7 +346,7 @@ def test_a_name_belongs_to_one_dataset(place, ours, tmp_path):
 
 def test_another_protocol_version_is_refused(place, ours, tmp_path, monkeypatch):
     place.push(ours)
-    monkeypatch.setattr("odf_node.app.client.socket.PROTOCOL_VERSION", 0)
+    monkeypatch.setattr("odf_node.client.socket.PROTOCOL_VERSION", 0)
     with pytest.raises(HandshakeRefused, match="Incompatible client version"):
         place.pull(tmp_path / "copy")
 

@@ -17,17 +17,17 @@ from strangers import Stranger, batch_text, honest_pull, plan_text, playing, str
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection
 
-from odf_node.app.client import sync
-from odf_node.app.client.http import TransferFailed, Unauthorized
-from odf_node.app.client.limits import ClientLimits, TooMuch
-from odf_node.app.client.receive import (
+from odf_node.client import sync
+from odf_node.client.http import TransferFailed, Unauthorized
+from odf_node.client.limits import ClientLimits, TooMuch
+from odf_node.client.receive import (
     Diverged,
     ObjectSizeMismatch,
     SeedOverwrite,
     SourceObjectMissing,
 )
-from odf_node.app.client.smart_push import PushUnconfirmed
-from odf_node.app.client.socket import (
+from odf_node.client.smart_push import PushUnconfirmed
+from odf_node.client.socket import (
     Disconnected,
     HandshakeRefused,
     HeadMoved,
@@ -37,10 +37,10 @@ from odf_node.app.client.socket import (
     RefCollision,
     UnintelligibleAnswer,
 )
-from odf_node.app.client.uploads import UploadRefused
-from odf_node.app.client.urls import Location
-from odf_node.protocol.errors import LimitExceeded
-from odf_node.protocol.multihash import HashMismatch
+from odf_node.client.uploads import UploadRefused
+from odf_node.client.urls import Location
+from odf_protocol.errors import LimitExceeded
+from odf_protocol.multihash import HashMismatch
 
 FAST = ClientLimits(message_s=1, idle_s=1, connect_s=2, confirm_s=1, attempts=1)
 

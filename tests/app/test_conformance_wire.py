@@ -16,13 +16,13 @@ from contextlib import contextmanager
 import pytest
 from mimic import Chain, GaveUp, Mimic, Why
 
-from odf_node.conformance import shapes
-from odf_node.conformance.archive import BadArchive, batch, opened, pack, unpack
-from odf_node.conformance.chains import hash_of, seeded, ten_records
-from odf_node.conformance.http import follow, request
-from odf_node.conformance.websocket import GUID, check_upgrade, masked
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.codec.blocks import decode_block
+from odf_conformance import shapes
+from odf_conformance.archive import BadArchive, batch, opened, pack, unpack
+from odf_conformance.chains import hash_of, seeded, ten_records
+from odf_conformance.http import follow, request
+from odf_conformance.websocket import GUID, check_upgrade, masked
+from odf_protocol.chain.rules import fold
+from odf_protocol.codec.blocks import decode_block
 
 ENTRIES = [("f1620" + "ab" * 32, b"one"), ("f1620" + "cd" * 32, b"two" * 1000)]
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from service import seeded, serving, ten_rows
 
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Scope, Visibility
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Scope, Visibility
 
 SNAPSHOT = """
 kind: DatasetSnapshot

@@ -13,10 +13,10 @@ from datafusion import SessionContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_node.app.service.datasets.schema_formats import SchemaFormat, written
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.storage.datasets.read import csv_cells
-from odf_node.storage.datasets.read.records import DataFormat, shaped, values
+from odf_node.service.datasets.schema_formats import SchemaFormat, written
+from odf_protocol.arrow_schema import from_arrow
+from odf_storage.datasets.read import csv_cells
+from odf_storage.datasets.read.records import DataFormat, shaped, values
 
 MILLI = 2_524_651_200_000
 COLUMNS = [

@@ -16,9 +16,9 @@ import pytest
 from service import Service, serving
 from table_made import TableMade
 
-from odf_node.app.service.accounts.accounts import ensure_account
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.accounts.accounts import ensure_account
+from odf_protocol.identity import DatasetAlias
+from odf_storage.stores.ports.values import Visibility
 
 ROOT = "/delta-sharing/shares"
 TOWNS = pa.schema([("city", pa.string()), ("pop", pa.int64())])

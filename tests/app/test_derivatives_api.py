@@ -6,10 +6,10 @@ import time
 
 import pytest
 from service import serving
-
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.stores.ports.values import Visibility
 from tests.workers.derivatives import Working, add_rows, commit, read, root
+
+from odf_protocol.identity import DatasetRef
+from odf_storage.stores.ports.values import Visibility
 
 PATIENCE_S = 60
 DAY = "2024-01-0{}T00:00:00Z"
@@ -150,8 +150,8 @@ def test_without_a_worker_a_transform_is_taken_unseen(service, stores, cities, t
 def test_an_engine_that_fails_leaves_a_transform_unseen_and_is_named(
     client, cities, working, monkeypatch
 ):
-    from odf_node.protocol.metadata.engine import TransformResponseInternalError
-    from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+    from odf_protocol.metadata.engine import TransformResponseInternalError
+    from odf_workers.engines.datafusion.engine import DataFusionEngine
 
     failed = TransformResponseInternalError(message="no memory")
     monkeypatch.setattr(DataFusionEngine, "execute_transform", lambda *_: failed)
@@ -163,7 +163,7 @@ def test_an_engine_that_fails_leaves_a_transform_unseen_and_is_named(
 
 
 def test_a_renamed_input_is_still_followed(client, stores, cities, working, tmp_path):
-    from odf_node.protocol.identity import DatasetAlias
+    from odf_protocol.identity import DatasetAlias
 
     create(client, "tens", TENS, "cities")
     stores.rename_dataset(cities.id, DatasetAlias.parse("kamu/towns"))
@@ -292,7 +292,7 @@ def test_dependencies_show_what_the_caller_may_see(tmp_path):
 
 
 def test_metadata_of_inputs_leaves_a_derivative_as_it_is(client, stores, cities, working):
-    from odf_node.protocol.metadata.events import SetInfo
+    from odf_protocol.metadata.events import SetInfo
 
     create(client, "tens", TENS, "cities")
     until(client, "tens", up_to_date)
@@ -309,7 +309,7 @@ def test_the_command_line_defines_refreshes_and_shows(
 
     from click.testing import CliRunner
 
-    from odf_node.app.cli.main import main
+    from odf_node.cli.main import main
 
     def run(*words):
         done = CliRunner().invoke(main, [*words, "--token", service.token()])

@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from odf_node import app, protocol, storage, workers
-from odf_node.app.service.errors import (
+import odf_node
+import odf_protocol
+import odf_storage
+import odf_workers
+from odf_node.service.errors import (
     BARE,
     STATUS,
     descendants,
@@ -23,13 +26,13 @@ from odf_node.app.service.errors import (
     status_of_failed,
     status_of_name,
 )
-from odf_node.app.service.http.answers import error_answer
-from odf_node.protocol.errors import BadInput, NodeError
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.stores.jobs.outcomes import outcome_of, outcome_to_json
-from odf_node.storage.stores.ports.values import Failed
+from odf_node.service.http.answers import error_answer
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.stores.jobs.outcomes import outcome_of, outcome_to_json
+from odf_storage.stores.ports.values import Failed
 
-ROOMS = (protocol, storage, app, workers)
+ROOMS = (odf_protocol, odf_storage, odf_node, odf_workers)
 
 
 def _everything():
@@ -38,9 +41,7 @@ def _everything():
         for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
             import_module(module.name)
     names = {room.__name__ for room in ROOMS}
-    return {
-        kind for kind in descendants(NodeError) if ".".join(kind.__module__.split(".")[:2]) in names
-    }
+    return {kind for kind in descendants(NodeError) if kind.__module__.partition(".")[0] in names}
 
 
 def test_every_error_the_node_can_raise_has_a_status():
@@ -77,7 +78,7 @@ def raised_by_jobs(tmp_path_factory):
 def test_an_error_of_a_worker_is_answered_as_if_a_route_had_raised_it(raised_by_jobs):
     in_a_route, read_from_the_queue = raised_by_jobs
     assert read_from_the_queue == in_a_route
-    rooms = {".".join(name.split(".")[:2]) for name in in_a_route}
+    rooms = {name.partition(".")[0] for name in in_a_route}
     assert rooms == {room.__name__ for room in ROOMS}
     assert len(in_a_route) == len(_everything()) > 150
 
@@ -85,13 +86,11 @@ def test_an_error_of_a_worker_is_answered_as_if_a_route_had_raised_it(raised_by_
 def test_the_service_names_no_error_of_workers_but_those_of_the_version_before():
     """By what an outcome says they are told from each other, not by lists of their names."""
     kinds = _everything()
-    shared = {
-        kind.__name__ for kind in kinds if not kind.__module__.startswith("odf_node.workers.")
-    }
+    shared = {kind.__name__ for kind in kinds if not kind.__module__.startswith("odf_workers.")}
     theirs = {kind.__name__ for kind in kinds} - shared
     named = {
         f"{path.name}: {node.value}"
-        for path in Path(app.__path__[0]).rglob("*.py")
+        for path in Path(odf_node.__path__[0]).rglob("*.py")
         if path.name != "older_outcomes.py"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in theirs
@@ -123,21 +122,21 @@ import json, pkgutil, sys
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from odf_node import app, protocol, storage, workers
-rooms = (protocol, storage, app, workers)
+import odf_node, odf_protocol, odf_storage, odf_workers
+rooms = (odf_protocol, odf_storage, odf_node, odf_workers)
 for room in rooms:
     for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         import_module(module.name)
-from odf_node.app.service.errors import descendants, problem_of, status_of
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import open_node
-from odf_node.protocol.errors import NodeError
-from odf_node.storage.datasets.job_payloads import verify_job
-from odf_node.storage.stores.ports.values import JobSpec
-from odf_node.workers.program.handlers import HANDLERS
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.workers.jobs.work.context import Engines, IngestOptions, WorkerContext
-from odf_node.workers.program.loop import Worker
+from odf_node.service.errors import descendants, problem_of, status_of
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import open_node
+from odf_protocol.errors import NodeError
+from odf_storage.datasets.job_payloads import verify_job
+from odf_storage.stores.ports.values import JobSpec
+from odf_workers.program.handlers import HANDLERS
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_workers.jobs.work.context import Engines, IngestOptions, WorkerContext
+from odf_workers.program.loop import Worker
 
 names = tuple(f"{room.__name__}." for room in rooms)  # the command line imports `conformance` too
 kinds = {f"{kind.__module__}.{kind.__name__}": kind for kind in descendants(NodeError)}
@@ -169,9 +168,9 @@ json.dump({name: [a["status"], a["type"], a["fact"]] for name, a in answers.item
 IN_A_SERVICE = """
 import json, sys
 from pathlib import Path
-from odf_node.app.service.jobs.waiting import receipt_answer
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import open_node
+from odf_node.service.jobs.waiting import receipt_answer
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import open_node
 
 jobs = open_node(Settings(data=Path(sys.stdin.read()), workers=0)).stores.jobs
 told = {}
@@ -181,7 +180,7 @@ for job in jobs.page(limit=10_000):
     assert answer.status_code == body["status"]
     told[job.spec.payload["error"]] = [answer.status_code, body["type"], body.get("fact")]
 json.dump(told, sys.stdout)
-assert not any(name.startswith("odf_node.workers") for name in sys.modules)
+assert not any(name.startswith("odf_workers") for name in sys.modules)
 """
 
 

@@ -16,10 +16,10 @@ import pytest
 from service import Chain, Service, described, serving, ten_rows
 from starlette.types import Message
 
-from odf_node.app.service.news import feeds
-from odf_node.app.service.news.streams import EventStream, ListenerTooSlow
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.stores.ports.values import DatasetEntry, JobSpec, Visibility
+from odf_node.service.news import feeds
+from odf_node.service.news.streams import EventStream, ListenerTooSlow
+from odf_protocol.identity import DatasetRef
+from odf_storage.stores.ports.values import DatasetEntry, JobSpec, Visibility
 
 PATIENCE_S = 20.0
 
@@ -90,7 +90,7 @@ def commit(service: Service, entry: DatasetEntry, chain: Chain, rows: int = 0) -
     if rows:
         chain.add_rows(rows)
         for (kind, name), content in chain.objects.items():
-            from odf_node.storage.stores.ports.values import ObjectKey
+            from odf_storage.stores.ports.values import ObjectKey
 
             service.node.stores.objects.put(ObjectKey(chain.id, kind, name), [content])
     else:
@@ -266,7 +266,7 @@ def test_a_token_that_is_revoked_ends_its_streams(tmp_path: Any) -> None:
         with following(service, "/revoked/events", token=token) as stream:
             stream.next()
             accounts = service.node.stores.accounts
-            from odf_node.app.service.auth.tokens import AccessToken
+            from odf_node.service.auth.tokens import AccessToken
 
             accounts.revoke_token(AccessToken.parse(token).stored_id)
             assert stream.next() is None

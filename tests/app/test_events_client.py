@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from service import Service, described, ten_rows
 
-from odf_node.app.cli.main import main
-from odf_node.app.client import events
-from odf_node.app.client.events import MalformedEvent, follow
-from odf_node.app.client.http import DatasetMissing
-from odf_node.protocol.identity import DatasetRef
+from odf_node.cli.main import main
+from odf_node.client import events
+from odf_node.client.events import MalformedEvent, follow
+from odf_node.client.http import DatasetMissing
+from odf_protocol.identity import DatasetRef
 
 
 def _commit(service: Service, chain) -> str:

@@ -14,7 +14,7 @@ from httpx_sse import connect_sse
 from servers import free_port, wait_until
 from service import Chain, Service, described, seeded, serving
 
-from odf_node.protocol.identity import DatasetRef
+from odf_protocol.identity import DatasetRef
 
 BLOCKS, CUTS = 100, 20
 RESTARTS = (33, 66)

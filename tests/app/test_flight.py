@@ -19,14 +19,14 @@ from adbc_driver_manager import AdbcStatusCode
 from servers import wait_until
 from service import SCHEMA, Service, described, seeded, serving
 
-from odf_node.app.service.flight.door import FlightCertificatesUnusable
-from odf_node.app.service.flight.sql_info import sql_info
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import open_node
-from odf_node.protocol.flight_sql import written
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.storage.stores.ports.audit_values import AuditFilter
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.flight.door import FlightCertificatesUnusable
+from odf_node.service.flight.sql_info import sql_info
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import open_node
+from odf_protocol.flight_sql import written
+from odf_protocol.metadata.events import SetDataSchema
+from odf_storage.stores.ports.audit_values import AuditFilter
+from odf_storage.stores.ports.values import Visibility
 
 CITIES = 'select city from "kamu/city" order by city'
 

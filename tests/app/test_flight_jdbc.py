@@ -14,9 +14,9 @@ from py4j.protocol import Py4JJavaError
 from service import SCHEMA, Service, described, seeded, serving
 from table_made import TableMade
 
-from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_node.protocol.metadata.reading import MergeStrategyLedger, ReadStepNdJson
-from odf_node.storage.stores.ports.values import Visibility
+from odf_protocol.metadata.events import AddPushSource, SetDataSchema
+from odf_protocol.metadata.reading import MergeStrategyLedger, ReadStepNdJson
+from odf_storage.stores.ports.values import Visibility
 
 pytestmark = pytest.mark.skipif(
     not jdbc.DRIVERS, reason="no JDBC driver in .venv/jdbc: `make dev` fetches it where Maven is"

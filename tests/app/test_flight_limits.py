@@ -14,11 +14,11 @@ import pytest
 from servers import wait_until
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
-from odf_node.protocol.flight_sql import written
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.protocol.metadata.schema import DataField, DataSchema, DataTypeInt32
-from odf_node.storage.stores.ports.values import ObjectKey
+from odf_protocol.flight_sql import written
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt32
+from odf_storage.stores.ports.values import ObjectKey
 
 ENDLESS = "select count(*) from generate_series(1, 1000000000000)"
 LONG = "select value, repeat('x', 1000) as x from generate_series(1, 20000)"

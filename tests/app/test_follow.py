@@ -5,27 +5,27 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-
-from odf_node.app.service.derivatives.follow import follow, is_passing
-from odf_node.app.service.derivatives.refresh_derivative import submit_transform
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import open_node
-from odf_node.protocol.errors import Unavailable
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.info import write_info
-from odf_node.storage.datasets.job_payloads import transform_job
-from odf_node.storage.datasets.node.dependencies import InputsNotHere
-from odf_node.storage.stores.jobs.outcomes import outcome_of, outcome_to_json
-from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
-from odf_node.storage.stores.ports.values import Failed, JobStatus, ObjectKind, Succeeded
-from odf_node.workers.engines.port.port import InvalidQuery
-from odf_node.workers.jobs.ingest.source import EngineFailed
-from odf_node.workers.program.loop import abandoned
-from odf_node.workers.runtime.progress import JobLost
 from tests.workers.derivatives import commit, derivative, root, transform
+
+from odf_node.service.derivatives.follow import follow, is_passing
+from odf_node.service.derivatives.refresh_derivative import submit_transform
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import open_node
+from odf_protocol.errors import Unavailable
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.info import write_info
+from odf_storage.datasets.job_payloads import transform_job
+from odf_storage.datasets.node.dependencies import InputsNotHere
+from odf_storage.stores.jobs.outcomes import outcome_of, outcome_to_json
+from odf_storage.stores.ports.errors import ObjectNotFound, RefConflict
+from odf_storage.stores.ports.values import Failed, JobStatus, ObjectKind, Succeeded
+from odf_workers.engines.port.port import InvalidQuery
+from odf_workers.jobs.ingest.source import EngineFailed
+from odf_workers.program.loop import abandoned
+from odf_workers.runtime.progress import JobLost
 
 QUERY = "select event_time, n from cities"
 NAME = Multihash.of(b"")
@@ -212,8 +212,8 @@ def test_an_absent_input_is_waited_for(node, clock, tens, cities):
 
 
 def test_rows_that_came_by_a_push_are_computed_elsewhere(node, clock, cities, tens):
-    from odf_node.protocol.metadata.data import ExecuteTransformInput
-    from odf_node.protocol.metadata.events import ExecuteTransform
+    from odf_protocol.metadata.data import ExecuteTransformInput
+    from odf_protocol.metadata.events import ExecuteTransform
 
     item = ExecuteTransformInput(dataset_id=cities.id, new_block_hash=cities.head())
     commit(tens, ExecuteTransform(query_inputs=(item,), new_watermark=clock.now), at=50)
@@ -273,9 +273,9 @@ def test_errors_that_may_pass_are_told_from_those_that_stay(failed, passing):
 
 
 def test_a_derivative_reads_only_what_its_owner_may_read(tmp_path, clock):
-    from odf_node.app.service.accounts.accounts import ensure_account
-    from odf_node.protocol.identity import DatasetAlias
-    from odf_node.storage.stores.ports.values import Role
+    from odf_node.service.accounts.accounts import ensure_account
+    from odf_protocol.identity import DatasetAlias
+    from odf_storage.stores.ports.values import Role
 
     settings = Settings(data=tmp_path, workers=0, tenancy="multi", follow_debounce_s=0.0)
     node = open_node(settings, clock=clock)

@@ -15,9 +15,9 @@ import pytest
 from service import Service, serving, ten_rows
 from small_disk import fill, remount, small_disk
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.stores.objects.layout import PENDING_PREFIX
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.stores.objects.layout import PENDING_PREFIX
 
 BIG = os.urandom(400_000)
 MEGABYTES = 4

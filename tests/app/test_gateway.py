@@ -11,7 +11,7 @@ from plateau_http import PlateauOverHttp
 from publishing import publishing, until
 from service import serving
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
 PATH = "/towns/projections/kartothek"
 ROOT = "/platform/kartothek/"

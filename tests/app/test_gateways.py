@@ -11,15 +11,15 @@ import pytest
 from click.testing import CliRunner
 from fault_proxy import fault_proxy
 from service import seeded, serving
+from tests.app.test_publishing_api import SOURCE, worker
 
 import odf_node
-from odf_node.app.cli.main import main
-from odf_node.app.client.gateways import repeated, retry_after
-from odf_node.app.client.http import Unreachable
-from odf_node.protocol.codec.manifests import load_event
-from odf_node.protocol.errors import BadInput
-from odf_node.storage.stores.ports.values import Failed, Succeeded
-from tests.app.test_publishing_api import SOURCE, worker
+from odf_node.cli.main import main
+from odf_node.client.gateways import repeated, retry_after
+from odf_node.client.http import Unreachable
+from odf_protocol.codec.manifests import load_event
+from odf_protocol.errors import BadInput
+from odf_storage.stores.ports.values import Failed, Succeeded
 
 RECEIPT = {"outcome": "updated", "head": "f1620aa", "rowsRead": 1, "rowsAdded": 1, "warnings": []}
 DONE = Succeeded(RECEIPT)

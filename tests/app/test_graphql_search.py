@@ -6,8 +6,8 @@ import httpx
 import pytest
 from service import seeded, serving, ten_rows
 
-from odf_node.app.service.datasets.graphql_routes import MAX_BODY_BYTES
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.datasets.graphql_routes import MAX_BODY_BYTES
+from odf_storage.stores.ports.values import Visibility
 
 SEARCH = """query Search($query: String!, $perPage: Int!) {
   search { query(query: $query, perPage: $perPage) { nodes {

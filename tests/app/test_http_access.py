@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from service import seeded, serving, ten_rows
 
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.storage.stores.ports.values import Scope, Visibility
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_storage.stores.ports.values import Scope, Visibility
 
 UNSAFE = ("PUT", "POST")
 

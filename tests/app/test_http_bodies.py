@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from anyio import to_thread
 
-from odf_node.app.service.http.bodies import (
+from odf_node.service.http.bodies import (
     PIECES_AHEAD,
     Body,
     BodyBrokeOff,
@@ -21,8 +21,8 @@ from odf_node.app.service.http.bodies import (
     BodyTooSlow,
     Paced,
 )
-from odf_node.app.service.http.encodings import FREE_BYTES, UnpackedTooFar, decoded
-from odf_node.app.service.settings import Settings
+from odf_node.service.http.encodings import FREE_BYTES, UnpackedTooFar, decoded
+from odf_node.service.settings import Settings
 
 MIB = 1024 * 1024
 PACK: dict[str, Callable[[bytes], bytes]] = {

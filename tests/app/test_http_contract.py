@@ -9,14 +9,14 @@ import msgspec
 import pytest
 import yaml
 
-from odf_node.app.service.main import PREFIX, build_api
-from odf_node.app.service.setting_groups.words import Tenancy
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import open_node
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
-from odf_node.storage.datasets.job_payloads.mirror_job import MirrorReceipt
-from odf_node.storage.datasets.job_payloads.poll_job import PollReceipt
-from odf_node.storage.datasets.job_payloads.transform_job import TransformReceipt
+from odf_node.service.main import PREFIX, build_api
+from odf_node.service.setting_groups.words import Tenancy
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import open_node
+from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_storage.datasets.job_payloads.mirror_job import MirrorReceipt
+from odf_storage.datasets.job_payloads.poll_job import PollReceipt
+from odf_storage.datasets.job_payloads.transform_job import TransformReceipt
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 METHODS = {"get", "head", "put", "post", "patch", "delete"}

@@ -6,10 +6,10 @@ import pytest
 from service import NOON, seeded
 from throwaway import throwaway_stores
 
-from odf_node.app.service.auth.entry_cache import MAX_ENTRIES, EntryMemory
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_node.service.auth.entry_cache import MAX_ENTRIES, EntryMemory
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 
 @pytest.fixture

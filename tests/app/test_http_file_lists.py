@@ -13,18 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 from service import NOON, SCHEMA, Chain, Service, described, serving, ten_rows
 
-from odf_node.protocol.arrow_digest import digest_of
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
-from odf_node.protocol.metadata.schema import (
+from odf_protocol.arrow_digest import digest_of
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeOption,
     DataTypeString,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset import chain as pages
-from odf_node.storage.stores.ports.values import ObjectKind, Visibility
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset import chain as pages
+from odf_storage.stores.ports.values import ObjectKind, Visibility
 
 WIDER = DataSchema(
     fields=(*SCHEMA.fields, DataField(name="note", type=DataTypeOption(inner=DataTypeString())))

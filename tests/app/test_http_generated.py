@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase
 from schemathesis import checks
 from service import Chain, Service, serving, ten_rows
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 SCHEMA = schemathesis.openapi.from_path(DOCUMENT)

@@ -10,9 +10,9 @@ import pytest
 from multiformats import multibase
 from service import seeded, serving, ten_rows
 
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import ObjectKind, Scope, Visibility
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import ObjectKind, Scope, Visibility
 
 
 @pytest.fixture(scope="module")

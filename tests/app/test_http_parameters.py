@@ -7,9 +7,9 @@ import re
 import pytest
 from service import seeded, ten_rows
 
-from odf_node.app.service.http.contract import contract
-from odf_node.app.service.setting_groups.words import Tenancy
-from odf_node.protocol.codec.manifests import load_event
+from odf_node.service.http.contract import contract
+from odf_node.service.setting_groups.words import Tenancy
+from odf_protocol.codec.manifests import load_event
 
 TRANSFERS = re.compile(r"/\{dataset\}/(refs|blocks|data|checkpoints|iceberg|pull|push)\b.*")
 PEERS = re.compile(

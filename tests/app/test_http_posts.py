@@ -7,10 +7,10 @@ import re
 import pytest
 from servers import wait_until
 from service import serving
-
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.stores.ports.values import Succeeded, Visibility
 from tests.app.test_ingest_api import CSV, receipt, with_sources, worker
+
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.stores.ports.values import Succeeded, Visibility
 
 BODY = b"city\nA\n"
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 from service import serving, ten_rows
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 BIG = b"b" * 200_000
 CONDITION = {"If-None-Match": '"other"'}

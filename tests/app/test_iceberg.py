@@ -16,7 +16,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, Unautho
 from service import Service, serving
 from table_made import ITEMS, TableMade, item
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
 A, R, C, D = range(4)
 WIDER = ITEMS.append(pa.field("added", pa.string()))

@@ -14,10 +14,10 @@ import pytest
 from service import Chain, Service, serving, ten_rows
 from table_made import TableMade
 
-from odf_node.app.service.accounts.accounts import ensure_account
-from odf_node.app.service.iceberg.file_names import FileName, NoSuchTableFile
-from odf_node.app.service.iceberg.made_files import FileMemory
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.accounts.accounts import ensure_account
+from odf_node.service.iceberg.file_names import FileName, NoSuchTableFile
+from odf_node.service.iceberg.made_files import FileMemory
+from odf_storage.stores.ports.values import Visibility
 
 ROOT = "/iceberg/v1/default/namespaces"
 TOWNS = pa.schema([("city", pa.string()), ("pop", pa.int64())])

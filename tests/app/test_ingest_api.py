@@ -14,13 +14,13 @@ import pytest
 import sqlalchemy as sa
 from service import seeded, serving
 
-from odf_node.app.service.ingest.uploads import upload_of
-from odf_node.protocol.codec.manifests import load_event
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.stores.jobs.sql_rows import is_job
-from odf_node.storage.stores.ports.values import (
+from odf_node.service.ingest.uploads import upload_of
+from odf_protocol.codec.manifests import load_event
+from odf_protocol.identity import DatasetRef
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.stores.jobs.sql_rows import is_job
+from odf_storage.stores.ports.values import (
     Failed,
     JobId,
     ObjectKind,
@@ -28,8 +28,8 @@ from odf_node.storage.stores.ports.values import (
     Succeeded,
     Visibility,
 )
-from odf_node.storage.stores.sql.engine import writing
-from odf_node.storage.stores.sql.tables import jobs
+from odf_storage.stores.sql.engine import writing
+from odf_storage.stores.sql.tables import jobs
 
 CSV = {"content-type": "text/csv"}
 SAME, FIRST, SECOND = (word * 20_000 for word in (b"same", b"first", b"second"))

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 from service import serving, ten_rows
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.accounts.accounts import ensure_account
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.stores.ports.values import Role, Visibility
+from odf_node.cli.main import main
+from odf_node.service.accounts.accounts import ensure_account
+from odf_protocol.identity import DatasetRef
+from odf_storage.stores.ports.values import Role, Visibility
 
 OTHER = "f1620" + "0" * 64
 INFO = "kind: MetadataEvent\nversion: 1\ncontent: {kind: SetInfo, description: rows of a test}\n"

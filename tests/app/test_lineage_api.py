@@ -20,21 +20,21 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.serde import Serde
 from service import SCHEMA, Service, serving
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.lineage.lineage_columns import column_origins
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import (
+from odf_node.cli.main import main
+from odf_node.service.lineage.lineage_columns import column_origins
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import (
     DatasetKind,
     Seed,
     SetDataSchema,
     SetInfo,
     SetTransform,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")
 

@@ -13,22 +13,22 @@ from msgspec.structs import replace as changed
 from service import NOON, SCHEMA, Chain, seeded, serving
 from upkeep_parts import TOMORROW
 
-from odf_node.app.client import sync
-from odf_node.app.client.limits import LIMITS, TooMuch
-from odf_node.app.client.urls import Location
-from odf_node.protocol.arrow_digest import logical_hash_of
-from odf_node.protocol.arrow_schema import to_arrow
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.linked import LinkedObjects, summary_of
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.integrity.healing import retry_open_damages
-from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
+from odf_node.client import sync
+from odf_node.client.limits import LIMITS, TooMuch
+from odf_node.client.urls import Location
+from odf_protocol.arrow_digest import logical_hash_of
+from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.attributes import Attributes
+from odf_protocol.identity import DatasetRef
+from odf_protocol.linked import LinkedObjects, summary_of
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.integrity.healing import retry_open_damages
+from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 LINK = Attributes.of(
     {"opendatafabric.org/type": {"kind": "ObjectLink", "linkType": {"kind": "Multihash"}}}

@@ -9,17 +9,17 @@ import pytest
 import sqlalchemy as sa
 from service import seeded, serving, ten_rows
 
-from odf_node.app.service.auth.access import Action, grants
-from odf_node.app.service.auth.actors import ANONYMOUS, Actor
-from odf_node.app.service.auth.readable import readable
-from odf_node.app.service.setting_groups.words import AnonymousReads
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.datasets.node.overviews import bring_up
-from odf_node.storage.stores.ports.overview_values import Wanted
-from odf_node.storage.stores.ports.values import Account, AccountId, Reach, Role, Scope, Visibility
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url, writing
-from odf_node.storage.stores.sql.overview_tables import overviews
-from odf_node.storage.stores.wakeups.port import Topic
+from odf_node.service.auth.access import Action, grants
+from odf_node.service.auth.actors import ANONYMOUS, Actor
+from odf_node.service.auth.readable import readable
+from odf_node.service.setting_groups.words import AnonymousReads
+from odf_protocol.metadata.events import SetInfo
+from odf_storage.datasets.node.overviews import bring_up
+from odf_storage.stores.ports.overview_values import Wanted
+from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope, Visibility
+from odf_storage.stores.sql.engine import open_engine, sqlite_url, writing
+from odf_storage.stores.sql.overview_tables import overviews
+from odf_storage.stores.wakeups.port import Topic
 
 
 @pytest.fixture(scope="module")

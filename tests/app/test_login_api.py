@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from service import seeded, serving, ten_rows
 
-from odf_node.app.service.accounts.accounts import create_account, set_password
-from odf_node.app.service.accounts.login import begin_session
-from odf_node.protocol.instant import NANOS, Instant
+from odf_node.service.accounts.accounts import create_account, set_password
+from odf_node.service.accounts.login import begin_session
+from odf_protocol.instant import NANOS, Instant
 
 REJECTED = "Rejected credentials: invalid login or password"
 

@@ -10,17 +10,17 @@ import pytest
 from chains import files_of, make_dataset
 from threaded_node import threaded_node
 
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import MetadataBlock
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.stores.objects import pending_files
-from odf_node.storage.stores.objects.layout import PENDING_PREFIX
-from odf_node.storage.stores.objects.storage_failures import StorageFull
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.errors import NodeError
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import MetadataBlock
+from odf_protocol.metadata.events import SetInfo
+from odf_storage.stores.objects import pending_files
+from odf_storage.stores.objects.layout import PENDING_PREFIX
+from odf_storage.stores.objects.storage_failures import StorageFull
+from odf_storage.stores.ports.values import ObjectKind
 
 
 @pytest.fixture

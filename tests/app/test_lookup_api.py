@@ -12,16 +12,16 @@ from kartothek_published import A2, A, Growing
 from service import Service, serving
 from sliced import SCHEMA, TEXTS, learned, random_slices, view_of_slices
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.reader_process.lookup_rows import looked_up
-from odf_node.protocol.kartothek.predicates import mask_of
-from odf_node.storage.datasets.kartothek.index_place import index_store
-from odf_node.storage.datasets.kartothek.own_index import refresh_own_index
-from odf_node.storage.datasets.pruning.filters import Filter, equal
-from odf_node.storage.datasets.pruning.predicates import predicate_of
-from odf_node.storage.datasets.read.narrowed import NOTHING_KNOWN, Known
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.stores.objects.layout import dataset_folder
+from odf_node.cli.main import main
+from odf_node.service.reader_process.lookup_rows import looked_up
+from odf_protocol.kartothek.predicates import mask_of
+from odf_storage.datasets.kartothek.index_place import index_store
+from odf_storage.datasets.kartothek.own_index import refresh_own_index
+from odf_storage.datasets.pruning.filters import Filter, equal
+from odf_storage.datasets.pruning.predicates import predicate_of
+from odf_storage.datasets.read.narrowed import NOTHING_KNOWN, Known
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.stores.objects.layout import dataset_folder
 
 
 @pytest.fixture(scope="module")

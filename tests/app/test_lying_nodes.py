@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import odf_node
-from odf_node.app.client.http import open_http
-from odf_node.app.client.limits import LIMITS, TooMuch
+from odf_node.client.http import open_http
+from odf_node.client.limits import LIMITS, TooMuch
 
 BLOCK = "f1620" + "0" * 64
 HEAD = (

@@ -12,16 +12,16 @@ from chains import FolderDataset, files_of, make_dataset
 from threaded_node import ThreadedNode, threaded_node
 from upkeep_parts import TOMORROW
 
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.values import Visibility
 
 keys = itertools.count(100)
 

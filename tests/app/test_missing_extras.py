@@ -19,7 +19,7 @@ sys.meta_path.insert(0, Hidden())
 from {program} import main
 main()
 """
-NODE, WORKER = "odf_node.app.cli.main", "odf_node.workers.main"
+NODE, WORKER = "odf_node.cli.main", "odf_workers.main"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as Xml
 
 from service import Service, described, serving, ten_rows
 
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.stores.ports.values import Visibility
+from odf_protocol.identity import DatasetRef
+from odf_storage.stores.ports.values import Visibility
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 

@@ -13,15 +13,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from servers import wait_until
 from service import Service, seeded, ten_rows
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.observe.audit_writer import AuditWriter
-from odf_node.app.service.observe.counters import Counters
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.storage.runtime.context import current_trace, new_trace, part_of, trace_id
-from odf_node.storage.runtime.logs import JsonLines, TextLines, line
-from odf_node.storage.runtime.tracing import is_wanted, start_tracing, stop_tracing
-from odf_node.storage.stores.ports.audit_values import AuditEntry, AuditFilter
+from odf_node.cli.main import main
+from odf_node.service.observe.audit_writer import AuditWriter
+from odf_node.service.observe.counters import Counters
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import Instant
+from odf_storage.runtime.context import current_trace, new_trace, part_of, trace_id
+from odf_storage.runtime.logs import JsonLines, TextLines, line
+from odf_storage.runtime.tracing import is_wanted, start_tracing, stop_tracing
+from odf_storage.stores.ports.audit_values import AuditEntry, AuditFilter
 
 TRACE = "a" * 32
 MARK = "mark"
@@ -193,7 +193,7 @@ def test_a_job_is_part_of_the_trace_of_its_request(single):
     chain = ten_rows()
     entry = single.keep(chain, "kamu/traced")
     with part_of(TRACEPARENT):
-        from odf_node.storage.stores.ports.values import JobSpec
+        from odf_storage.stores.ports.values import JobSpec
 
         job = single.node.stores.jobs.submit(JobSpec("none", entry.id, {}))
     assert single.node.stores.jobs.get(job).spec.trace == TRACEPARENT

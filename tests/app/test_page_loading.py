@@ -15,7 +15,7 @@ from iceberg_clients import load_extensions
 from service import serving
 from table_made import TableMade
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html"}
 CITIES = pa.schema([("city", pa.string()), ("population", pa.int64())])

@@ -7,19 +7,19 @@ import re
 import pytest
 from reading_page import blocks
 
-from odf_node.app.service.pages.cells import cell_text
-from odf_node.app.service.pages.differences import changes, replaced_by, subject_of
-from odf_node.app.service.pages.drawings import (
+from odf_node.service.pages.cells import cell_text
+from odf_node.service.pages.differences import changes, replaced_by, subject_of
+from odf_node.service.pages.drawings import (
     BARS_HEIGHT,
     BOX_HEIGHT,
     MAX_BOXES,
     bars_path,
     lineage_drawing,
 )
-from odf_node.app.service.pages.loading import ways
-from odf_node.app.service.pages.sample import sample_size
-from odf_node.app.service.pages.statistics import BARS, ColumnFacts, facts_of
-from odf_node.protocol.metadata.events import DisablePollingSource, SetInfo, SetLicense
+from odf_node.service.pages.loading import ways
+from odf_node.service.pages.sample import sample_size
+from odf_node.service.pages.statistics import BARS, ColumnFacts, facts_of
+from odf_protocol.metadata.events import DisablePollingSource, SetInfo, SetLicense
 
 
 def test_numbers_have_least_greatest_and_bars_between():

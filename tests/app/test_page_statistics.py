@@ -13,8 +13,8 @@ from servers import wait_until
 from service import Service, serving
 from table_made import TableMade
 
-from odf_node.app.service.read import beside
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.read import beside
+from odf_storage.stores.ports.values import Visibility
 
 COLUMNS = pa.schema(
     [

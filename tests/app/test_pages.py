@@ -9,25 +9,25 @@ from datetime import timedelta
 import pytest
 from service import seeded, serving, ten_rows
 
-from odf_node.app.service.accounts.accounts import ensure_account, set_password
-from odf_node.app.service.pages.cells import cell_text, column_lines, type_text
-from odf_node.app.service.pages.reference import words_of
-from odf_node.app.service.pages.render import size_text
-from odf_node.app.service.pages.visitors import local_path
-from odf_node.protocol.codec.manifests import load_event
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.metadata.events import (
+from odf_node.service.accounts.accounts import ensure_account, set_password
+from odf_node.service.pages.cells import cell_text, column_lines, type_text
+from odf_node.service.pages.reference import words_of
+from odf_node.service.pages.render import size_text
+from odf_node.service.pages.visitors import local_path
+from odf_protocol.codec.manifests import load_event
+from odf_protocol.identity import DatasetId
+from odf_protocol.metadata.events import (
     AttachmentEmbedded,
     AttachmentsEmbedded,
     SetAttachments,
     SetInfo,
     SetLicense,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads import poll_job
-from odf_node.storage.datasets.verify.note import ValidationNote, write_note
-from odf_node.storage.datasets.verify.pending import Unverified, write_unverified
-from odf_node.storage.stores.ports.values import Failed, JobSpec, Succeeded, Visibility
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import poll_job
+from odf_storage.datasets.verify.note import ValidationNote, write_note
+from odf_storage.datasets.verify.pending import Unverified, write_unverified
+from odf_storage.stores.ports.values import Failed, JobSpec, Succeeded, Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 

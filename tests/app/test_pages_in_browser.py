@@ -10,8 +10,8 @@ from cut_relay import cut_relay
 from page_sets import corrected, hostile, stations, wide
 from service import seeded, serving, ten_rows
 
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.events import SetInfo
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import SetInfo
 
 MAX_PAGE_BYTES = 60_000
 """With what it loads, without rows of data and documents."""

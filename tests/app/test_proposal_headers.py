@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_node.app.proposal.options import OPTIONS, Choices, Kind, UnusableOption, chosen
-from odf_node.app.proposal.proposal import Proposal, propose
-from odf_node.app.proposal.records import NoRecords
-from odf_node.app.proposal.sample import sample_of
-from odf_node.app.proposal.wire import read, written
-from odf_node.protocol.instant import Instant
+from odf_node.proposal.options import OPTIONS, Choices, Kind, UnusableOption, chosen
+from odf_node.proposal.proposal import Proposal, propose
+from odf_node.proposal.records import NoRecords
+from odf_node.proposal.sample import sample_of
+from odf_node.proposal.wire import read, written
+from odf_protocol.instant import Instant
 
 NOW = Instant.parse("2026-01-01T00:00:00Z")
 

@@ -13,11 +13,11 @@ from servers import free_port, wait_until
 from service import Service, described, seeded, serving, ten_rows
 
 import odf_node
-from odf_node.app.client.http import Unreachable
-from odf_node.app.public import following
-from odf_node.app.public.changes import HistoryReplaced
-from odf_node.app.public.following import ImpossiblePace, NothingToFollow
-from odf_node.protocol.errors import NotFound
+from odf_node.client.http import Unreachable
+from odf_node.public import following
+from odf_node.public.changes import HistoryReplaced
+from odf_node.public.following import ImpossiblePace, NothingToFollow
+from odf_protocol.errors import NotFound
 
 
 @pytest.fixture(autouse=True)

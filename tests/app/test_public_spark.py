@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as spark
 
-from odf_node.app.public.spark import Options, UnusableOption
-from odf_node.app.public.spark_filters import pushed
-from odf_node.app.public.spark_types import UnknownToSpark, spark_schema, to_spark
-from odf_node.protocol.errors import BadInput
-from odf_node.storage.datasets.pruning.filters import Filter, MalformedFilter
+from odf_node.public.spark import Options, UnusableOption
+from odf_node.public.spark_filters import pushed
+from odf_node.public.spark_types import UnknownToSpark, spark_schema, to_spark
+from odf_protocol.errors import BadInput
+from odf_storage.datasets.pruning.filters import Filter, MalformedFilter
 
 SCHEMA = pa.schema(
     [("n", pa.int64()), ("u", pa.uint8()), ("s", pa.string()), ("f", pa.float64()),

@@ -13,15 +13,15 @@ from publishing import publishing, until
 from servers import wait_until
 from service import serving
 
-from odf_node.app.cli.main import main
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.storage.datasets.kartothek.own_index import own_index
-from odf_node.storage.datasets.kartothek.rows import whole_table
-from odf_node.storage.datasets.kartothek.tables import open_table
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
-from odf_node.storage.stores.objects.layout import dataset_folder
-from odf_node.storage.stores.ports.publication_values import PublishedDataset
-from odf_node.storage.stores.ports.values import Scope
+from odf_node.cli.main import main
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_storage.datasets.kartothek.own_index import own_index
+from odf_storage.datasets.kartothek.rows import whole_table
+from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.stores.objects.layout import dataset_folder
+from odf_storage.stores.ports.publication_values import PublishedDataset
+from odf_storage.stores.ports.values import Scope
 
 PATH = "/towns/projections/kartothek"
 ROWS = [0, 1, 2, 3, 4, 5, 6]

@@ -19,11 +19,11 @@ import zstandard
 from servers import wait_until
 from service import seeded, serving
 
-from odf_node.app.cli.schedules import run_line
-from odf_node.app.service.errors import PROBLEM_TYPE
-from odf_node.protocol.codec.manifests import load_event
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.stores.ports.values import Failed, JobId, Succeeded
+from odf_node.cli.schedules import run_line
+from odf_node.service.errors import PROBLEM_TYPE
+from odf_protocol.codec.manifests import load_event
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.stores.ports.values import Failed, JobId, Succeeded
 
 CSV = {"content-type": "text/csv"}
 BODY = b"city\nA\nB\n"

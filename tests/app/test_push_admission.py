@@ -17,14 +17,14 @@ from damaged import DatasetMaker
 from raw_peer import bundled, files_of, head_of, named, push, talking, upload
 from service import Service, serving
 
-from odf_node.protocol.codec.blocks import decode_block
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads import verify_job
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyAnswer
-from odf_node.storage.stores.ports.values import Failed, Job, JobOutcome, ObjectKind, Succeeded
+from odf_protocol.codec.blocks import decode_block
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import verify_job
+from odf_storage.datasets.job_payloads.verify_job import VerifyAnswer
+from odf_storage.stores.ports.values import Failed, Job, JobOutcome, ObjectKind, Succeeded
 
 EVENTS = ["Seed", "SetTransform", "SetDataSchema", "ExecuteTransform", "ExecuteTransform"]
 REFUSED = Failed(

@@ -16,9 +16,9 @@ from nodes import RunningNode, served
 from servers import free_port
 from service import Chain, Service, serving, ten_rows
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
-PROGRAM = (sys.executable, "-m", "odf_node.app.cli.query_service")
+PROGRAM = (sys.executable, "-m", "odf_node.cli.query_service")
 SIGNING_KEY = "7b" * 32
 COUNT = "select count(*) as n from "
 

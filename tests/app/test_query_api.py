@@ -16,10 +16,10 @@ import pytest
 from msgspec.structs import replace
 from service import SCHEMA, Chain, Service, described, parquet_rows, seeded, serving
 
-from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_protocol.metadata.events import AddPushSource, SetDataSchema
+from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.metadata.schema import DataSchema
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 KEYED = AddPushSource(
     source_name="default",

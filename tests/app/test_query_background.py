@@ -13,16 +13,16 @@ import pytest
 from click.testing import CliRunner
 from service import SCHEMA, Service, described, seeded, serving
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.accounts.accounts import create_token, ensure_account
-from odf_node.app.service.query.background import BackgroundQueries
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.storage.datasets.job_payloads import query_job
-from odf_node.storage.datasets.job_payloads.query_job import QueryReceipt
-from odf_node.storage.datasets.query.results import QueryResults
-from odf_node.storage.runtime.clock import system_clock
-from odf_node.storage.stores.ports.values import DatasetEntry, Reach, Scope, Succeeded, Visibility
+from odf_node.cli.main import main
+from odf_node.service.accounts.accounts import create_token, ensure_account
+from odf_node.service.query.background import BackgroundQueries
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import SetDataSchema
+from odf_storage.datasets.job_payloads import query_job
+from odf_storage.datasets.job_payloads.query_job import QueryReceipt
+from odf_storage.datasets.query.results import QueryResults
+from odf_storage.runtime.clock import system_clock
+from odf_storage.stores.ports.values import DatasetEntry, Reach, Scope, Succeeded, Visibility
 
 ROWS = b'{"city":"a"}\n'
 QUERY = 'select city from "kamu/city"'

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from service import Service, serving, ten_rows
 
-from odf_node.app.service.query.query import Queries
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.query.query import Queries
+from odf_storage.stores.ports.values import Visibility
 
 MIB = 1 << 20
 LIMITS = {

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 from service import serving, ten_rows
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 QUERY = 'select city, population * 2 as doubled from city where "offset" > 7'

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from service import serving, ten_rows
 
-from odf_node.app.cli.main import main
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.cli.main import main
+from odf_storage.stores.ports.values import Visibility
 
 WRONG = [
     pytest.param("select citty from city", 'Did you mean "city"?', 1, 8, id="a column"),

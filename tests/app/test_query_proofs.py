@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service import SCHEMA as COLUMNS
 from service import Chain, Service, described, seeded, serving
 
-from odf_node.protocol.commitments import (
+from odf_protocol.commitments import (
     Commitment,
     MalformedProof,
     Proof,
@@ -25,8 +25,8 @@ from odf_node.protocol.commitments import (
     is_signed,
     sign,
 )
-from odf_node.protocol.keys import key_pair
-from odf_node.protocol.metadata.events import SetDataSchema
+from odf_protocol.keys import key_pair
+from odf_protocol.metadata.events import SetDataSchema
 
 KEY = key_pair(b"\x7b" * 32)
 DID = "did:key:z6Mko2nqhQ9wYSTS5Giab2j1aHzGnxHimqwmFeEVY8aNsVnN"

@@ -6,10 +6,10 @@ import pytest
 from chain_maker import some_id
 from service import SCHEMA, described, seeded, serving
 
-from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from odf_node.storage.datasets.query.reference_sql import with_own_names
-from odf_node.storage.stores.ports.values import Visibility
+from odf_protocol.metadata.events import AddPushSource, SetDataSchema
+from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_storage.datasets.query.reference_sql import with_own_names
+from odf_storage.stores.ports.values import Visibility
 
 KEYED = AddPushSource(
     source_name="default",

@@ -8,9 +8,9 @@ import pytest
 from kartothek_published import A, Growing
 from service import Service, serving
 
-from odf_node.storage.datasets.kartothek.index_place import index_store
-from odf_node.storage.datasets.kartothek.own_index import refresh_own_index
-from odf_node.storage.stores.objects.layout import dataset_folder
+from odf_storage.datasets.kartothek.index_place import index_store
+from odf_storage.datasets.kartothek.own_index import refresh_own_index
+from odf_storage.stores.objects.layout import dataset_folder
 
 
 @pytest.fixture(scope="module")

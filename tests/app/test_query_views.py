@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from service import NOON, SCHEMA, Chain, described, seeded, serving
 
-from odf_node.protocol.arrow_digest import digest_of
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, AddPushSource, SetDataSchema
-from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_protocol.arrow_digest import digest_of
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, AddPushSource, SetDataSchema
+from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import ObjectKind
 
 KEYED = AddPushSource(
     source_name="default",

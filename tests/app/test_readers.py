@@ -18,12 +18,12 @@ from servers import wait_until
 from service import NOON, SCHEMA, Chain, seeded, serving
 from table_made import ITEMS, TableMade, item
 
-from odf_node.app.service.readers import pool
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.read.formats import JOINED_BATCHES, Format
-from odf_node.storage.stores.ports.values import ObjectKind, Visibility
+from odf_node.service.readers import pool
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.read.formats import JOINED_BATCHES, Format
+from odf_storage.stores.ports.values import ObjectKind, Visibility
 
 MIB = 1024 * 1024
 READ_BYTES = 20 * MIB

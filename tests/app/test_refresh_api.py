@@ -11,14 +11,14 @@ from threading import Event, Thread
 import pytest
 from service import seeded, serving
 
-from odf_node.app.cli.refresh import refresh_text
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads import poll_job
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_node.storage.stores.ports.values import Failed, JobId, Scope, Succeeded, Visibility
+from odf_node.cli.refresh import refresh_text
+from odf_protocol.identity import DatasetRef
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import poll_job
+from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_storage.stores.ports.values import Failed, JobId, Scope, Succeeded, Visibility
 
-MAIN = "from odf_node.app.cli.main import main; main()"
+MAIN = "from odf_node.cli.main import main; main()"
 HEAD = str(Multihash.of(b"head"))
 RECEIPT = PollReceipt(outcome="updated", prev_head=HEAD, head=HEAD, rows_added=2, fetches=1)
 DONE = Succeeded(poll_job.to_json(RECEIPT))

@@ -9,8 +9,8 @@ from service import create_token, described, ensure_account, serving, ten_rows
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import Reach, Role, Visibility
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import Reach, Role, Visibility
 
 CALLERS = ("anonymous", "stranger", "reader", "editor", "maintainer", "owner", "admin")
 RANK = {name: rank for rank, name in enumerate(CALLERS)}

@@ -18,10 +18,10 @@ from iceberg_clients import load_extensions
 from service import Service, serving
 from table_made import TableMade
 
-from odf_node.app.service.auth.s3_keys import ACCESS_KEY
-from odf_node.app.service.objects.listing import Listed, Listing, listed_xml
-from odf_node.protocol.instant import Instant
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.auth.s3_keys import ACCESS_KEY
+from odf_node.service.objects.listing import Listed, Listing, listed_xml
+from odf_protocol.instant import Instant
+from odf_storage.stores.ports.values import Visibility
 
 TOWNS = pa.schema([("city", pa.string()), ("pop", pa.int64())])
 SLICES = 5

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from service import Service, seeded, serving, ten_rows
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 LARGE = 5 * 1024 * 1024 + 17
 SIZES = {"tiny": 300, "small": 20_000, "middling": 300_000, "large": LARGE}

@@ -13,20 +13,20 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from odf_node.app.client.environment import VARIABLES as OF_CLIENT
-from odf_node.app.service.setting_groups.words import Tenancy
-from odf_node.app.service.settings import Settings, load_settings, warn_of_old_names
-from odf_node.storage.runtime.environment import (
+from odf_node.client.environment import VARIABLES as OF_CLIENT
+from odf_node.service.setting_groups.words import Tenancy
+from odf_node.service.settings import Settings, load_settings, warn_of_old_names
+from odf_storage.runtime.environment import (
     InvalidSetting,
     UnknownSetting,
     example_lines,
     variables,
 )
-from odf_node.storage.runtime.old_settings import RENAMED, SettingTwice
-from odf_node.storage.runtime.shared_settings import SharedSettings
-from odf_node.workers.main import main as odf_worker
-from odf_node.workers.settings import WorkerSettings
-from odf_node.workers.settings import load_settings as load_settings_of_worker
+from odf_storage.runtime.old_settings import RENAMED, SettingTwice
+from odf_storage.runtime.shared_settings import SharedSettings
+from odf_workers.main import main as odf_worker
+from odf_workers.settings import WorkerSettings
+from odf_workers.settings import load_settings as load_settings_of_worker
 
 ROOT = Path(__file__).parents[2]
 OLD_NAMES = (Path(__file__).parent / "old_settings.txt").read_text().split()

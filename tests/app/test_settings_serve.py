@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from servers import free_port, wait_until
 from service import serving
 
-from odf_node.app.cli.admin import UnreadableExpiry, parse_expiry, token
-from odf_node.app.cli.serve import welcome
-from odf_node.app.service.processes.supervisor import Supervisor, worker_command
-from odf_node.app.service.settings import Settings
-from odf_node.protocol.instant import Instant
+from odf_node.cli.admin import UnreadableExpiry, parse_expiry, token
+from odf_node.cli.serve import welcome
+from odf_node.service.processes.supervisor import Supervisor, worker_command
+from odf_node.service.settings import Settings
+from odf_protocol.instant import Instant
 
 COMMAND = Path(sys.executable).parent / "odf-node"
 NOW = Instant.parse("2050-01-01T00:00:00Z")
@@ -110,7 +110,7 @@ def test_an_expiry_that_is_neither_is_refused(text):
 def test_workers_are_called_by_command_line_alone(tmp_path):
     settings = Settings(data=tmp_path, database_url="postgresql://x", objects_url="s3://b")
     command = worker_command(settings)
-    assert command[:4] == [sys.executable, "-P", "-m", "odf_node.workers.main"]
+    assert command[:4] == [sys.executable, "-P", "-m", "odf_workers.main"]
     assert command[4:] == [
         *("--data", str(tmp_path)),
         *("--database-url", "postgresql://x"),
@@ -118,12 +118,13 @@ def test_workers_are_called_by_command_line_alone(tmp_path):
         *("--parent-pid", str(os.getpid())),
         *("--jobs", "others"),
     ]
-    assert "workers" not in {name.split(".")[0] for name in _modules_of_the_service()}
+    assert "odf_workers" not in {name.split(".")[0] for name in _modules_of_the_service()}
 
 
 def test_a_worker_imports_nothing_from_the_folder_that_the_node_was_started_in(tmp_path):
-    (tmp_path / "odf_node").mkdir()
-    (tmp_path / "odf_node" / "__init__.py").write_text("raise SystemExit('imported')")
+    for name in ("odf_node", "odf_workers"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')")
     command = [*worker_command(Settings(data=tmp_path / "data")), "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -131,8 +132,8 @@ def test_a_worker_imports_nothing_from_the_folder_that_the_node_was_started_in(t
 
 def _modules_of_the_service():
     probe = (
-        "import sys; from odf_node.app.service import main; "
-        "from odf_node.app.service.processes import server, supervisor; "
+        "import sys; from odf_node.service import main; "
+        "from odf_node.service.processes import server, supervisor; "
         "print('\\n'.join(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
@@ -194,7 +195,7 @@ def test_descriptors_are_raised_as_far_as_the_system_allows_or_said_to_be_few(li
     probe = (
         "import resource, sys\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits})\n"
-        "from odf_node.storage.runtime.descriptors import raise_limit\n"
+        "from odf_storage.runtime.descriptors import raise_limit\n"
         "few = raise_limit(3000)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], few)"
     )

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from odf_node.app.service.limits.shares import AllTaken, ShareTaken, Slots, Turns, caller_of
+from odf_node.service.limits.shares import AllTaken, ShareTaken, Slots, Turns, caller_of
 
 LIMITS = {"most": 3, "each": 2, "settings": ("ODF_NODE_ALL", "ODF_NODE_EACH")}
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from service import SCHEMA, Service, seeded, serving, ten_rows
 
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.storage.stores.ports.values import ObjectKind, Visibility
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.metadata.events import SetDataSchema
+from odf_storage.stores.ports.values import ObjectKind, Visibility
 
 START = Instant.parse("2050-02-01T00:00:00Z")
 TTL_S = 600

@@ -17,8 +17,8 @@ from servers import wait_until
 from service import Service, described, seeded, serving
 from web_server import Answer, Asked, web_server
 
-from odf_node.storage.runtime import networks
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.runtime import networks
+from odf_storage.stores.ports.values import Visibility
 
 HERE = ("127.0.0.0/8",)
 LOOK_S = 3.0

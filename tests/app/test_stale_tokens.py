@@ -8,12 +8,12 @@ from click.testing import CliRunner
 from service import seeded, serving, ten_rows
 
 import odf_node
-from odf_node.app.cli.main import main
-from odf_node.app.client.http import Unauthenticated
-from odf_node.app.client.limits import LIMITS
-from odf_node.app.client.stale_tokens import ForgivingClient, TokenNotKnown
-from odf_node.protocol.instant import Instant
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.cli.main import main
+from odf_node.client.http import Unauthenticated
+from odf_node.client.limits import LIMITS
+from odf_node.client.stale_tokens import ForgivingClient, TokenNotKnown
+from odf_protocol.instant import Instant
+from odf_storage.stores.ports.values import Visibility
 
 FOREIGN = "ka_0123456789abcdef"
 

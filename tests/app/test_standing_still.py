@@ -20,10 +20,10 @@ from nodes import RunningNode, served
 from servers import wait_until
 from service import NOON, SCHEMA, seeded, serving
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.metadata.events import (
     AttachmentEmbedded,
     AttachmentsEmbedded,
     DatasetKind,
@@ -32,8 +32,8 @@ from odf_node.protocol.metadata.events import (
     SetDataSchema,
     SetTransform,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 HEALTHY_S = 0.05
 BUSY = 5
@@ -163,8 +163,8 @@ def test_health_is_answered_beside_what_strangers_send(node: Any, name: str):
 
 STUCK = """
 import asyncio, logging, re, sys, time
-from odf_node.app.service.observe.counters import Counters
-from odf_node.app.service.processes.watchdog import Watchdog
+from odf_node.service.observe.counters import Counters
+from odf_node.service.processes.watchdog import Watchdog
 logging.basicConfig(level="WARNING")
 counters = Counters()
 

@@ -10,9 +10,9 @@ import httpx
 from servers import wait_until
 from service import serving, ten_rows
 
-from odf_node.storage.datasets.node import stores as module
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.objects.layout import HEAD
+from odf_storage.datasets.node import stores as module
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.objects.layout import HEAD
 
 
 def test_heads_that_a_crash_left_stale_are_published_beside_the_first_answers(

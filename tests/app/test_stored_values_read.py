@@ -14,11 +14,11 @@ from bad_values import BAD_COLUMNS
 from msgspec.structs import replace
 from service import SCHEMA, Service, described, parquet_rows, seeded, serving
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.storage.datasets.read.formats import Format
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import SetDataSchema
+from odf_storage.datasets.read.formats import Format
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
 
 CASES = [
     what

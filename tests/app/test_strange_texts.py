@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from service import Service, serving, ten_rows
 
-from odf_node.app.service.auth.actors import ANONYMOUS
-from odf_node.app.service.definitions.authors import _named_in
-from odf_node.app.service.flight.tables import Tables
-from odf_node.app.service.limits.texts import TextTooLong
-from odf_node.app.service.query.inputs import views_by_alias
-from odf_node.protocol.ddl import MAX_DDL_CHARS, DdlSyntax, parse_ddl
-from odf_node.protocol.flight_sql import Command
+from odf_node.service.auth.actors import ANONYMOUS
+from odf_node.service.definitions.authors import _named_in
+from odf_node.service.flight.tables import Tables
+from odf_node.service.limits.texts import TextTooLong
+from odf_node.service.query.inputs import views_by_alias
+from odf_protocol.ddl import MAX_DDL_CHARS, DdlSyntax, parse_ddl
+from odf_protocol.flight_sql import Command
 
 MOST = 4_000
 LONG = "select 1," + " " * MOST + "!"

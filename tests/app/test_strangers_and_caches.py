@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from service import serving, ten_rows
 
-from odf_node.app.service.settings import load_settings
-from odf_node.storage.runtime.environment import InvalidSetting
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.settings import load_settings
+from odf_storage.runtime.environment import InvalidSetting
+from odf_storage.stores.ports.values import Visibility
 
 CONTROL, ORIGIN = "cache-control", "access-control-allow-origin"
 EVIL = {"Origin": "https://evil.example"}

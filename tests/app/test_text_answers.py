@@ -10,11 +10,11 @@ import pytest
 from anyio import to_thread
 from service import Service, serving, ten_rows
 
-from odf_node.app.service.limits.texts import MARKDOWN_CHARS
-from odf_node.app.service.lineage.lineage_columns import column_origins
-from odf_node.app.service.readers.tasks import ColumnsTask, MarkdownTask
-from odf_node.app.service.readers.text_answers import TextAnswers
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_node.service.limits.texts import MARKDOWN_CHARS
+from odf_node.service.lineage.lineage_columns import column_origins
+from odf_node.service.readers.tasks import ColumnsTask, MarkdownTask
+from odf_node.service.readers.text_answers import TextAnswers
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_columns_of_a_query_cost_the_same_each(count: int):
 
 
 def test_answers_that_are_kept_have_a_limit(service: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("odf_node.app.service.readers.text_answers.KEPT", 3)
+    monkeypatch.setattr("odf_node.service.readers.text_answers.KEPT", 3)
     texts = TextAnswers(service.node.readers)
     for number in range(10):
         texts._keep(bytes([number]), b"null")

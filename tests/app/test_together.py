@@ -12,18 +12,18 @@ from threading import get_ident
 import pytest
 from service import Service, seeded
 
-from odf_node.app.service.ingest.asked import IngestRequest
-from odf_node.app.service.ingest.content import Whole
-from odf_node.app.service.ingest.destinations import KEPT_S, Destinations
-from odf_node.app.service.ingest.post import Post, Posted
-from odf_node.app.service.ingest.posts import Posts
-from odf_node.app.service.ingest.sources import SourceNotUsable
-from odf_node.app.service.limits.coalescer import Coalescer
-from odf_node.app.service.wiring import Node
-from odf_node.protocol.identity import DatasetAlias, DatasetId
-from odf_node.storage.runtime.context import current_facts, part_of
-from odf_node.storage.stores.index.sql import SqlHeads
-from odf_node.storage.stores.ports.values import Job
+from odf_node.service.ingest.asked import IngestRequest
+from odf_node.service.ingest.content import Whole
+from odf_node.service.ingest.destinations import KEPT_S, Destinations
+from odf_node.service.ingest.post import Post, Posted
+from odf_node.service.ingest.posts import Posts
+from odf_node.service.ingest.sources import SourceNotUsable
+from odf_node.service.limits.coalescer import Coalescer
+from odf_node.service.wiring import Node
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_storage.runtime.context import current_facts, part_of
+from odf_storage.stores.index.sql import SqlHeads
+from odf_storage.stores.ports.values import Job
 
 
 class Calls:

@@ -15,22 +15,22 @@ from msgspec.structs import replace
 from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.app.service.transfer.links import Links
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.events import AddData, Seed
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.protocol.transfer.messages import ObjectFileReference, ObjectType
-from odf_node.storage.datasets.contents.named_objects import named_objects
-from odf_node.storage.datasets.dataset.dataset import ObjectMissing
-from odf_node.storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_node.service.transfer.links import Links
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.events import AddData, Seed
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_protocol.transfer.messages import ObjectFileReference, ObjectType
+from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.dataset.dataset import ObjectMissing
+from odf_storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 keys = itertools.count(200)
 

@@ -8,9 +8,9 @@ import json
 import pytest
 from click.testing import CliRunner
 from service import serving
-
-from odf_node.app.cli.main import main
 from tests.workers.derivatives import Working, add_rows, root
+
+from odf_node.cli.main import main
 
 SAMPLE_BYTES = 2_000
 CITIES = """\

@@ -23,11 +23,11 @@ from chains import make_dataset
 from service import serving, ten_rows
 from threaded_node import threaded_node
 
-from odf_node.app.client import sync
-from odf_node.app.client.limits import ClientLimits
-from odf_node.app.client.urls import Location
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Scope, Visibility
+from odf_node.client import sync
+from odf_node.client.limits import ClientLimits
+from odf_node.client.urls import Location
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Scope, Visibility
 
 ODF_NODE = Path(sys.executable).with_name("odf-node")
 KILLS = int(os.environ.get("ODF_TEST_KILLS", "3"))

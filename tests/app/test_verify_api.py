@@ -15,16 +15,16 @@ import yaml
 from click.testing import CliRunner
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.verify import verify as usecase
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.protocol.multihash import ARROW0_SHA3_256, Multihash
-from odf_node.storage.datasets.job_payloads import verify_job
-from odf_node.storage.datasets.job_payloads.verify_job import VerifiedDataset, VerifyAnswer, listed
-from odf_node.storage.datasets.verify.note import ValidationNote, read_note, write_note
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
-from odf_node.storage.stores.ports.values import (
+from odf_node.cli.main import main
+from odf_node.service.verify import verify as usecase
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.multihash import ARROW0_SHA3_256, Multihash
+from odf_storage.datasets.job_payloads import verify_job
+from odf_storage.datasets.job_payloads.verify_job import VerifiedDataset, VerifyAnswer, listed
+from odf_storage.datasets.verify.note import ValidationNote, read_note, write_note
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.ports.values import (
     DatasetEntry,
     Failed,
     Job,

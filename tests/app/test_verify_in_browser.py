@@ -13,11 +13,11 @@ from chain_maker import add_data, linked, seed, some_id
 from page_sets import stations
 from service import seeded, serving, ten_rows
 
-from odf_node.protocol.codec.blocks import decode_block
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, ExecuteTransform, Seed
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import Visibility
+from odf_protocol.codec.blocks import decode_block
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, ExecuteTransform, Seed
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import Visibility
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "blocks.json"
 BLOCKS = [vector for vector in json.loads(VECTORS.read_text())["vectors"] if "bytes" in vector]

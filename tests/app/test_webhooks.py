@@ -17,13 +17,13 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 from web_server import Answer, Asked, web_server
 
-from odf_node.app.service.webhooks.retries import after_failure
-from odf_node.app.service.webhooks.sending import Answer as Outcome
-from odf_node.app.service.webhooks.sending import ReceiverGone, ReceiverRefused
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.storage.stores.ports.values import DatasetEntry, Role, Visibility
-from odf_node.storage.stores.ports.webhook_values import WebhookState
+from odf_node.service.webhooks.retries import after_failure
+from odf_node.service.webhooks.sending import Answer as Outcome
+from odf_node.service.webhooks.sending import ReceiverGone, ReceiverRefused
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import NANOS, Instant
+from odf_storage.stores.ports.values import DatasetEntry, Role, Visibility
+from odf_storage.stores.ports.webhook_values import WebhookState
 
 QUICK = {
     "webhook_networks": ("127.0.0.0/8",),

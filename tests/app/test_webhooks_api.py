@@ -20,12 +20,12 @@ from service import Service, described, seeded, serving
 from standardwebhooks import Webhook as Standard
 from web_server import Answer, Asked, web_server
 
-from odf_node.app.cli.main import main
-from odf_node.app.service.webhooks.delivering import Deliverer
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.storage.runtime.clock import system_clock
-from odf_node.storage.stores.ports.values import Scope, Visibility
+from odf_node.cli.main import main
+from odf_node.service.webhooks.delivering import Deliverer
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import NANOS, Instant
+from odf_storage.runtime.clock import system_clock
+from odf_storage.stores.ports.values import Scope, Visibility
 
 LOOPBACK = ("127.0.0.0/8",)
 

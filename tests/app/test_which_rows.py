@@ -20,11 +20,11 @@ from service import Service, serving
 from table_made import TableMade
 
 import odf_node
-from odf_node.app.cli.main import main
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.errors import BadInput
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.cli.main import main
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_protocol.errors import BadInput
+from odf_storage.stores.ports.values import Visibility
 
 A, R, C, D = range(4)
 COLUMNS = pa.schema([("city", pa.string()), ("people", pa.int64())])

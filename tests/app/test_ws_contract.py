@@ -12,8 +12,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from odf_node.protocol.transfer import messages
-from odf_node.protocol.transfer.phases import SPEAKER, Side
+from odf_protocol.transfer import messages
+from odf_protocol.transfer.phases import SPEAKER, Side
 
 ASYNCAPI = Path(__file__).parents[1] / "vectors" / "asyncapi-3.0.0.json"
 """The schema of AsyncAPI documents, from the package `@asyncapi/specs` 6.11.1 (Apache-2.0)."""

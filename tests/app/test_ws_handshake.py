@@ -17,7 +17,7 @@ from service import seeded, serving, ten_rows
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
 
 @pytest.fixture(scope="module")

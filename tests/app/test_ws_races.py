@@ -9,12 +9,12 @@ from raw_peer import bundled, files_of, head_of, named, push, request_pull, talk
 from service import described, seeded, serving, ten_rows
 from upkeep_parts import TOMORROW
 
-from odf_node.app.service.accounts.accounts import ensure_account
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.storage.datasets.dataset.info import read_info
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.stores.ports.mirror_values import Mirror
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Role, Visibility
+from odf_node.service.accounts.accounts import ensure_account
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_storage.datasets.dataset.info import read_info
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.stores.ports.mirror_values import Mirror
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Role, Visibility
 
 INTERNAL = {"Internal": {"phase": {"Push": "InitialRequest"}, "error_message": "Internal error"}}
 

@@ -23,8 +23,8 @@ from raw_peer import (
 from service import described, seeded, serving, ten_rows
 from websockets.exceptions import ConnectionClosed
 
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.multihash import Multihash
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_the_head_of_a_pull_stays_while_others_commit(single):
     entry = single.keep(moving, "kamu/moving")
     with talking(single, "/moving/pull") as peer:
         assert request_pull(peer)["Ok"]["transfer_plan"]["num_blocks"] == 4
-        from odf_node.protocol.identity import DatasetRef
+        from odf_protocol.identity import DatasetRef
 
         before = moving.head
         moving.add(described("more"))

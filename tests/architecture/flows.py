@@ -1,11 +1,12 @@
-"""How many files a reader opens to follow each of five flows, and how many take part in it.
+"""How many files a reader opens to follow each of the flows, and how many are run by it.
 
-    PYTHONPATH=.:tests/support python tests/architecture/flows.py [--list]
+    PYTHONPATH=.:tests/support python tests/architecture/flows.py [--list | --json]
 
 A reader opens the files that DEVELOPING.md names in the flow: those that have the data in hand.
-To count those that take part, service, worker and client run in threads of this process, each
-flow is played once before it is counted, and a file counts if one of its functions was called.
-Processes that are started for a query, an answer or received slices are not seen into.
+To count those that run, service, worker and client run in threads of this process, each flow is
+played once before it is counted, and a file counts if one of its functions was called. The process
+of a query reports its files, too; those that read rows or check received slices are not seen into.
+`RUN` is a ratchet: a flow may run no more files than that, and whoever makes it fewer lowers it.
 """
 
 from __future__ import annotations
@@ -17,29 +18,33 @@ import re
 import sys
 import tempfile
 import threading
+import time
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 from service import Service, serving
-
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads import transform_job
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.verify.run import FolderSource, verify_chain
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import created
 from tests.workers.derivatives import derivative, node_of
+
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_node.service.query import spawner
+from odf_protocol.identity import DatasetRef
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import transform_job
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.verify.run import FolderSource, verify_chain
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.values import Visibility
+from odf_workers.program.loop import Worker
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "protocol", "storage", "workers")
@@ -67,13 +72,72 @@ WALKS = {
     "transform input": Walk("A derivative is computed"),
     "verify": Walk("A dataset is verified", 14),
 }
+RUN = {
+    "pulled block": 108,
+    "pushed object": 52,
+    "posted rows": 168,
+    "transform input": 130,
+    "verify": 56,
+    "query": 145,
+    "page": 118,
+    "tail": 80,
+}
+"""Most files that a flow may run. Some run now and then: each limit is a few above what is seen."""
+OF_QUERIES = """
+import importlib, mmap, sys
+from odf_workers.engines.datafusion import spawner
+path, module = sys.argv[1:]
+with open(path, "r+b") as file:
+    shared = mmap.mmap(file.fileno(), 0)
+loaded = importlib.import_module(module)
+real = loaded.answer
+def answer(connection):
+    seen = set()
+    sys.setprofile(lambda frame, event, _: event == "call" and seen.add(frame.f_code))
+    real(connection)
+    sys.setprofile(None)
+    text = "\\n".join({each.co_filename for each in seen if each.co_name != "<module>"}).encode()
+    shared[1 : 1 + len(text)] = text
+    shared[0] = 1
+loaded.answer = answer
+spawner.main(module)
+"""
+"""The program that forks a process for each query, which writes the files it ran into a file."""
+
+
+class _Beside:
+    """What the process of a query ran."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(bytes(1 << 18))
+        self._path = path
+        self.command = (
+            sys.executable,
+            "-P",
+            "-c",
+            OF_QUERIES,
+            str(path),
+            "odf_workers.query.process",
+        )
+
+    def files(self) -> list[str]:
+        """Of the last query, once; waits until its process has written them."""
+        for _ in range(100):
+            content = self._path.read_bytes()
+            if content[0]:
+                with self._path.open("r+b") as file:
+                    file.write(bytes(len(content)))
+                return content[1:].rstrip(b"\0").decode().split("\n")
+            time.sleep(0.05)
+        raise SystemExit("the process of a query did not say what it ran")
 
 
 class Called:
     """Files of ours whose functions were called while somebody looks."""
 
-    def __init__(self) -> None:
-        self._inside = {f"{ROOT / 'odf_node' / room}/": room for room in ROOMS}
+    def __init__(self, folder: Path) -> None:
+        self._inside = {f"{ROOT / room}/": room for room in ROOMS}
+        self.beside = _Beside(folder / "beside")
         self._seen: set[types.CodeType] = set()
         self.looking = False
 
@@ -90,14 +154,19 @@ class Called:
             yield files
         finally:
             self.looking = False
-        for code in self._seen:
-            for prefix, room in self._inside.items():
-                if code.co_filename.startswith(prefix) and code.co_name != "<module>":
-                    files.add(f"{room}/{code.co_filename.removeprefix(prefix)}")
+        files |= self.ours({each.co_filename for each in self._seen if each.co_name != "<module>"})
+
+    def ours(self, names: Iterable[str]) -> set[str]:
+        return {
+            f"{room}/{name.removeprefix(prefix)}"
+            for name in names
+            for prefix, room in self._inside.items()
+            if name.startswith(prefix)
+        }
 
 
 class Flows:
-    """The five flows on one node with one root and one derivative."""
+    """The flows on one node with one root and one derivative."""
 
     def __init__(self, service: Service, folder: Path) -> None:
         self.folder, self.service = folder, service
@@ -105,6 +174,7 @@ class Flows:
         self.http = service.http(self.token)
         self.stores = open_stores(StoreSettings(data=folder / "node"), migrate=False, repair=False)
         self.root = created(self.stores)
+        self.stores.set_visibility(self.root.id, Visibility.PUBLIC)
         self.worker = Worker(
             stores=self.stores,
             context=node_of(self.stores, _made(folder / "scratch")),
@@ -151,6 +221,18 @@ class Flows:
         if found.problems:
             raise SystemExit(f"what was pulled is damaged: {found.problems[0]}")
 
+    def query(self) -> None:
+        _check(self.http.post("/query", json={"query": 'select count(*) as n from "rows-1"'}))
+
+    def page(self) -> None:
+        answer = self.http.get("/rows-1", headers={"accept": "text/html"}, follow_redirects=True)
+        if "text/html" not in answer.headers["content-type"]:
+            raise SystemExit(f"{answer.request.url} is no page")
+        _check(answer)
+
+    def tail(self) -> None:
+        _check(self.http.get("/rows-1/tail"))
+
     def plays(self) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
         """By name: what has to be done before, and the flow itself."""
         return {
@@ -159,6 +241,9 @@ class Flows:
             "posted rows": (_nothing, self.posted_rows),
             "transform input": (self.posted_rows, self.transform_input),
             "verify": (_nothing, self.verify),
+            "query": (_nothing, self.query),
+            "page": (_nothing, self.page),
+            "tail": (_nothing, self.tail),
         }
 
 
@@ -177,21 +262,27 @@ def _check(answer: httpx.Response) -> None:
 
 
 def files_of_flows(folder: Path) -> dict[str, set[str]]:
-    called = Called()
+    called = Called(folder)
     threading.setprofile(called)
     sys.setprofile(called)
     found: dict[str, set[str]] = {}
     try:
-        with serving(folder / "node") as service:
+        with (
+            patch.object(spawner, "_COMMAND", called.beside.command),
+            serving(folder / "node") as service,
+        ):
             flows = Flows(service, folder)
             for before, flow in flows.plays().values():
                 before()
                 flow()
+            called.beside.files()
             for name, (before, flow) in flows.plays().items():
                 before()
                 with called.look() as files:
                     flow()
                 found[name] = files
+                if name == "query":
+                    found[name] |= called.ours(called.beside.files())
             flows.stores.close()
     finally:
         sys.setprofile(None)
@@ -202,15 +293,21 @@ def files_of_flows(folder: Path) -> dict[str, set[str]]:
 def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--list", action="store_true", help="name the files, too; * is opened")
-    listed = reader.parse_args().list
+    reader.add_argument("--json", action="store_true", help="print the number of files by flow")
+    given = reader.parse_args()
+    listed = given.list
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         found = files_of_flows(Path(folder))
+    if given.json:
+        print(json.dumps({name: len(files) for name, files in found.items()}))
+        return 0
     for name, files in found.items():
         rooms = Counter(file.partition("/")[0] for file in files)
         parts = ", ".join(f"{count} in {room}" for room, count in sorted(rooms.items()))
-        walk = WALKS[name].files()
-        print(f"{name:16} {len(walk):3} opened, {len(files):4} take part: {parts}")
+        walk = WALKS[name].files() if name in WALKS else []
+        opened = f"{len(walk):3} opened" if walk else ""
+        print(f"{name:16} {opened:10} {len(files):4} run: {parts}")
         for file in sorted(files) if listed else ():
             opened = any(f"/{file}".endswith(f"/{one}") for one in walk)
             print(f"  {'*' if opened else ' '} {file}")

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from odf_node.app.service.settings import Settings
-from odf_node.storage.runtime.environment import variables
-from odf_node.workers.settings import WorkerSettings
+from odf_node.service.settings import Settings
+from odf_storage.runtime.environment import variables
+from odf_workers.settings import WorkerSettings
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -148,8 +148,8 @@ def test_the_build_context_holds_nothing_but_the_source() -> None:
     lines = (ROOT / ".dockerignore").read_text().split()
     assert lines[0] == "*"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    rooms = project["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {f"!{room.removesuffix('*')}" for room in rooms} <= set(lines)
+    rooms = project["tool"]["hatch"]["build"]["dev-mode-dirs"]
+    assert {f"!{room}" for room in rooms} <= set(lines)
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
@@ -546,7 +546,7 @@ def test_the_volume_of_a_worker_holds_its_scratch_and_what_it_may_keep(
 
 
 def test_commands_of_the_cluster_are_those_of_the_worker(helmed: dict[str, Any]) -> None:
-    from odf_node.workers.program.cluster_command import spark_cluster
+    from odf_workers.program.cluster_command import spark_cluster
 
     for name in ("spark-master", "executors"):
         made = pods(helmed["rendered"][3])[f"Deployment/test-odf-{name}"]["containers"][0]

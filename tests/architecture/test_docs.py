@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from odf_node.app.cli.main import main
+from odf_node.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

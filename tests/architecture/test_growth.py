@@ -24,34 +24,35 @@ from typing import Any
 
 import pytest
 
-from odf_node.app.service.definitions.authors import _named_in
-from odf_node.app.service.flight.callers import credentials
-from odf_node.app.service.flight.tables import _like
-from odf_node.app.service.http.event_time import parsed_event_time
-from odf_node.app.service.http.media_types import media_type_of
-from odf_node.app.service.http.ranges import parse_ranges
-from odf_node.app.service.http.request_keys import parse_key
-from odf_node.app.service.jobs.waiting import asked_wait
-from odf_node.app.service.limits.texts import PATTERN
-from odf_node.app.service.pages.render import prose
-from odf_node.app.service.query.inputs import views_by_alias
-from odf_node.app.service.sharing.hints import hints_of
-from odf_node.protocol.codec.manifests import load_documents
-from odf_node.protocol.ddl import parse_ddl
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.kartothek.source import parse_address
-from odf_node.protocol.metadata.transforms import SqlQueryStep
-from odf_node.protocol.references import check_url
-from odf_node.protocol.templates import templates
-from odf_node.protocol.time_patterns import pattern_of
-from odf_node.storage.datasets.pruning.filters import parsed_filter
-from odf_node.storage.datasets.query.reference_sql import with_own_names
-from odf_node.storage.stores.overviews.words import indexed_words, words_of
-from odf_node.workers.engines.port.query_size import QuerySize, check_size
+from odf_node.proposal.texts import Form, _quote_inside
+from odf_node.service.definitions.authors import _named_in
+from odf_node.service.flight.callers import credentials
+from odf_node.service.flight.tables import _like
+from odf_node.service.http.event_time import parsed_event_time
+from odf_node.service.http.media_types import media_type_of
+from odf_node.service.http.ranges import parse_ranges
+from odf_node.service.http.request_keys import parse_key
+from odf_node.service.jobs.waiting import asked_wait
+from odf_node.service.limits.texts import PATTERN
+from odf_node.service.pages.render import prose
+from odf_node.service.query.inputs import views_by_alias
+from odf_node.service.sharing.hints import hints_of
+from odf_protocol.codec.manifests import load_documents
+from odf_protocol.ddl import parse_ddl
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.kartothek.source import parse_address
+from odf_protocol.metadata.transforms import SqlQueryStep
+from odf_protocol.references import check_url
+from odf_protocol.templates import templates
+from odf_protocol.time_patterns import pattern_of
+from odf_storage.datasets.pruning.filters import parsed_filter
+from odf_storage.datasets.query.reference_sql import with_own_names
+from odf_storage.stores.overviews.words import indexed_words, words_of
+from odf_workers.engines.port.query_size import QuerySize, check_size
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("protocol", "storage", "app/service", "app/proposal")
+ROOMS = ("protocol", "storage", "app/odf_node/service", "app/odf_node/proposal")
 ENGINES = ("re", "re2")
 FLAGS_AT = {
     "compile": 1,
@@ -115,13 +116,15 @@ UNITS = (
 END = "!"
 
 MADE = {
-    "app/proposal/values.py": "of signs in a fixed table; a text is read once a form",
-    "app/service/flight/tables.py": "RE2, of a pattern of at most 200 characters, or of one alias",
-    "protocol/time_patterns.py": "of at most 100 characters, and reads at most 200",
+    "app/odf_node/proposal/texts.py": "of two signs; reads the beginning of a file; measured",
+    "app/odf_node/proposal/values.py": "of signs in a fixed table; a text is read once a form",
+    "app/odf_node/service/flight/tables.py": "RE2, of at most 200 characters, or of one alias",
+    "protocol/odf_protocol/time_patterns.py": "of at most 100 characters, and reads at most 200",
 }
 """Modules that compile an expression out of values, with the reason why it is bounded."""
 
 
+COMMAS = Form(separator=",", quote='"', escape=None)
 PARSERS: dict[str, Callable[[str], object]] = {
     "names of datasets in a query": views_by_alias,
     "names of the reference in a query": lambda text: with_own_names(
@@ -151,6 +154,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "Range": lambda text: parse_ranges(text, 1000),
     "Content-Type": lambda text: media_type_of(text, text),
     "times of events": parsed_event_time,
+    "quotes of a table": lambda text: [
+        _quote_inside(text.encode(), COMMAS, before) for before in (b"", rb"\\")
+    ],
 }
 """Everything that reads a text of strangers in the process of the service. The parsers of SQL and
 Markdown, which are not linear, run in reader processes (`tests/app/test_strange_texts.py`)."""
@@ -216,7 +222,7 @@ def _calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 def _compiled(own: Path, call: ast.Call, engine: str) -> Any:
     """Evaluate the pattern in its module. None if the module is in `MADE`."""
-    module = importlib.import_module(".".join(("odf_node", *own.with_suffix("").parts)))
+    module = importlib.import_module(".".join(own.with_suffix("").parts[1:]))
     at = FLAGS_AT[call.func.attr]  # type: ignore[attr-defined]
     flags = call.args[at : at + 1]
     flags += [each.value for each in call.keywords if each.arg == "flags"]

@@ -1,35 +1,38 @@
-"""The layout as tests: floors, packages without circles, one import name."""
+"""The layout as tests: floors, packages without circles, one package in each folder of code."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import grimp
 import pytest
-
-from tests.architecture.flows import WALKS
+from tests.architecture.flows import RUN, WALKS
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "conformance", "migrations", "protocol", "storage", "workers")
+PACKAGES = {room: f"odf_{room}" for room in ROOMS} | {"app": "odf_node"}
 BESIDE = {"__init__", "errors", "main", "settings", "wiring"}
 """Modules that may lie beside packages: where a program begins, what it is told, what it says."""
 
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    return grimp.build_graph("odf_node", cache_dir=None)
+    return grimp.build_graph(*PACKAGES.values(), cache_dir=None)
 
 
 def test_packages_beside_each_other_form_no_circle(graph):
-    parents = {each.rpartition(".")[0] for each in graph.modules if each.count(".") > 1}
+    parents = {each.rpartition(".")[0] for each in graph.modules if "." in each}
     assert {parent: knot for parent in parents if (knot := _knot(graph, parent))} == {}
 
 
 def test_use_cases_are_never_handed_the_whole_node(graph):
-    service = "odf_node.app.service"
+    service = "odf_node.service"
     users = graph.find_modules_that_directly_import(f"{service}.wiring")
     beside = (f"applications.{each}" for each in ("framework", "queries_alone"))
     applications = {f"{service}.{each}" for each in ("main", *beside)}
@@ -95,11 +98,18 @@ def test_everything_is_imported_by_its_one_name():
     assert around == []
 
 
-def test_rooms_are_links_in_the_package_so_that_every_tool_finds_them():
-    links = {each.name: each for each in (ROOT / "odf_node").iterdir() if each.is_symlink()}
-    assert {name: link.resolve() for name, link in links.items()} == {
-        room: ROOT / room for room in ROOMS
-    }
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_folder_of_code_holds_one_package_with_types_and_nothing_else(room):
+    inside = {each.name for each in (ROOT / room).iterdir()} - {"__pycache__"}
+    assert inside == {PACKAGES[room]}
+    assert (ROOT / room / PACKAGES[room] / "py.typed").exists()
+
+
+def test_the_tree_has_no_links_which_a_zip_would_lose():
+    listed = subprocess.run(
+        ["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert [line for line in listed.stdout.splitlines() if line.startswith("120000")] == []
 
 
 @pytest.mark.parametrize("name", WALKS)
@@ -108,3 +118,18 @@ def test_a_reader_follows_a_flow_by_few_files(name):
     assert len(files) <= (WALKS[name].most or len(files))
     known = [f"/{each.relative_to(ROOT)}" for room in ROOMS for each in (ROOT / room).rglob("*.py")]
     assert [one for one in files if not any(each.endswith(f"/{one}") for each in known)] == []
+
+
+def test_a_flow_runs_no_more_files_than_it_did():
+    places = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
+    done = subprocess.run(  # a process of its own: it looks into every call
+        [sys.executable, ROOT / "tests" / "architecture" / "flows.py", "--json"],
+        env=os.environ | {"PYTHONPATH": places},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    assert run.keys() == RUN.keys()
+    assert {name: count for name, count in run.items() if count > RUN[name]} == {}

@@ -10,20 +10,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.workers.datasets import bench_without_engine, created, now
 from throwaway import throwaway_stores
 from web_server import Answer, web_server
 
-from odf_node.protocol.codec.manifests import from_data, load_snapshots
-from odf_node.protocol.csv_header import HeaderMismatch
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.protocol.metadata.sources import FetchStepUrl
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_node.workers.readers.plain import plain_file
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.readers.web_pages import WebPage
-from odf_node.workers.runtime.input_limits import MalformedArchive
-from odf_node.workers.slices.frame import BadRow, Frame, Limits
-from tests.workers.datasets import bench_without_engine, created, now
+from odf_protocol.codec.manifests import from_data, load_snapshots
+from odf_protocol.csv_header import HeaderMismatch
+from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import FetchStepUrl
+from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_workers.readers.plain import plain_file
+from odf_workers.readers.read import open_frame
+from odf_workers.readers.web_pages import WebPage
+from odf_workers.runtime.input_limits import MalformedArchive
+from odf_workers.slices.frame import BadRow, Frame, Limits
 
 CASES = Path(__file__).parents[1] / "vectors" / "cases"
 CASE_16 = "16-html-page-as-csv"
@@ -58,8 +58,8 @@ def polled(source: Any, folder: Path, answer: Answer) -> PollReceipt:
     """Poll a source whose server gives this answer."""
     from msgspec.structs import replace as changed
 
-    from odf_node.workers.fetch.values import FetchRules
-    from odf_node.workers.jobs.poll.poll import run_poll
+    from odf_workers.fetch.values import FetchRules
+    from odf_workers.jobs.poll.poll import run_poll
 
     folder.mkdir(exist_ok=True)
     stores = throwaway_stores()
@@ -75,7 +75,7 @@ def polled(source: Any, folder: Path, answer: Answer) -> PollReceipt:
 def test_case_09_figures_with_leading_zeros_are_no_numbers_that_nobody_declared(
     tmp_path: Path,
 ) -> None:
-    from odf_node.workers.readers.known import Known
+    from odf_workers.readers.known import Known
 
     name = "09-json-text-code"
     (field, *_) = opened(CASES / name / "1.ndjson", tmp_path, "NdJson").schema

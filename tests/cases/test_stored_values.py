@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import ReadStep, ReadStepNdJson, ReadStepParquet
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.slices.frame import BadRow
 from tests.workers.datasets import bench_without_engine, created, upload
 from tests.workers.derivatives import read
+from throwaway import throwaway_stores
+
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import ReadStep, ReadStepNdJson, ReadStepParquet
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.slices.frame import BadRow
 
 FILES = Path(__file__).parents[1] / "vectors/cases"
 NOW = Instant.parse("2050-01-01T12:00:00Z")

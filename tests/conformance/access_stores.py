@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from chain_maker import NOON, chain, entry, some_id
 
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.errors import AccountNotFound, DatasetNotFound
-from odf_node.storage.stores.ports.values import Account, AccountId, DeviceLogin, Role, UploadedFile
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import AccountNotFound, DatasetNotFound
+from odf_storage.stores.ports.values import Account, AccountId, DeviceLogin, Role, UploadedFile
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 BERT = Account(AccountId("did:odf:bert"), "bert")

@@ -8,16 +8,16 @@ import pytest
 from chain_maker import NOON
 from index_parts import ManualClock
 
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.storage.stores.ports import AccountStore
-from odf_node.storage.stores.ports.errors import (
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_storage.stores.ports import AccountStore
+from odf_storage.stores.ports.errors import (
     AccountNameTaken,
     AccountNotFound,
     TokenIdTaken,
     TokenNotFound,
 )
-from odf_node.storage.stores.ports.values import (
+from odf_storage.stores.ports.values import (
     Account,
     AccountId,
     Reach,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from chain_maker import entry, linked, long_chain, seed, some_id
 from index_parts import Index
 
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import SetDataSchema, SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports import BlocksBehind
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import SetDataSchema, SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports import BlocksBehind
 
 ID = entry().id
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from chain_maker import NOON
-
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.damage_values import Damage
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
 from tests.conformance.access_stores import dataset
+
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.damage_values import Damage
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 
 def later(seconds: int) -> Instant:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from chain_maker import some_id
-
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.definition_values import NOBODY, Author
-from odf_node.storage.stores.ports.errors import DatasetNotFound
-from odf_node.storage.stores.ports.values import AccountId, Reach
 from tests.conformance.access_stores import dataset
+
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.definition_values import NOBODY, Author
+from odf_storage.stores.ports.errors import DatasetNotFound
+from odf_storage.stores.ports.values import AccountId, Reach
 
 ONE, OTHER = Multihash.of(b"one"), Multihash.of(b"other")
 ALICE = Author(AccountId("did:odf:alice"))

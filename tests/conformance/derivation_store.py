@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from chain_maker import NOON, some_id
-
-from odf_node.protocol.instant import Instant
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.derivation_values import Problem
-from odf_node.storage.stores.ports.values import JobId
 from tests.conformance.access_stores import dataset
+
+from odf_protocol.instant import Instant
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.derivation_values import Problem
+from odf_storage.stores.ports.values import JobId
 
 LATER = Instant(NOON.ns + 1_000_000_000)
 JOB, OTHER = JobId("1-a"), JobId("2-b")

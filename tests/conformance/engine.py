@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
 
 INPUT = pa.table(
     {

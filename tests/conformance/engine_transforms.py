@@ -9,18 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.engine import (
-    DatasetVocabulary,
-    TransformResponseInternalError,
-    TransformResponseInvalidQuery,
-    TransformResponseSuccess,
-)
-from odf_node.protocol.metadata.transforms import TransformSql
-from odf_node.workers.engines.port.port import Listener
-from odf_node.workers.slices.write import described
 from tests.workers.engine.changes import (
     APPEND,
     CITIES,
@@ -32,6 +20,18 @@ from tests.workers.engine.changes import (
     schema,
 )
 from tests.workers.engine.requests import NOW, Derivative, sql
+
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.engine import (
+    DatasetVocabulary,
+    TransformResponseInternalError,
+    TransformResponseInvalidQuery,
+    TransformResponseSuccess,
+)
+from odf_protocol.metadata.transforms import TransformSql
+from odf_workers.engines.port.port import Listener
+from odf_workers.slices.write import described
 
 ALL = "select op, event_time, city, n from cities"
 EARLY, LATE = Instant.parse("2024-01-01T00:00:00Z"), Instant.parse("2024-02-01T00:00:00Z")

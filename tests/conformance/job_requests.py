@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 from chain_maker import some_id
 from index_parts import ManualClock
+from tests.conformance.job_queue import DONE, claim, spec
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports import JobQueue
-from odf_node.storage.stores.ports.errors import LeaseLost, RequestKeyReused
-from odf_node.storage.stores.ports.values import (
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports import JobQueue
+from odf_storage.stores.ports.errors import LeaseLost, RequestKeyReused
+from odf_storage.stores.ports.values import (
     AccountId,
     Failed,
     JobId,
@@ -22,7 +23,6 @@ from odf_node.storage.stores.ports.values import (
     Submitted,
     Succeeded,
 )
-from tests.conformance.job_queue import DONE, claim, spec
 
 
 def request(clock: ManualClock, body: bytes = b"rows", key: str = "k") -> RequestKey:

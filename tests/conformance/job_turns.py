@@ -6,16 +6,16 @@ from datetime import timedelta
 
 import pytest
 from index_parts import ManualClock
+from tests.conformance.job_queue import DONE, LEASE, claim, claimed, spec
 
-from odf_node.storage.stores.jobs.turns import GIVES_WAY_S
-from odf_node.storage.stores.ports import JobQueue
-from odf_node.storage.stores.ports.errors import LeaseLost
-from odf_node.storage.stores.ports.values import (
+from odf_storage.stores.jobs.turns import GIVES_WAY_S
+from odf_storage.stores.ports import JobQueue
+from odf_storage.stores.ports.errors import LeaseLost
+from odf_storage.stores.ports.values import (
     Job,
     JobId,
     JobStatus,
 )
-from tests.conformance.job_queue import DONE, LEASE, claim, claimed, spec
 
 
 class JobTurnsContract:

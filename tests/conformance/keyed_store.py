@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from odf_node.storage.stores.ports import KeyedReads, KeyedStore, KeyedWrites
-from odf_node.storage.stores.ports.errors import (
+from odf_storage.stores.ports import KeyedReads, KeyedStore, KeyedWrites
+from odf_storage.stores.ports.errors import (
     KeyedFileTooLarge,
     KeyNotFound,
     KeysNotListed,
     SwapLost,
 )
-from odf_node.storage.stores.ports.keyed_values import LinkSource
+from odf_storage.stores.ports.keyed_values import LinkSource
 
 ODD = "u/indices/a%20b/2026-11-21T02%3A45%3A11%2B00%3A00.by index,~(1)'.parquet"
 

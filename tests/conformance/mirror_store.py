@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from chain_maker import NOON, some_id
-
-from odf_node.protocol.identity import DatasetId
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.errors import DatasetNotFound
-from odf_node.storage.stores.ports.mirror_values import Mirror, MirrorState, MirrorStatus
 from tests.conformance.access_stores import dataset
+
+from odf_protocol.identity import DatasetId
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import DatasetNotFound
+from odf_storage.stores.ports.mirror_values import Mirror, MirrorState, MirrorStatus
 
 FAILED = MirrorStatus(
     state=MirrorState.FAILED, checked_at=NOON, error="Unreachable", message="no answer"

@@ -9,13 +9,13 @@ from datetime import timedelta
 import pytest
 from chain_maker import some_id
 
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.multihash import ARROW0_SHA3_256, HashMismatch, Multihash
-from odf_node.storage.stores.objects.layout import MalformedRef
-from odf_node.storage.stores.ports import ObjectStore
-from odf_node.storage.stores.ports.errors import ObjectNotFound
-from odf_node.storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import ARROW0_SHA3_256, HashMismatch, Multihash
+from odf_storage.stores.objects.layout import MalformedRef
+from odf_storage.stores.ports import ObjectStore
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
 
 CONTENT = b"hello"
 DATASET, OTHER = some_id("one"), some_id("other")

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from chain_maker import NOON, chain, entry, linked
 
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.metadata.events import DatasetKind, SetInfo
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.overviews.words import words_of
-from odf_node.storage.stores.ports.overview_values import (
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.metadata.events import DatasetKind, SetInfo
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.overviews.words import words_of
+from odf_storage.stores.ports.overview_values import (
     After,
     Listed,
     Order,
@@ -22,7 +22,7 @@ from odf_node.storage.stores.ports.overview_values import (
     SortBy,
     Wanted,
 )
-from odf_node.storage.stores.ports.values import Account, AccountId, Role, Visibility
+from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 ALL = Readable(everything=True)

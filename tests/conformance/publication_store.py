@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 from chain_maker import NOON, some_id
-
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.derivation_values import Problem
-from odf_node.storage.stores.ports.errors import DatasetNotFound, PublicationNameTaken
-from odf_node.storage.stores.ports.publication_values import PublishedDataset
-from odf_node.storage.stores.ports.values import JobId
 from tests.conformance.access_stores import dataset
+
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.derivation_values import Problem
+from odf_storage.stores.ports.errors import DatasetNotFound, PublicationNameTaken
+from odf_storage.stores.ports.publication_values import PublishedDataset
+from odf_storage.stores.ports.values import JobId
 
 LATER = Instant(NOON.ns + 60 * NANOS)
 JOB, OTHER = JobId("1-a"), JobId("2-b")

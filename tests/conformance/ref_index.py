@@ -10,20 +10,20 @@ import pytest
 from chain_maker import chain, entry, infos, linked, some_id
 from index_parts import Index
 
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.errors import (
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import (
     DatasetNotFound,
     LeaseLost,
     RefConflict,
     RefNotFound,
 )
-from odf_node.storage.stores.ports.values import HeadMove, JobEnd, JobSpec, JobStatus, Succeeded
+from odf_storage.stores.ports.values import HeadMove, JobEnd, JobSpec, JobStatus, Succeeded
 
 
 def started(index: Index, alias: str = "kamu/foo") -> HashedBlock:

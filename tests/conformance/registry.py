@@ -8,10 +8,10 @@ import pytest
 from chain_maker import chain, entry, some_id
 from index_parts import Index
 
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.storage.stores.ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.stores.ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 
 def register(index: Index, *aliases: str) -> list[DatasetEntry]:

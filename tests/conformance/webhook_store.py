@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from chain_maker import NOON, some_id
-
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.derivation_values import Problem
-from odf_node.storage.stores.ports.errors import DatasetNotFound
-from odf_node.storage.stores.ports.values import AccountId
-from odf_node.storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
 from tests.conformance.access_stores import ANNA, BERT, dataset, people
+
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.derivation_values import Problem
+from odf_storage.stores.ports.errors import DatasetNotFound
+from odf_storage.stores.ports.values import AccountId
+from odf_storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
 
 LATER = Instant(NOON.ns + 60 * NANOS)
 PROBLEM = Problem("ReceiverRefused", "the receiver answered 500", {"status": 500})

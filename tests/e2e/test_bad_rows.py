@@ -8,7 +8,7 @@ import re
 import pytest
 from readings import post, snapshot
 
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.multihash import Multihash
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 

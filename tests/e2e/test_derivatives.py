@@ -81,7 +81,7 @@ def workers_of(node: RunningNode) -> list[int]:
         text=True,
         check=True,
     ).stdout
-    return [int(line.split()[0]) for line in found.splitlines() if "odf_node.workers.main" in line]
+    return [int(line.split()[0]) for line in found.splitlines() if "odf_workers.main" in line]
 
 
 def test_derivatives_follow_and_survive_the_end_of_their_worker(

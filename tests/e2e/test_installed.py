@@ -9,6 +9,7 @@ import sysconfig
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import nodes
 import pytest
@@ -20,6 +21,7 @@ UV = Path(sys.executable).parent / "uv"
 NOT_SOURCE = (".*", "build", "dist", "tests", "*.egg-info", "__pycache__")
 """What building would read or leave behind in the checkout."""
 THEIRS = ("app", "conformance", "migrations", "protocol", "storage", "workers")
+PACKAGES = {"odf_node", *(f"odf_{room}" for room in THEIRS if room != "app")}
 ROWS = '{"city": "Oslo", "population": 700000}\n{"city": "Rome", "population": 2800000}\n'
 
 
@@ -31,6 +33,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _run(UV, "build", "--quiet", "--wheel", "--out-dir", wheels, source)
     (wheel,) = wheels.glob("*.whl")
     return wheel
+
+
+def _files(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {each: archive.read(each) for each in archive.namelist()}
+
+
+def test_a_zip_of_the_repository_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    listed = _run("git", "-C", ROOT, "ls-files", "-z").split("\0")
+    with ZipFile(tmp_path / "main.zip", "w") as archive:
+        for name in filter(None, listed):
+            archive.write(ROOT / name, name)
+    with ZipFile(tmp_path / "main.zip") as archive:
+        archive.extractall(tmp_path / "main")
+    _run(UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, tmp_path / "main")
+    (again,) = tmp_path.glob("*.whl")
+    assert _files(again) == _files(wheel)
+    assert {"odf_node/service/http/openapi.yaml", "odf_node/py.typed"} <= set(_files(wheel))
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +83,11 @@ def _run(*command: object) -> str:
     return done.stdout
 
 
-def test_the_wheel_installs_one_package(installed: Path) -> None:
+def test_the_wheel_installs_its_packages_and_nothing_else(installed: Path) -> None:
     (packages,) = installed.glob("lib/python3*/site-packages")
     tops = {each.name for each in packages.iterdir() if each.is_dir() and "-" not in each.name}
-    assert tops - {"__pycache__"} == {"odf_node"}
-    code = "import odf_node.app.client.sync as m; print(m.__file__)"
+    assert tops - {"__pycache__"} == PACKAGES
+    code = "import odf_node.client.sync as m; print(m.__file__)"
     assert Path(_run(installed / "bin" / "python", "-P", "-c", code).strip()).is_relative_to(
         installed
     )
@@ -76,7 +96,7 @@ def test_the_wheel_installs_one_package(installed: Path) -> None:
 def test_the_wheel_brings_a_file_system_that_others_find(installed: Path) -> None:
     code = "import fsspec; print(fsspec.get_filesystem_class('odf').__module__)"
     found = _run(installed / "bin" / "python", "-P", "-c", code).strip()
-    assert found == "odf_node.app.public.filesystem"
+    assert found == "odf_node.public.filesystem"
 
 
 @pytest.fixture
@@ -137,5 +157,19 @@ def test_each_one_liner_needs_the_wheel_and_the_library_that_it_names(
         _run(UV, "pip", "install", "--quiet", "--python", python, *pins, *wanted)
         found = _run(python, "-P", "-I", "-c", f"{begin}; print({line})").strip()
         assert found == "['Oslo', 'Rome']", library
+    _uses_the_client(python.parent, node, token, tmp_path_factory.mktemp("copies"))
     lacks = f"{begin}\ntry: cities.polars()\nexcept ImportError as told: print(told)"
     assert "pip install polars" in _run(python, "-P", "-I", "-c", lacks)
+
+
+def _uses_the_client(bin_: Path, node: nodes.RunningNode, token: str, folder: Path) -> None:
+    """Pull, verify, read and publish, without anything of a server installed."""
+    copy, rows = folder / "copy", folder / "rows.csv"
+    rows.write_text("city,population\nPoznań,540000\n")
+    odf, given = bin_ / "odf-node", ("--token", token)
+    _run(odf, "pull", f"{node.url}/cities", copy, *given)
+    assert "valid" in _run(odf, "verify", copy)
+    assert "Oslo" in _run(odf, "read", copy)
+    _run(odf, "publish", rows, "more-cities", "--node", node.url, "--yes", *given)
+    assert "Poznań" in _run(odf, "read", f"{node.url}/more-cities", *given)
+    assert not list(bin_.parent.glob("lib/*/site-packages/sqlalchemy"))

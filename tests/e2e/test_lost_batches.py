@@ -24,12 +24,12 @@ from nodes import RunningNode, odf, served
 from readings import snapshot
 from servers import S3Server, wait_until
 
-from odf_node.protocol.identity import DatasetId
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.stores.objects.layout import EXCHANGE, dataset_folder
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.workers.engines.exchange.links import AGENT
+from odf_protocol.identity import DatasetId
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.stores.objects.layout import EXCHANGE, dataset_folder
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_workers.engines.exchange.links import AGENT
 
 if TYPE_CHECKING:
     from spark_cluster import Cluster

@@ -54,7 +54,7 @@ def test_a_source_on_the_web_is_polled_by_request(node: RunningNode) -> None:
             [
                 sys.executable,
                 "-c",
-                "from odf_node.app.cli.main import main; main()",
+                "from odf_node.cli.main import main; main()",
                 "refresh",
                 f"{str(api.base_url).rstrip('/')}/towns",
                 "--token",

@@ -49,6 +49,17 @@ def test_a_file_with_dates_is_published_in_one_step(node, publish):
     publish("my cities.csv", ROWS, "--yes", expect=5)
 
 
+def test_a_new_dataset_is_named_by_its_url_too(node, tmp_path):
+    file, token = tmp_path / "towns.csv", ("--token", node.token())
+    file.write_text("town,people\nMoss,50000\n")
+    done = odf("publish", file, f"{node.url}/small-towns", "--yes", *token, ODF_NODE_URL="")
+    assert f"{node.url}/small-towns" in done.stdout
+    done = odf("publish", file, "towns", "--yes", *token, ODF_NODE_URL="", expect=2)
+    assert "--node" in done.stderr
+    done = odf("publish", file, f"{node.url}/a/b/c", "--yes", *token, ODF_NODE_URL="", expect=2)
+    assert "name a dataset" in done.stderr
+
+
 def test_a_row_behind_the_sample_that_does_not_fit_is_told_and_nothing_stays(node, publish):
     good = "".join(f"{at},1{at:06}\n" for at in range(100_000))
     packed = gzip.compress(f"id,n\n{good}7,heavy\n".encode())

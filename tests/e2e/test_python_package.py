@@ -15,10 +15,10 @@ import pytest
 from nodes import RunningNode, served
 
 import odf_node
-from odf_node.app.client.urls import UnsupportedUrl
-from odf_node.app.proposal.keys import UnusableChoice
-from odf_node.app.proposal.options import UnusableOption
-from odf_node.app.public.publish import NotATable
+from odf_node.client.urls import UnsupportedUrl
+from odf_node.proposal.keys import UnusableChoice
+from odf_node.proposal.options import UnusableOption
+from odf_node.public.publish import NotATable
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ import pytest
 from nodes import odf, served
 
 import odf_node
-from odf_node.app.client.node_api import RequestRefused
-from odf_node.app.public.retracting import NoRowsNamed, NoSuchRows, TooManyRows, standing
+from odf_node.client.node_api import RequestRefused
+from odf_node.public.retracting import NoRowsNamed, NoSuchRows, TooManyRows, standing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

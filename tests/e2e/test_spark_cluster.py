@@ -20,9 +20,9 @@ from nodes import odf, served
 from readings import post, snapshot
 from servers import S3Server
 
-from odf_node.storage.stores.objects.layout import EXCHANGE
-from odf_node.storage.stores.objects.s3_bucket import Bucket
-from odf_node.workers.engines.exchange.links import AGENT
+from odf_storage.stores.objects.layout import EXCHANGE
+from odf_storage.stores.objects.s3_bucket import Bucket
+from odf_workers.engines.exchange.links import AGENT
 
 if TYPE_CHECKING:
     from spark_cluster import Cluster
@@ -33,11 +33,11 @@ import sys
 from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.workers.engines.exchange import worker_side
-from odf_node.workers.engines.spark.frames import read_parquet, written_batches
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_workers.engines.exchange import worker_side
+from odf_workers.engines.spark.frames import read_parquet, written_batches
+from odf_workers.engines.spark.session import SparkOptions, start_spark
 
 master, url, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms", "UTC")), ("text", pa.string()),
@@ -76,7 +76,7 @@ session.stop()
 DRIVER = """
 import sys, time
 from pathlib import Path
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.engines.spark.session import SparkOptions, start_spark
 
 master, memory, cores, machines, folder = sys.argv[1:]
 part = {"executor_memory": memory, "cores": int(cores)}

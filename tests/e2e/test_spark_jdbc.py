@@ -9,7 +9,7 @@ import pytest
 from service import SCHEMA, Service, described, seeded, serving
 from user_spark import UserSpark, user_spark
 
-from odf_node.protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import SetDataSchema
 
 pytestmark = [
     pytest.mark.e2e,

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
 KEPT = """
 import sys
 from pathlib import Path
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
-from odf_node.workers.partitions.on_spark import OnSpark
+from odf_workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.partitions.on_spark import OnSpark
 from tests.workers.partitions import stages
 
 session = start_spark(SparkOptions(master=sys.argv[1], scratch=Path(sys.argv[2])))

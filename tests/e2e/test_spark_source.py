@@ -19,12 +19,12 @@ from table_made import TableMade
 from user_spark import UserSpark, user_spark
 
 import odf_node
-from odf_node.protocol.arrow_digest import digest_of
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import ObjectKind, Visibility
+from odf_protocol.arrow_digest import digest_of
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import ObjectKind, Visibility
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
-from odf_node.protocol.arrow_digest import ArrowDigest
-from odf_node.protocol.arrow_schema import decode_raw_arrow_schema, from_arrow, to_arrow
-from odf_node.protocol.ddl import parse_ddl
-from odf_node.protocol.errors import NodeError
+from odf_protocol.arrow_digest import ArrowDigest
+from odf_protocol.arrow_schema import decode_raw_arrow_schema, from_arrow, to_arrow
+from odf_protocol.ddl import parse_ddl
+from odf_protocol.errors import NodeError
 
 
 def fuzz_arrow_schema(data: bytes) -> None:

@@ -19,11 +19,6 @@ import pyarrow as pa
 from kartothek_vectors import KARTOTHEK, state_files
 from known import document, vectors
 from raw_arrow import bare_schema
-
-from odf_node.protocol.codec.blocks import decode_block
-from odf_node.protocol.codec.manifests import to_yaml
-from odf_node.protocol.kartothek.source import SCHEMES
-from odf_node.protocol.multihash import Multihash
 from tests.fuzz.arrow_targets import fuzz_arrow_schema, fuzz_ddl
 from tests.fuzz.kartothek_targets import (
     fuzz_kartothek_address,
@@ -39,6 +34,11 @@ from tests.fuzz.targets import (
     fuzz_reference,
 )
 from tests.fuzz.transfer_targets import COMPRESS, COUNT, KINDS, MEND, fuzz_bundle, fuzz_message
+
+from odf_protocol.codec.blocks import decode_block
+from odf_protocol.codec.manifests import to_yaml
+from odf_protocol.kartothek.source import SCHEMES
+from odf_protocol.multihash import Multihash
 
 CRASHES = Path(__file__).parent / "crashes"
 SNAPSHOT = Path(__file__).parents[2] / "examples" / "weather" / "weather.yaml"

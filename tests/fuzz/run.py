@@ -62,7 +62,7 @@ def fuzz(name: str, seconds: int) -> None:
     import atheris
 
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
-    with atheris.instrument_imports(include=["protocol"]):
+    with atheris.instrument_imports(include=["odf_protocol"]):
         from tests.fuzz.catalog import CRASHES, TARGETS
     if name not in TARGETS:
         sys.exit(f"the targets are {', '.join(TARGETS)}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from odf_node.protocol.codec.blocks import decode_block, encode_block
-from odf_node.protocol.codec.engine_messages import decode_message
-from odf_node.protocol.codec.manifests import (
+from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.codec.engine_messages import decode_message
+from odf_protocol.codec.manifests import (
     block_manifest,
     from_data,
     load_block,
@@ -14,11 +14,11 @@ from odf_node.protocol.codec.manifests import (
     to_data,
     to_yaml,
 )
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.protocol.metadata.block import MetadataBlock, UnknownEvent
-from odf_node.protocol.multihash import Multihash
-from odf_node.protocol.references import DatasetNamePattern, DatasetRefAny, DatasetRefRemote
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.metadata.block import MetadataBlock, UnknownEvent
+from odf_protocol.multihash import Multihash
+from odf_protocol.references import DatasetNamePattern, DatasetRefAny, DatasetRefRemote
 
 REFERENCES = (
     DatasetId.parse,

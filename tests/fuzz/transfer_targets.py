@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import zlib
 
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.transfer.bundle import GZIP, TAR_BLOCK, BundleLimits, unpack
-from odf_node.protocol.transfer.messages import (
+from odf_protocol.errors import NodeError
+from odf_protocol.transfer.bundle import GZIP, TAR_BLOCK, BundleLimits, unpack
+from odf_protocol.transfer.messages import (
     BATCH_ENCODING,
     BATCH_MEDIA_TYPE,
     MetadataBlocksBatch,
     decode,
     encode,
 )
-from odf_node.protocol.transfer.payload import decode_payload, encode_payload
-from odf_node.protocol.transfer.phases import SPEAKER
+from odf_protocol.transfer.payload import decode_payload, encode_payload
+from odf_protocol.transfer.phases import SPEAKER
 
 LIMITS = BundleLimits(max_inflated=1 << 22, max_blocks=1000)
 KINDS = tuple(SPEAKER)

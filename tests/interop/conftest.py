@@ -13,11 +13,11 @@ from mimic import PROGRESS_S, Exchange, NodeUnderTest, node_for
 from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
-from odf_node.conformance import shapes
-from odf_node.conformance.chains import seeded, ten_records
-from odf_node.conformance.checks_wire import PULL_ALL
-from odf_node.conformance.planning import push_request
-from odf_node.conformance.scripted import blocks_message
+from odf_conformance import shapes
+from odf_conformance.chains import seeded, ten_records
+from odf_conformance.checks_wire import PULL_ALL
+from odf_conformance.planning import push_request
+from odf_conformance.scripted import blocks_message
 
 
 @pytest.fixture(scope="session")

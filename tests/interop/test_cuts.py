@@ -14,9 +14,9 @@ import pytest
 from mimic import Chain, Cut, GaveUp, Mimic, NodeUnderTest, Portion, Scissors, Why, object_name
 from servers import wait_until
 
-from odf_node.conformance.chains import evolved, hash_of, ten_records
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.stores.objects.layout import dataset_path
+from odf_conformance.chains import evolved, hash_of, ten_records
+from odf_protocol.identity import DatasetRef
+from odf_storage.stores.objects.layout import dataset_path
 
 SENT = tuple(Portion)
 HEARD = (Portion.NOTHING, Portion.FIRST_BYTE, Portion.WHOLE)

@@ -8,15 +8,15 @@ from nodes import served
 from static_files import static_files
 from threaded_node import threaded_node
 
-from odf_node.conformance.chains import evolved, ten_records
-from odf_node.conformance.checks_accounts import prepared, sent
-from odf_node.conformance.checks_pull import pull_strategies, push_strategies
-from odf_node.conformance.checks_wire import with_push_source
-from odf_node.conformance.http import request
-from odf_node.conformance.node import json_of
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects.layout import dataset_path
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_conformance.chains import evolved, ten_records
+from odf_conformance.checks_accounts import prepared, sent
+from odf_conformance.checks_pull import pull_strategies, push_strategies
+from odf_conformance.checks_wire import with_push_source
+from odf_conformance.http import request
+from odf_conformance.node import json_of
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.objects.layout import dataset_path
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 scenario = pytest.mark.scenario
 KINDS = {"data": ObjectKind.DATA, "checkpoints": ObjectKind.CHECKPOINT}

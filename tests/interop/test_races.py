@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 from mimic import Chain, Exchange, GaveUp, Published, object_name
 
-from odf_node.conformance import shapes
-from odf_node.conformance.chains import described, ten_records
-from odf_node.conformance.exchange import COMPLETE
-from odf_node.conformance.node import expect_identical
-from odf_node.conformance.planning import push_request
-from odf_node.conformance.scripted import blocks_message, objects_message
-from odf_node.conformance.websocket import Closed
+from odf_conformance import shapes
+from odf_conformance.chains import described, ten_records
+from odf_conformance.exchange import COMPLETE
+from odf_conformance.node import expect_identical
+from odf_conformance.planning import push_request
+from odf_conformance.scripted import blocks_message, objects_message
+from odf_conformance.websocket import Closed
 
 WRITERS, ROUNDS = 16, 4
 

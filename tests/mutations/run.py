@@ -3,8 +3,8 @@
     python tests/mutations/run.py [WORD ...]     only mutations whose name holds one of the words
 
 Each mutation is applied to a copy of the tracked files. `noticed`: a named test failed, as it
-should; `MISSED`: all of them passed without the protection; `BROKEN`: the patch does not apply, or
-the tests did not run. Ends with 1 unless every mutation is noticed.
+should; `MISSED`: all of them passed without the protection; `BROKEN`: it does not fit the
+code, or the tests did not run. Ends with 1 unless every mutation is noticed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-from mutations import ROOT, Mutation, mutations
+from mutations import ROOMS, ROOT, BadMutation, Mutation, mutations
 
 SECONDS = 900
 PASSED, FAILED = 0, 1
@@ -47,11 +47,11 @@ def judge(mutation: Mutation) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = Path(folder)
         copy_tracked(copy)
-        applied = subprocess.run(
-            ["git", "apply", "-C1", str(mutation.path)], cwd=copy, capture_output=True, text=True
-        )
-        if applied.returncode != 0:
-            return "BROKEN", applied.stderr.strip()[:500]
+        try:
+            for path, text in mutation.texts().items():
+                (copy / path.relative_to(ROOT)).write_text(text)
+        except BadMutation as error:
+            return "BROKEN", str(error)[:500]
         try:
             tried = _pytest(copy, mutation.tests)
         except subprocess.TimeoutExpired:
@@ -65,7 +65,8 @@ def judge(mutation: Mutation) -> tuple[str, str]:
 
 def _pytest(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    paths = {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    rooms = os.pathsep.join(str(copy / room) for room in ROOMS)
+    paths = {"PYTHONPATH": rooms, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         command,
         cwd=copy,

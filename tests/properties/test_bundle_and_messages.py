@@ -8,14 +8,14 @@ import tarfile
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.protocol.transfer.bundle import pack, unpack
-from odf_node.protocol.transfer.payload import decode_payload, encode_payload
 from tests.fuzz.transfer_targets import COMPRESS, COUNT, MEND, fuzz_bundle, fuzz_message
+
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock, MetadataBlock
+from odf_protocol.metadata.events import SetInfo
+from odf_protocol.transfer.bundle import pack, unpack
+from odf_protocol.transfer.payload import decode_payload, encode_payload
 
 
 def _block(number: int, text: str) -> HashedBlock:

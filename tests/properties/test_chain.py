@@ -28,19 +28,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import blocks as any_blocks
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.errors import (
+from odf_protocol.chain.author import author
+from odf_protocol.chain.errors import (
     ChainRuleBroken,
     PrevBlockNotFound,
     SequenceIntegrity,
     SystemTimeIsNotMonotonic,
 )
-from odf_node.protocol.chain.rules import append, fold, report
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.codec.blocks import decode_block, encode_block
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.rules import append, fold, report
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import (
     AddData,
     DisablePollingSource,
     DisablePushSource,
@@ -50,9 +50,9 @@ from odf_node.protocol.metadata.events import (
     SetLicense,
     SetVocab,
 )
-from odf_node.protocol.metadata.events import AttachmentsEmbedded as Embedded
-from odf_node.protocol.metadata.reading import ReadStepNdJson
-from odf_node.protocol.multihash import HashMismatch
+from odf_protocol.metadata.events import AttachmentsEmbedded as Embedded
+from odf_protocol.metadata.reading import ReadStepNdJson
+from odf_protocol.multihash import HashMismatch
 
 several = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -10,16 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from known import vectors
-
-from odf_node.protocol.codec.blocks import (
-    MANIFEST_FIELDS,
-    METADATA_BLOCK_CODE,
-    Manifest,
-    decode_block,
-)
-from odf_node.protocol.codec.encode import encode_root
-from odf_node.protocol.codec.manifests import to_yaml
-from odf_node.protocol.errors import NodeError
 from tests.fuzz.targets import (
     fuzz_block,
     fuzz_engine_message,
@@ -27,6 +17,16 @@ from tests.fuzz.targets import (
     fuzz_multihash,
     fuzz_reference,
 )
+
+from odf_protocol.codec.blocks import (
+    MANIFEST_FIELDS,
+    METADATA_BLOCK_CODE,
+    Manifest,
+    decode_block,
+)
+from odf_protocol.codec.encode import encode_root
+from odf_protocol.codec.manifests import to_yaml
+from odf_protocol.errors import NodeError
 
 BLOCKS = [bytes.fromhex(v["bytes"]) for v in vectors("blocks")]
 CONTENTS = [encode_root("MetadataBlock", decode_block(raw).block) for raw in BLOCKS]

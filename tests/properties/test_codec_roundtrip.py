@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from strategies import blocks, snapshots, table
 from wire_encoder import block_bytes
 
-from odf_node.protocol.codec.blocks import decode_block, encode_block
-from odf_node.protocol.codec.engine_messages import decode_message, encode_message
-from odf_node.protocol.codec.manifests import (
+from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.codec.engine_messages import decode_message, encode_message
+from odf_protocol.codec.manifests import (
     from_data,
     load_block,
     load_documents,
     to_data,
     to_yaml,
 )
-from odf_node.protocol.metadata.block import DatasetSnapshot, MetadataBlock
+from odf_protocol.metadata.block import DatasetSnapshot, MetadataBlock
 
 many = settings(
     max_examples=150,

@@ -7,9 +7,9 @@ import base64
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetId
+from odf_protocol.multihash import Multihash
 
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

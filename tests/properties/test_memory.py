@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from known import vectors
 
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.codec import encode
-from odf_node.protocol.codec.blocks import decode_block, encode_block
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_node.protocol.metadata.events import MetadataEvent, SetDataSchema, SetInfo
-from odf_node.protocol.metadata.schema import DataField, DataSchema, DataTypeBool
-from odf_node.protocol.transfer.bundle import GZIP, BundleLimits, pack, unpack
-from odf_node.protocol.transfer.messages import MetadataBlocksBatch
-from odf_node.protocol.transfer.payload import decode_payload, encode_payload
+from odf_protocol.attributes import Attributes
+from odf_protocol.codec import encode
+from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.errors import NodeError
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock, MetadataBlock
+from odf_protocol.metadata.events import MetadataEvent, SetDataSchema, SetInfo
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeBool
+from odf_protocol.transfer.bundle import GZIP, BundleLimits, pack, unpack
+from odf_protocol.transfer.messages import MetadataBlocksBatch
+from odf_protocol.transfer.payload import decode_payload, encode_payload
 
 BLOCK_FACTOR = 50
 """Bytes of memory per byte of a block, at the worst moment of reading it."""

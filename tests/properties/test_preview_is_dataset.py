@@ -21,18 +21,18 @@ import pyarrow.parquet as pq
 import pytest
 from more_writers import file_of, written
 from random_files import RandomFile, random_file
+from tests.workers.datasets import bench_without_engine, created, upload
 from throwaway import throwaway_stores
 
-from odf_node.app.proposal.proposal import Proposal, propose
-from odf_node.app.proposal.sample import sample_of
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.stages.preview import preview
-from tests.workers.datasets import bench_without_engine, created, upload
+from odf_node.proposal.proposal import Proposal, propose
+from odf_node.proposal.sample import sample_of
+from odf_protocol.errors import NodeError
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.stages.preview import preview
 
 FILES = int(os.environ.get("ODF_TEST_PREVIEWS", "150"))
 FOLDER = os.environ.get("ODF_TEST_PREVIEW_FOLDER")

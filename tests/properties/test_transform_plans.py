@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from odf_node.protocol.chain.state import ChainState
-from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import DatasetKind, SetDataSchema, SetTransform
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.protocol.multihash import Multihash
-from odf_node.workers.plan.transform import (
+from odf_protocol.chain.state import ChainState
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import DatasetKind, SetDataSchema, SetTransform
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.multihash import Multihash
+from odf_workers.plan.transform import (
     InputBlock,
     InputChain,
     IterationLimits,

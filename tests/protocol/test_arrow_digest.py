@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from lanes import lay_open
 
-from odf_node.protocol.arrow_columns import Columns
-from odf_node.protocol.arrow_digest import (
+from odf_protocol.arrow_columns import Columns
+from odf_protocol.arrow_digest import (
     ArrowDigest,
     SchemaDiffers,
     UnsupportedColumn,
@@ -22,10 +22,10 @@ from odf_node.protocol.arrow_digest import (
     logical_hash,
     logical_hash_of,
 )
-from odf_node.protocol.arrow_values import stream, validity
-from odf_node.protocol.slice_digest import SliceDigest
-from odf_node.protocol.slice_file import UnreadableSlice, open_slice
-from odf_node.storage.lanes import hash_all
+from odf_protocol.arrow_values import stream, validity
+from odf_protocol.slice_digest import SliceDigest
+from odf_protocol.slice_file import UnreadableSlice, open_slice
+from odf_storage.lanes import hash_all
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors/logical-hash.json").read_text())[
     "vectors"

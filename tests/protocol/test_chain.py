@@ -29,8 +29,8 @@ from events import (
     transform,
 )
 
-from odf_node.protocol.chain.definition_rules import MAX_PUSH_SOURCES
-from odf_node.protocol.chain.errors import (
+from odf_protocol.chain.definition_rules import MAX_PUSH_SOURCES
+from odf_protocol.chain.errors import (
     AppendingSeedBlockToNonEmptyChain,
     FirstBlockMustBeSeed,
     InvalidEvent,
@@ -41,12 +41,12 @@ from odf_node.protocol.chain.errors import (
     SystemTimeIsNotMonotonic,
     WatermarkIsNotMonotonic,
 )
-from odf_node.protocol.chain.rules import RULES, append, append_received, fold, report
-from odf_node.protocol.chain.state import CHANGES, EMPTY, NOT_UNDERSTOOD_KEPT
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock, NotUnderstood, UnknownEvent
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.rules import RULES, append, append_received, fold, report
+from odf_protocol.chain.state import CHANGES, EMPTY, NOT_UNDERSTOOD_KEPT
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock, MetadataBlock, NotUnderstood, UnknownEvent
+from odf_protocol.metadata.events import (
     AddData,
     DisablePollingSource,
     DisablePushSource,
@@ -56,11 +56,11 @@ from odf_node.protocol.metadata.events import (
     SetTransform,
     SetVocab,
 )
-from odf_node.protocol.metadata.reading import ReadStepNdJson
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.protocol.metadata.sources import FetchStepEthereumLogs
-from odf_node.protocol.metadata.transforms import TransformInput, TransformSql
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.metadata.reading import ReadStepNdJson
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.sources import FetchStepEthereumLogs
+from odf_protocol.metadata.transforms import TransformInput, TransformSql
+from odf_protocol.multihash import Multihash
 
 INFO = SetInfo(description="a")
 WITH_DATA = chain(ROOT, COLUMNS, add_data(0, 9, new_watermark=day(5)))

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from raw_arrow import bare_schema
 
-from odf_node.protocol.arrow_schema import to_arrow
-from odf_node.protocol.chain.errors import ChainRuleBroken, InvalidEvent, NoOpEvent
-from odf_node.protocol.chain.rules import Origin, append, append_received, fold, report
-from odf_node.protocol.chain.snapshot import prepare
-from odf_node.protocol.codec.blocks import decode_block, encode_block
-from odf_node.protocol.codec.manifests import from_data, to_data
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import DatasetSnapshot, MetadataBlock
-from odf_node.protocol.metadata.events import MetadataEvent, Seed, SetDataSchema
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.chain.errors import ChainRuleBroken, InvalidEvent, NoOpEvent
+from odf_protocol.chain.rules import Origin, append, append_received, fold, report
+from odf_protocol.chain.snapshot import prepare
+from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.codec.manifests import from_data, to_data
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import DatasetSnapshot, MetadataBlock
+from odf_protocol.metadata.events import MetadataEvent, Seed, SetDataSchema
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.multihash import Multihash
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ingest"
 UNKNOWN_BLOCK = Multihash.of(b"a block nobody has")

@@ -9,9 +9,9 @@ import pytest
 from flatbuffers import Builder
 from known import name_of, vectors
 
-from odf_node.protocol.attributes import MAX_BYTES, Attributes
-from odf_node.protocol.codec import blocks, encode
-from odf_node.protocol.codec.blocks import (
+from odf_protocol.attributes import MAX_BYTES, Attributes
+from odf_protocol.codec import blocks, encode
+from odf_protocol.codec.blocks import (
     MANIFEST_FIELDS,
     MAX_BLOCK_BYTES,
     METADATA_BLOCK_CODE,
@@ -23,17 +23,17 @@ from odf_node.protocol.codec.blocks import (
     encode_block,
     peek_block,
 )
-from odf_node.protocol.codec.decode import MAX_SHARING
-from odf_node.protocol.codec.encode import MAX_DEPTH, Unencodable, encode_root
-from odf_node.protocol.codec.manifests import block_from_manifest, block_manifest
-from odf_node.protocol.codec.tables import TABLES, UNIONS, Field
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import MetadataBlock, UnknownEvent
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
-from odf_node.protocol.metadata.schema import (
+from odf_protocol.codec.decode import MAX_SHARING
+from odf_protocol.codec.encode import MAX_DEPTH, Unencodable, encode_root
+from odf_protocol.codec.manifests import block_from_manifest, block_manifest
+from odf_protocol.codec.tables import TABLES, UNIONS, Field
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import MetadataBlock, UnknownEvent
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeBool,
@@ -41,8 +41,8 @@ from odf_node.protocol.metadata.schema import (
     DataTypeList,
     DataTypeTime,
 )
-from odf_node.protocol.metadata.table import Variant
-from odf_node.protocol.multihash import HashMismatch, Multihash
+from odf_protocol.metadata.table import Variant
+from odf_protocol.multihash import HashMismatch, Multihash
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")
 

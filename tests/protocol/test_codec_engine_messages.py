@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from known import name_of, vectors
 
-from odf_node.protocol.codec.encode import encode_root
-from odf_node.protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
-from odf_node.protocol.codec.manifests import from_data, to_data
-from odf_node.protocol.identity import DatasetAlias, DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.codec.encode import encode_root
+from odf_protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
+from odf_protocol.codec.manifests import from_data, to_data
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.engine import (
     DatasetVocabulary,
     RawQueryRequest,
     RawQueryResponse,
     TransformRequest,
     TransformResponse,
 )
-from odf_node.protocol.metadata.transforms import TransformSql
+from odf_protocol.metadata.transforms import TransformSql
 
 TYPES = {
     "RawQueryRequest": RawQueryRequest,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odf_node.protocol.arrow_schema import UnsupportedSchema
-from odf_node.protocol.ddl import DdlSyntax, parse_ddl
-from odf_node.protocol.metadata import schema as odf
-from odf_node.protocol.metadata.schema import DataType
+from odf_protocol.arrow_schema import UnsupportedSchema
+from odf_protocol.ddl import DdlSyntax, parse_ddl
+from odf_protocol.metadata import schema as odf
+from odf_protocol.metadata.schema import DataType
 
 CASES = json.loads((Path(__file__).parents[1] / "vectors/ingest/ddl.json").read_text())["cases"]
 SHORT = {"Timestamp": "timestamp[ms,UTC]"}

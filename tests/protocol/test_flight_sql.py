@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.flight_sql import MAX_MESSAGE_BYTES, MalformedCommand, read_command, written
-from odf_node.protocol.protobuf import MalformedProtobuf, bytes_field, fields
+from odf_protocol.errors import BadInput
+from odf_protocol.flight_sql import MAX_MESSAGE_BYTES, MalformedCommand, read_command, written
+from odf_protocol.protobuf import MalformedProtobuf, bytes_field, fields
 
 TABLES = (
     b"\n>type.googleapis.com/arrow.flight.protocol.sql.CommandGetTables"

@@ -14,9 +14,9 @@ from pyiceberg.manifest import ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.iceberg.avro import ROWS_IN_BLOCK, container
-from odf_node.protocol.iceberg.manifests import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.iceberg.avro import ROWS_IN_BLOCK, container
+from odf_protocol.iceberg.manifests import (
     Content,
     File,
     Manifest,
@@ -25,9 +25,9 @@ from odf_node.protocol.iceberg.manifests import (
     manifest_file,
     manifest_list,
 )
-from odf_node.protocol.iceberg.metadata import MAPPING, Snapshot, snapshot_id, table_metadata
-from odf_node.protocol.iceberg.schemas import IcebergSchemas
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.iceberg.metadata import MAPPING, Snapshot, snapshot_id, table_metadata
+from odf_protocol.iceberg.schemas import IcebergSchemas
+from odf_protocol.multihash import Multihash
 
 PLACE = pa.struct([("city", pa.string()), ("zip", pa.int32())])
 FIRST = pa.schema(

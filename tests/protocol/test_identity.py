@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from known import name_of, vectors
 
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.identity import (
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import (
     DatasetAlias,
     DatasetId,
     DatasetRef,
@@ -18,8 +18,8 @@ from odf_node.protocol.identity import (
     Name,
     RemoteAlias,
 )
-from odf_node.protocol.keys import MalformedSeed, key_pair
-from odf_node.protocol.references import (
+from odf_protocol.keys import MalformedSeed, key_pair
+from odf_protocol.references import (
     AmbiguousAlias,
     DatasetNamePattern,
     DatasetRefAny,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known import name_of, vectors
 
-from odf_node.protocol.instant import Instant, MalformedInstant
+from odf_protocol.instant import Instant, MalformedInstant
 
 
 @pytest.mark.parametrize("vector", vectors("text-forms", "timestamp"), ids=name_of)

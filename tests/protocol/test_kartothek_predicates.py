@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_node.protocol.kartothek.errors import MalformedIndex, MalformedPredicate
-from odf_node.protocol.kartothek.index import (
+from odf_protocol.kartothek.errors import MalformedIndex, MalformedPredicate
+from odf_protocol.kartothek.index import (
     check_index_schema,
     embedded_batch,
     encode_index,
@@ -23,7 +23,7 @@ from odf_node.protocol.kartothek.index import (
     pairs_of,
     without_labels,
 )
-from odf_node.protocol.kartothek.predicates import (
+from odf_protocol.kartothek.predicates import (
     Op,
     Term,
     check_predicate,

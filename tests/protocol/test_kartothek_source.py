@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_node.protocol.kartothek.source import SCHEMES, MalformedAddress, parse_address
+from odf_protocol.kartothek.source import SCHEMES, MalformedAddress, parse_address
 
 FOLDERS = st.lists(st.text("abc-._~%20", min_size=1, max_size=5), max_size=3)
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from kartothek_vectors import state_files
 from strategies import json_values
 
-from odf_node.protocol.kartothek import state as states
-from odf_node.protocol.kartothek.errors import (
+from odf_protocol.kartothek import state as states
+from odf_protocol.kartothek.errors import (
     BadKartothek,
     ForbiddenKey,
     MalformedState,
     NotParquet,
 )
-from odf_node.protocol.kartothek.state import (
+from odf_protocol.kartothek.state import (
     State,
     decode_json,
     decode_msgpack,

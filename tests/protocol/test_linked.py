@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.linked import (
+from odf_protocol.attributes import Attributes
+from odf_protocol.linked import (
     MAX_COUNT,
     NOTHING_LINKED,
     SUMMARY_KEY,
@@ -14,7 +14,7 @@ from odf_node.protocol.linked import (
     linked_objects,
     summary_of,
 )
-from odf_node.protocol.metadata.schema import (
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeInt64,

@@ -8,7 +8,7 @@ import json
 import pytest
 from known import name_of, vectors
 
-from odf_node.protocol.codec.manifests import (
+from odf_protocol.codec.manifests import (
     MalformedManifest,
     from_data,
     load_block,
@@ -19,17 +19,17 @@ from odf_node.protocol.codec.manifests import (
     to_data,
     to_yaml,
 )
-from odf_node.protocol.codec.yaml_text import MAX_ALIASED_NODES, MAX_DEPTH
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import DatasetSnapshot, MetadataBlock
-from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.codec.yaml_text import MAX_ALIASED_NODES, MAX_DEPTH
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import DatasetSnapshot, MetadataBlock
+from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     ReadStep,
     ReadStepCsv,
 )
-from odf_node.protocol.metadata.schema import (
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataType,
@@ -38,8 +38,8 @@ from odf_node.protocol.metadata.schema import (
     DataTypeTimestamp,
     DataTypeUInt8,
 )
-from odf_node.protocol.metadata.sources import FetchStep, FetchStepUrl, SourceCachingForever
-from odf_node.protocol.metadata.transforms import Transform, TransformSql
+from odf_protocol.metadata.sources import FetchStep, FetchStepUrl, SourceCachingForever
+from odf_protocol.metadata.transforms import Transform, TransformSql
 
 SNAPSHOT = """
 kind: DatasetSnapshot

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from odf_node.protocol.codec.manifests import (
+from odf_protocol.codec.manifests import (
     from_data,
     load_documents,
     load_event,
@@ -17,9 +17,9 @@ from odf_node.protocol.codec.manifests import (
     to_data,
     to_yaml,
 )
-from odf_node.protocol.codec.models import MODELS
-from odf_node.protocol.codec.normalize import TEXT_TYPES
-from odf_node.protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
+from odf_protocol.codec.models import MODELS
+from odf_protocol.codec.normalize import TEXT_TYPES
+from odf_protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
 
 PAGE = (Path(__file__).parents[2] / "docs" / "manifests.md").read_text()
 SECTIONS = {

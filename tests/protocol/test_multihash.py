@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from known import name_of, vectors
 
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.multihash import (
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetId
+from odf_protocol.multihash import (
     ARROW0_SHA3_256,
     SHA3_256,
     MalformedHash,

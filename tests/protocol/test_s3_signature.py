@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_node.protocol.s3.signature import (
+from odf_protocol.s3.signature import (
     ALGORITHM,
     BODY_HEADER,
     DATE_HEADER,

@@ -7,13 +7,13 @@ import pytest
 from events import COLUMNS, ROOT, SYSTEM_COLUMNS, TIME, chain, optional, schema, then
 from raw_arrow import bare_schema
 
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.errors import InvalidEvent, NoOpEvent
-from odf_node.protocol.chain.schema_evolution import incompatibility, is_same
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.metadata.events import SetDataSchema, SetVocab
-from odf_node.protocol.metadata.schema import (
+from odf_protocol.attributes import Attributes
+from odf_protocol.chain.author import author
+from odf_protocol.chain.errors import InvalidEvent, NoOpEvent
+from odf_protocol.chain.schema_evolution import incompatibility, is_same
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.metadata.events import SetDataSchema, SetVocab
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeBinary,

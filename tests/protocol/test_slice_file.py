@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from footers import deadly, harmed, many_kinds, written
 
-from odf_node.protocol import slice_file
-from odf_node.protocol.arrow_digest import UnsupportedColumn, digest_of
-from odf_node.protocol.slice_digest import SliceDigest
-from odf_node.protocol.slice_file import UnreadableSlice, open_slice, row_groups
-from odf_node.storage.lanes import hash_all
+from odf_protocol import slice_file
+from odf_protocol.arrow_digest import UnsupportedColumn, digest_of
+from odf_protocol.slice_digest import SliceDigest
+from odf_protocol.slice_file import UnreadableSlice, open_slice, row_groups
+from odf_storage.lanes import hash_all
 
 WHOLE = written(many_kinds(), row_group_size=200)
 DEADLY = deadly(WHOLE, "n")

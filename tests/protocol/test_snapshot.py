@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from events import COLUMNS, INPUT, OTHER_INPUT, TIME, day, polling_source, push_source, sql
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.errors import InvalidEvent
-from odf_node.protocol.chain.snapshot import (
+from odf_protocol.chain.author import author
+from odf_protocol.chain.errors import InvalidEvent
+from odf_protocol.chain.snapshot import (
     InvalidSnapshot,
     MissingInputs,
     normalize_event,
     prepare,
 )
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.protocol.metadata.block import DatasetSnapshot
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.metadata.block import DatasetSnapshot
+from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
     DisablePollingSource,
@@ -26,7 +26,7 @@ from odf_node.protocol.metadata.events import (
     SetInfo,
     SetTransform,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 
 NEW = DatasetId(bytes([9] * 32))
 KNOWN = {DatasetRef.parse("in1"): INPUT, DatasetRef.parse("acc/in2"): OTHER_INPUT}

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from known import document
 
-from odf_node.protocol.codec.blocks import MANIFEST_FIELDS
-from odf_node.protocol.codec.models import ENUM_TYPES, MODELS
-from odf_node.protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
+from odf_protocol.codec.blocks import MANIFEST_FIELDS
+from odf_protocol.codec.models import ENUM_TYPES, MODELS
+from odf_protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
 
 MODEL = {
     entry["name"]: entry

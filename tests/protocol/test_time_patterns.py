@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.protocol.time_patterns import UnsupportedPattern, pattern_of
+from odf_protocol.time_patterns import UnsupportedPattern, pattern_of
 
 READ = [
     ("MMM d yyyy", "Jan 1 2000", "2000-01-01T00:00:00"),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.protocol.transfer import messages as m
-from odf_node.protocol.transfer.payload import (
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+from odf_protocol.transfer import messages as m
+from odf_protocol.transfer.payload import (
     PIECE_BYTES,
     PIECE_CHARS,
     decode_payload,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.protocol.transfer import messages as m
-from odf_node.protocol.transfer.bundle import pack
-from odf_node.protocol.transfer.phases import (
+from odf_protocol.multihash import Multihash
+from odf_protocol.transfer import messages as m
+from odf_protocol.transfer.bundle import pack
+from odf_protocol.transfer.phases import (
     MAY_CLOSE,
     NEXT,
     PHASES,
@@ -22,7 +22,7 @@ from odf_node.protocol.transfer.phases import (
     advance,
     awaited,
 )
-from odf_node.protocol.transfer.plan import transfer_plan
+from odf_protocol.transfer.plan import transfer_plan
 
 PLAN = transfer_plan([])
 EMPTY = pack([])

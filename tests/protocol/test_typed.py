@@ -8,12 +8,12 @@ import sys
 import msgspec
 import pytest
 
-from odf_node.protocol.typed import decode_json
+from odf_protocol.typed import decode_json
 
 MEETING = """
 import sys, threading
 import msgspec
-from odf_node.protocol.typed import convert, decode_json
+from odf_protocol.typed import convert, decode_json
 
 sys.setswitchinterval(1e-6)
 CLASSES, THREADS = 300, 6

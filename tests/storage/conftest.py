@@ -14,15 +14,15 @@ from databases import emptied, made_ready
 from index_parts import Index, ManualClock, TickingClock
 from servers import S3Server
 
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.index.sql import SqlDatasetRegistry, SqlRefIndex
-from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
-from odf_node.storage.stores.sql.migrate import migrate
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.index.sql import SqlDatasetRegistry, SqlRefIndex
+from odf_storage.stores.index.sql_blocks import SqlBlockIndex
+from odf_storage.stores.sql.engine import open_engine, sqlite_url
+from odf_storage.stores.sql.migrate import migrate
 
 if TYPE_CHECKING:
-    from odf_node.storage.stores.objects.s3_bucket import Bucket
+    from odf_storage.stores.objects.s3_bucket import Bucket
 
 pytest.register_assert_rewrite("tests.conformance")
 
@@ -96,7 +96,7 @@ def bucket(s3_bucket_url: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch) ->
     """A part of the bucket that nobody else uses."""
     from buckets import fresh_location, log_in  # boto3 is slow to import
 
-    from odf_node.storage.stores.objects.s3_bucket import Bucket
+    from odf_storage.stores.objects.s3_bucket import Bucket
 
     log_in(monkeypatch, s3)
     return Bucket(fresh_location(s3_bucket_url))

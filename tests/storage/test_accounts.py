@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 from index_parts import ManualClock
-
-from odf_node.storage.stores.accounts.sql import SqlAccountStore
-from odf_node.storage.stores.ports import AccountStore
 from tests.conformance.account_store import AccountStoreContract
+
+from odf_storage.stores.accounts.sql import SqlAccountStore
+from odf_storage.stores.ports import AccountStore
 
 
 class TestSqlAccountStore(AccountStoreContract):

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from chain_maker import linked
 from upkeep_parts import dataset_of, grown
 
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
+from odf_protocol.metadata.events import SetInfo
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from unittest import mock
 import pytest
 from chain_maker import entry, long_chain
 
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.datasets.node.open_stores import (
+from odf_protocol.identity import DatasetRef
+from odf_storage.datasets.node.open_stores import (
     StoreSettings,
     UnknownObjectStore,
     open_stores,
 )
-from odf_node.storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.objects.local import LocalObjectStore
 
 
 def test_a_folder_alone_is_a_whole_node(tmp_path: Path) -> None:

@@ -26,20 +26,20 @@ from chain_maker import (
     table,
 )
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.protocol.multihash import HashMismatch
-from odf_node.storage.datasets.contents.named_objects import named_objects
-from odf_node.storage.datasets.dataset.dataset import Dataset, ObjectMissing
-from odf_node.storage.datasets.node.commits import Commit, commit_all
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.errors import RefConflict
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import fold
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.multihash import HashMismatch
+from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.dataset.dataset import Dataset, ObjectMissing
+from odf_storage.datasets.node.commits import Commit, commit_all
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 ID = entry().id
 ROOT = Path(__file__).parents[2]
@@ -250,8 +250,8 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from chain_maker import *
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.sql import engine
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.sql import engine
 stores = open_stores(StoreSettings(data=Path(sys.argv[1])))
 blocks = long_chain(entry().id, 200)
 dataset = stores.create_dataset(entry(), blocks[:1])

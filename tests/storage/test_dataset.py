@@ -24,20 +24,20 @@ from chain_maker import (
 )
 from msgspec.structs import replace
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.errors import ChainRuleBroken
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import AddData, DatasetKind, SetDataSchema, SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset import chain as chain_module
-from odf_node.storage.datasets.dataset import dataset as dataset_module
-from odf_node.storage.datasets.dataset.dataset import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.author import author
+from odf_protocol.chain.errors import ChainRuleBroken
+from odf_protocol.chain.rules import fold
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import AddData, DatasetKind, SetDataSchema, SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset import chain as chain_module
+from odf_storage.datasets.dataset import dataset as dataset_module
+from odf_storage.datasets.dataset.dataset import (
     BlockNotFound,
     Dataset,
     InvalidInterval,
@@ -45,15 +45,15 @@ from odf_node.storage.datasets.dataset.dataset import (
     SeedBlockOverwriteRestricted,
     SizeMismatch,
 )
-from odf_node.storage.datasets.dataset.state_cache import StateCache
-from odf_node.storage.datasets.node.stores import SeedMismatch, Stores
-from odf_node.storage.stores.ports.errors import (
+from odf_storage.datasets.dataset.state_cache import StateCache
+from odf_storage.datasets.node.stores import SeedMismatch, Stores
+from odf_storage.stores.ports.errors import (
     AliasTaken,
     DatasetIdTaken,
     DatasetNotFound,
     RefConflict,
 )
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 ID = entry().id
 

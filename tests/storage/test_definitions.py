@@ -6,16 +6,17 @@ import itertools
 
 import pytest
 from chain_maker import long_chain
+from tests.conformance.definition_authors import DefinitionAuthorsContract
 from throwaway import throwaway_stores
 
-from odf_node.app.service.auth.access import Action, grants
-from odf_node.app.service.auth.actors import Actor
-from odf_node.app.service.setting_groups.words import AnonymousReads
-from odf_node.protocol.identity import DatasetAlias, DatasetId, Name
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.storage.datasets.node.rights import Reader
-from odf_node.storage.stores.ports.values import (
+from odf_node.service.auth.access import Action, grants
+from odf_node.service.auth.actors import Actor
+from odf_node.service.setting_groups.words import AnonymousReads
+from odf_protocol.identity import DatasetAlias, DatasetId, Name
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.datasets.node.rights import Reader
+from odf_storage.stores.ports.values import (
     Account,
     AccountId,
     DatasetEntry,
@@ -24,7 +25,6 @@ from odf_node.storage.stores.ports.values import (
     Scope,
     Visibility,
 )
-from tests.conformance.definition_authors import DefinitionAuthorsContract
 
 
 class TestDefinitionAuthors(DefinitionAuthorsContract):

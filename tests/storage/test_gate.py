@@ -20,21 +20,21 @@ from footers import deadly
 from msgspec.structs import replace
 from raw_arrow import bare_schema
 
-from odf_node.protocol.arrow_columns import Column, Columns
-from odf_node.protocol.arrow_digest import CACHE_WINDOW_ROWS, UnsupportedColumn
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetVocab
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.contents.claims import SliceClaim, slice_claims
-from odf_node.storage.datasets.contents.slice_limits import CheckLimits, GateLimits
-from odf_node.storage.datasets.gate import wire
-from odf_node.storage.datasets.gate.check import FREE_BYTES, GateCheck
-from odf_node.storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate
-from odf_node.storage.lanes import hash_all
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_protocol.arrow_columns import Column, Columns
+from odf_protocol.arrow_digest import CACHE_WINDOW_ROWS, UnsupportedColumn
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.rules import fold
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetVocab
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.contents.claims import SliceClaim, slice_claims
+from odf_storage.datasets.contents.slice_limits import CheckLimits, GateLimits
+from odf_storage.datasets.gate import wire
+from odf_storage.datasets.gate.check import FREE_BYTES, GateCheck
+from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate
+from odf_storage.lanes import hash_all
+from odf_storage.stores.ports.values import ObjectKind
 
 LIMITS = GateLimits(memory=512 << 20, seconds=60, ratio=1000)
 ALL = CheckLimits(ratio=1000)

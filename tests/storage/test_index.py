@@ -7,18 +7,18 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 from chain_maker import NOON, chain, entry, some_id
-
-from odf_node.storage.stores.index import sql_blocks
-from odf_node.storage.stores.index.sql import SqlDatasetRegistry
-from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
-from odf_node.storage.stores.jobs.sql import SqlJobQueue
-from odf_node.storage.stores.ports.errors import BlockDamaged, JobNotFound, LeaseLost
-from odf_node.storage.stores.ports.values import JobId, JobSpec, JobStatus, Succeeded, Variable
-from odf_node.storage.stores.publishing.sql import SqlVariables
-from odf_node.storage.stores.sql.tables import blocks as block_rows
 from tests.conformance.block_index import BlockIndexContract, BlocksBehindContract
 from tests.conformance.ref_index import RefIndexContract
 from tests.conformance.registry import RegistryContract
+
+from odf_storage.stores.index import sql_blocks
+from odf_storage.stores.index.sql import SqlDatasetRegistry
+from odf_storage.stores.index.sql_blocks import SqlBlockIndex
+from odf_storage.stores.jobs.sql import SqlJobQueue
+from odf_storage.stores.ports.errors import BlockDamaged, JobNotFound, LeaseLost
+from odf_storage.stores.ports.values import JobId, JobSpec, JobStatus, Succeeded, Variable
+from odf_storage.stores.publishing.sql import SqlVariables
+from odf_storage.stores.sql.tables import blocks as block_rows
 
 
 class TestRegistry(RegistryContract):

@@ -11,21 +11,21 @@ from typing import BinaryIO
 import pytest
 from upkeep_parts import dataset_of, grown, key_of, put_slice
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.local_files import local_file
-from odf_node.storage.datasets.integrity import healing
-from odf_node.storage.datasets.integrity.errors import ObjectDamaged
-from odf_node.storage.datasets.integrity.hashing import hash_of_stream
-from odf_node.storage.datasets.integrity.healing import DAMAGED, heal_here, retry_open_damages
-from odf_node.storage.datasets.integrity.memory import Hashed
-from odf_node.storage.datasets.integrity.opening import ensure_hashed, open_hashed
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.objects.layout import bucket_name
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.ports.audit_values import AuditFilter
-from odf_node.storage.stores.ports.errors import ObjectNotFound
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.local_files import local_file
+from odf_storage.datasets.integrity import healing
+from odf_storage.datasets.integrity.errors import ObjectDamaged
+from odf_storage.datasets.integrity.hashing import hash_of_stream
+from odf_storage.datasets.integrity.healing import DAMAGED, heal_here, retry_open_damages
+from odf_storage.datasets.integrity.memory import Hashed
+from odf_storage.datasets.integrity.opening import ensure_hashed, open_hashed
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.objects.layout import bucket_name
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.ports.audit_values import AuditFilter
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def damage(stores: Stores, key: ObjectKey) -> None:
     if stores.objects.local_paths is not None:
         stores.objects.local_paths.path(key).write_bytes(wrong)
         return
-    from odf_node.storage.stores.objects.s3 import S3ObjectStore
+    from odf_storage.stores.objects.s3 import S3ObjectStore
 
     assert isinstance(stores.objects, S3ObjectStore)
     stores.objects.bucket.call("put_object", bucket_name(key), Body=wrong)

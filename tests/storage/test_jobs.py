@@ -10,18 +10,18 @@ import pytest
 import sqlalchemy as sa
 from chain_maker import chain, entry, some_id
 from index_parts import ManualClock
-
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.accounts.sql import SqlAccountStore
-from odf_node.storage.stores.index.sql import SqlDatasetRegistry
-from odf_node.storage.stores.jobs import sql_submit
-from odf_node.storage.stores.jobs.sql import SqlJobQueue
-from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
-from odf_node.storage.stores.ports import JobQueue
-from odf_node.storage.stores.ports.values import Account, AccountId, JobSpec, RequestKey
 from tests.conformance.job_queue import JobQueueContract
 from tests.conformance.job_requests import RequestContract
 from tests.conformance.job_turns import JobTurnsContract
+
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.accounts.sql import SqlAccountStore
+from odf_storage.stores.index.sql import SqlDatasetRegistry
+from odf_storage.stores.jobs import sql_submit
+from odf_storage.stores.jobs.sql import SqlJobQueue
+from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.ports import JobQueue
+from odf_storage.stores.ports.values import Account, AccountId, JobSpec, RequestKey
 
 
 class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):

@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 from chain_maker import some_id
 
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.runtime.locks import PostgresLocks
-from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
-from odf_node.storage.stores.sql.engine import open_engine, reading
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.runtime.locks import PostgresLocks
+from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.sql.engine import open_engine, reading
 
 DATASET = some_id("locked")
 

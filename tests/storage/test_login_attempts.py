@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from chain_maker import NOON
-
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.storage.stores.accounts.sql_attempts import SqlAttempts
-from odf_node.storage.stores.sql.engine import open_engine
 from tests.storage.conftest import DATABASES, database_url
+
+from odf_protocol.instant import NANOS, Instant
+from odf_storage.stores.accounts.sql_attempts import SqlAttempts
+from odf_storage.stores.sql.engine import open_engine
 
 MINUTE = timedelta(minutes=1)
 OWN, SHARED = b"own", b"shared"

@@ -15,26 +15,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import created, now
 from throwaway import throwaway_stores
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, SetInfo
-from odf_node.protocol.multihash import ARROW0_SHA3_256, Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.merge_state import build, segments, state
-from odf_node.storage.datasets.merge_state.key_hash import NotHashable, key_hashes
-from odf_node.storage.datasets.merge_state.state import (
+from odf_protocol.chain.author import author
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, SetInfo
+from odf_protocol.multihash import ARROW0_SHA3_256, Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.merge_state import build, segments, state
+from odf_storage.datasets.merge_state.key_hash import NotHashable, key_hashes
+from odf_storage.datasets.merge_state.state import (
     Candidates,
     Manifest,
     MergeState,
     StateSpec,
     to_merge,
 )
-from odf_node.storage.datasets.merge_state.store import MergeStates, _locked
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from tests.workers.datasets import created, now
+from odf_storage.datasets.merge_state.store import MergeStates, _locked
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 COLUMNS = [("offset", pa.int64()), ("op", pa.int32()), ("city", pa.string()), ("n", pa.int64())]
 SCHEMA = pa.schema(COLUMNS)
@@ -94,8 +94,8 @@ class Ledger:
 def ledger(tmp_path: Path) -> Ledger:
     stores = throwaway_stores()
     made = Ledger(stores, tmp_path / "slices")
-    from odf_node.protocol.arrow_schema import from_arrow
-    from odf_node.protocol.metadata.events import SetDataSchema
+    from odf_protocol.arrow_schema import from_arrow
+    from odf_protocol.metadata.events import SetDataSchema
 
     millis = pa.timestamp("ms", "UTC")
     system = [("offset", pa.int64()), ("op", pa.int32()), ("system_time", millis)]
@@ -351,7 +351,7 @@ def test_runs_are_merged_so_that_few_remain() -> None:
 def test_a_check_tells_a_state_that_says_what_the_slices_say(
     ledger: Ledger, states: MergeStates
 ) -> None:
-    from odf_node.storage.datasets.merge_state.check import problem_of, rebuild
+    from odf_storage.datasets.merge_state.check import problem_of, rebuild
 
     for at in range(9):
         ledger.add([(0, f"c{at}", 1), (at % 2, "a", at)])

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from odf_node.storage.runtime.networks import HostRefused, may_be_reached, reachable
+from odf_storage.runtime.networks import HostRefused, may_be_reached, reachable
 
 INSIDE = [
     "0.0.0.0",

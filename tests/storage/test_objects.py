@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 from chain_maker import some_id
+from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, ObjectStoreContract
 
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects import files
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.objects.layout import (
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.objects import files
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.layout import (
     MalformedRef,
     object_path,
     parse_name,
     ref_path,
     store_path,
 )
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.objects.memory import MemoryObjectStore
-from odf_node.storage.stores.ports import ObjectStore
-from odf_node.storage.stores.ports.errors import NotAPartOfADataset, ObjectNotFound
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, ObjectStoreContract
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.objects.memory import MemoryObjectStore
+from odf_storage.stores.ports import ObjectStore
+from odf_storage.stores.ports.errors import NotAPartOfADataset, ObjectNotFound
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 UPLOAD = ObjectKey(DATASET, ObjectKind.UPLOAD, HASH)
 

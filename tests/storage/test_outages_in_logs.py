@@ -8,8 +8,8 @@ import logging
 import pytest
 import sqlalchemy as sa
 
-from odf_node.protocol.errors import Unavailable
-from odf_node.storage.runtime.logs import OUTAGE_S, JsonLines, Outages, TextLines
+from odf_protocol.errors import Unavailable
+from odf_storage.runtime.logs import OUTAGE_S, JsonLines, Outages, TextLines
 
 
 class StoreAway(Unavailable):

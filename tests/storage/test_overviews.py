@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from service import ten_rows
+from tests.conformance.overview_store import OverviewStoreContract, dataset
 
-from odf_node.protocol.chain.rules import fold_received
-from odf_node.protocol.metadata.events import SetInfo, SetLicense
-from odf_node.storage.datasets.node.overviews import (
+from odf_protocol.chain.rules import fold_received
+from odf_protocol.metadata.events import SetInfo, SetLicense
+from odf_storage.datasets.node.overviews import (
     MAX_DESCRIPTION_CHARS,
     MAX_KEYWORDS,
     bring_up,
     overview_of,
 )
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.overviews.words import MAX_WORDS, indexed_words
-from odf_node.storage.stores.ports.overview_values import Readable, Wanted
-from tests.conformance.overview_store import OverviewStoreContract, dataset
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.overviews.words import MAX_WORDS, indexed_words
+from odf_storage.stores.ports.overview_values import Readable, Wanted
 
 
 class TestOverviewStores(OverviewStoreContract):

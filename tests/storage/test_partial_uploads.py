@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from chain_maker import some_id
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.objects.memory import MemoryObjectStore
-from odf_node.storage.stores.ports.errors import OffsetMismatch, UploadBusy
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.objects.memory import MemoryObjectStore
+from odf_storage.stores.ports.errors import OffsetMismatch, UploadBusy
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 CONTENT = os.urandom(3_000_000)
 KEY = ObjectKey(some_id(), ObjectKind.DATA, Multihash.of(CONTENT))
@@ -109,10 +109,10 @@ def test_a_killed_process_leaves_what_it_wrote(store: LocalObjectStore) -> None:
     script = """
 import sys, os, signal
 from pathlib import Path
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.multihash import Multihash
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_protocol.identity import DatasetId
+from odf_protocol.multihash import Multihash
 def chunks():
     yield b"x" * 100_000
     os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odf_node.storage.stores import ports
+from odf_storage.stores import ports
 
 MOST_MEMBERS = 8
 OF_THE_WHOLE = {"LocatedObjects": {"local_paths"}, "ObjectStore": {"close", "partial"}}

@@ -13,38 +13,38 @@ from chain_maker import linked, parquet, seed, slice_of, some_id
 from damaged import DictSource
 from known import document
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.state import Vocab
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     DisablePushSource,
     SetDataSchema,
 )
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategySnapshot,
     ReadStepNdJson,
 )
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.datasets.read.narrowed import UnknownColumn
-from odf_node.storage.datasets.read.read import Asked, reading
-from odf_node.storage.datasets.read.retractions import changelog_notes
-from odf_node.storage.datasets.read.rows import (
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.datasets.read.narrowed import UnknownColumn
+from odf_storage.datasets.read.read import Asked, reading
+from odf_storage.datasets.read.retractions import changelog_notes
+from odf_storage.datasets.read.rows import (
     Cut,
     DatasetHasNoPrimaryKeys,
     Projection,
     UnusableKey,
     within,
 )
-from odf_node.storage.datasets.read.scan import UnreadableSlice
-from odf_node.storage.datasets.read.view import view_of
-from odf_node.storage.stores.ports.errors import BlockNotFound, ObjectNotFound
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.datasets.read.scan import UnreadableSlice
+from odf_storage.datasets.read.view import view_of
+from odf_storage.stores.ports.errors import BlockNotFound, ObjectNotFound
+from odf_storage.stores.ports.values import ObjectKind
 
 MS = pa.timestamp("ms", "UTC")
 TYPES = {
@@ -221,7 +221,7 @@ def test_values_that_are_lists_members_and_no_numbers_are_taken_back_too() -> No
 def test_a_state_of_many_keys_is_the_last_row_of_each(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("odf_node.storage.datasets.read.rows.SETTLE_ROWS", 100)
+    monkeypatch.setattr("odf_storage.datasets.read.rows.SETTLE_ROWS", 100)
     day = "2020-01-01T00:00:00Z"
     many = [[n, 0, day, day, f"c{n % rows}", n] for n in range(3000)]
     made = history(many, cuts=tuple(range(100, 3000, 100)))

@@ -9,13 +9,13 @@ import pytest
 import sqlalchemy as sa
 from chain_maker import NOON, chain, entry
 
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.datasets.dataset.state_cache import StateCache
-from odf_node.storage.datasets.node.reader import Reader
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Account, AccountId, Role, StoredPassword
-from odf_node.storage.stores.sql.engine import reading
+from odf_protocol.chain.rules import fold
+from odf_protocol.identity import DatasetRef
+from odf_storage.datasets.dataset.state_cache import StateCache
+from odf_storage.datasets.node.reader import Reader
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import Account, AccountId, Role, StoredPassword
+from odf_storage.stores.sql.engine import reading
 
 ENTRY = entry("kamu/foo")
 BLOCKS = chain(ENTRY.id)[0]

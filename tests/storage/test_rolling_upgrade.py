@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from odf_node import migrations
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
-from odf_node.storage.stores.sql.migrate import LATEST, migrate
+import odf_migrations as migrations
+from odf_storage.stores.sql.engine import open_engine, sqlite_url
+from odf_storage.stores.sql.migrate import LATEST, migrate
 
 VERSIONS = sorted(Path(str(migrations.__file__)).parent.glob("versions/0*.py"))
 REVISIONS = [path.name[:4] for path in VERSIONS]

@@ -12,14 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.stores.objects import s3 as module
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket
-from odf_node.storage.stores.objects.s3_stream import open_stream
-from odf_node.storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
 from tests.conformance.object_store import (
     CONTENT,
     DATASET,
@@ -28,6 +20,14 @@ from tests.conformance.object_store import (
     ObjectStoreContract,
     content_of,
 )
+
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.stores.objects import s3 as module
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket
+from odf_storage.stores.objects.s3_stream import open_stream
+from odf_storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
 
 PART_BYTES = 5 * 1024 * 1024
 """The smallest part that S3 takes."""
@@ -187,8 +187,8 @@ def test_a_forked_process_reads_by_the_other_way(
 
 FORKING = """
 import os, sys
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.storage.stores.objects.s3_stream import open_stream
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_storage.stores.objects.s3_stream import open_stream
 
 def show():
     for bucket in (first, Bucket(first.location)):

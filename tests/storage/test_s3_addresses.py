@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from buckets import BUCKET, log_in
 from servers import S3Server
+from tests.conformance.object_store import CONTENT, KEY
 
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import (
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import (
     Bucket,
     MalformedStoreUrl,
     S3Limits,
@@ -15,7 +16,6 @@ from odf_node.storage.stores.objects.s3_bucket import (
     StoreMisconfigured,
     StoreUnavailable,
 )
-from tests.conformance.object_store import CONTENT, KEY
 
 FAST = S3Limits(connect_s=2, read_s=2, tries=2)
 

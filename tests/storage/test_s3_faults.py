@@ -11,14 +11,14 @@ import pytest
 from buckets import fresh_location, log_in
 from fault_proxy import FAULTS, STRANGER, FaultProxy, fault_proxy
 from servers import S3Server
-
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.stores.objects import s3 as module
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Limits, S3Location, StoreUnavailable
-from odf_node.storage.stores.ports.errors import ObjectNotFound
-from odf_node.storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
 from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, content_of
+
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.stores.objects import s3 as module
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Limits, S3Location, StoreUnavailable
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind
 
 LIMITS = S3Limits(connect_s=2, read_s=2.5, tries=4)
 LARGE = secrets.token_bytes(600_000)

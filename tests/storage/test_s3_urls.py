@@ -13,15 +13,15 @@ import pytest
 from buckets import BUCKET, fresh_location, log_in
 from chain_maker import some_id
 from servers import S3Server
-
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.multihash import HashMismatch, Multihash
-from odf_node.storage.stores.objects import s3 as module
-from odf_node.storage.stores.objects import s3_age
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
-from odf_node.storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from tests.conformance.object_store import CONTENT, DATASET, HASH, KEY, content_of
+
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_storage.stores.objects import s3 as module
+from odf_storage.stores.objects import s3_age
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
+from odf_storage.stores.ports.values import ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 
 MINUTE = timedelta(minutes=1)
 

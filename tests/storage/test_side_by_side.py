@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from odf_node.storage.stores.objects.side_by_side import SideBySide
+from odf_storage.stores.objects.side_by_side import SideBySide
 
 THREADS = 4
 

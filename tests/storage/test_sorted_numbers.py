@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_node.storage.runtime.sorted_numbers import among, distinct
+from odf_storage.runtime.sorted_numbers import among, distinct
 
 NUMBERS = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 20)).map(
     lambda values: np.array(values, np.uint64)

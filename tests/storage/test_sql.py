@@ -14,14 +14,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from chain_maker import NOON, chain, entry, some_id
 
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.storage.stores.accounts.sql import SqlAccountStore
-from odf_node.storage.stores.index.sql import SqlDatasetRegistry
-from odf_node.storage.stores.jobs.sql import SqlJobQueue
-from odf_node.storage.stores.ports.values import Account, AccountId, JobSpec, Succeeded, Variable
-from odf_node.storage.stores.publishing.sql import SqlVariables
-from odf_node.storage.stores.sql.engine import (
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import Instant
+from odf_storage.stores.accounts.sql import SqlAccountStore
+from odf_storage.stores.index.sql import SqlDatasetRegistry
+from odf_storage.stores.jobs.sql import SqlJobQueue
+from odf_storage.stores.ports.values import Account, AccountId, JobSpec, Succeeded, Variable
+from odf_storage.stores.publishing.sql import SqlVariables
+from odf_storage.stores.sql.engine import (
     UnknownDatabase,
     open_engine,
     reading,
@@ -29,8 +29,8 @@ from odf_node.storage.stores.sql.engine import (
     storable,
     writing,
 )
-from odf_node.storage.stores.sql.migrate import LATEST, current, migrate, revert
-from odf_node.storage.stores.sql.tables import InstantColumn, metadata, moves
+from odf_storage.stores.sql.migrate import LATEST, current, migrate, revert
+from odf_storage.stores.sql.tables import InstantColumn, metadata, moves
 
 ROOT = Path(__file__).parents[2]
 
@@ -151,8 +151,8 @@ def _counters(engine: sa.Engine) -> set[str]:
 
 def test_several_processes_may_migrate_at_once(empty: str) -> None:
     program = (
-        "import sys; from odf_node.storage.stores.sql.engine import open_engine; "
-        "from odf_node.storage.stores.sql.migrate import migrate; migrate(open_engine(sys.argv[1]))"
+        "import sys; from odf_storage.stores.sql.engine import open_engine; "
+        "from odf_storage.stores.sql.migrate import migrate; migrate(open_engine(sys.argv[1]))"
     )
     command = [sys.executable, "-c", program, empty]
     processes = [subprocess.Popen(command, cwd=ROOT) for _ in range(3)]

@@ -6,17 +6,17 @@ import pytest
 import sqlalchemy as sa
 from chain_maker import entry, infos, linked, long_chain
 
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.datasets.dataset import chain as chain_module
-from odf_node.storage.datasets.dataset.chain import NEAR
-from odf_node.storage.datasets.dataset.state_cache import KEEP_FROM
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
-from odf_node.storage.stores.index.sql_states import SqlKeptStates
-from odf_node.storage.stores.sql.engine import writing
-from odf_node.storage.stores.sql.tables import blocks, states
+from odf_protocol.chain.rules import fold
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import SetInfo
+from odf_storage.datasets.dataset import chain as chain_module
+from odf_storage.datasets.dataset.chain import NEAR
+from odf_storage.datasets.dataset.state_cache import KEEP_FROM
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.index.sql_blocks import SqlBlockIndex
+from odf_storage.stores.index.sql_states import SqlKeptStates
+from odf_storage.stores.sql.engine import writing
+from odf_storage.stores.sql.tables import blocks, states
 
 ID = entry().id
 BLOCKS = long_chain(ID, KEEP_FROM + 3)

@@ -9,13 +9,13 @@ import pytest
 from chain_maker import entry, long_chain
 from upkeep_parts import dataset_of, grown, key_of
 
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.fsck import FsckOptions, FsckReport, check_stores
-from odf_node.storage.datasets.upkeep.scrub import Throttle, hash_of
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.fsck import FsckOptions, FsckReport, check_stores
+from odf_storage.datasets.upkeep.scrub import Throttle, hash_of
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 CONTENT = b"nobody names this"
 SCRUB = FsckOptions(quarantine=True)

@@ -27,27 +27,27 @@ from upkeep_parts import (
     put_slice,
 )
 
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.codec import encode
-from odf_node.protocol.codec.blocks import decode_block
-from odf_node.protocol.codec.tables import TABLES, Field
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock, UnknownEvent
-from odf_node.protocol.metadata.data import DataSlice
-from odf_node.protocol.metadata.events import AddData
-from odf_node.protocol.metadata.table import Table
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.contents.named_objects import named_objects
-from odf_node.storage.datasets.dataset.dataset import ObjectMissing
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.upkeep.gc import GcReport, collect_garbage
-from odf_node.storage.datasets.upkeep.marks import Marks
-from odf_node.storage.stores.ports.errors import BlockNotFound, RefConflict
-from odf_node.storage.stores.ports.values import (
+from odf_protocol.chain.rules import fold
+from odf_protocol.codec import encode
+from odf_protocol.codec.blocks import decode_block
+from odf_protocol.codec.tables import TABLES, Field
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.block import HashedBlock, UnknownEvent
+from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import AddData
+from odf_protocol.metadata.table import Table
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.dataset.dataset import ObjectMissing
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.datasets.upkeep.gc import GcReport, collect_garbage
+from odf_storage.datasets.upkeep.marks import Marks
+from odf_storage.stores.ports.errors import BlockNotFound, RefConflict
+from odf_storage.stores.ports.values import (
     Account,
     AccountId,
     JobSpec,
@@ -55,7 +55,7 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
     UploadedFile,
 )
-from odf_node.storage.stores.sql.tables import moves
+from odf_storage.stores.sql.tables import moves
 
 CONTENT = b"nobody names this"
 HASH = Multihash.of(CONTENT)

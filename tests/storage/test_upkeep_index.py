@@ -14,23 +14,23 @@ import sqlalchemy as sa
 from chain_maker import chain, entry, infos, linked, long_chain, seed, some_id
 from upkeep_parts import TOMORROW, dataset_of, grown, key_of, next_block, put_slice
 
-from odf_node.protocol.codec.blocks import MalformedBlock, peek_block
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.metadata.events import DatasetKind, SetTransform
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.info import NodeInfo, load_info
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.compare import compare_index
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.datasets.upkeep.rebuild import IndexNotEmpty, RebuildReport, rebuild_index
-from odf_node.storage.stores.index.sql import SqlDatasetRegistry, SqlRefIndex
-from odf_node.storage.stores.index.sql_blocks import SqlBlockIndex
-from odf_node.storage.stores.objects.memory import MemoryObjectStore
-from odf_node.storage.stores.ports.values import ObjectKind, Visibility
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
-from odf_node.storage.stores.sql.migrate import migrate
+from odf_protocol.codec.blocks import MalformedBlock, peek_block
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.metadata.events import DatasetKind, SetTransform
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.info import NodeInfo, load_info
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.compare import compare_index
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.upkeep.rebuild import IndexNotEmpty, RebuildReport, rebuild_index
+from odf_storage.stores.index.sql import SqlDatasetRegistry, SqlRefIndex
+from odf_storage.stores.index.sql_blocks import SqlBlockIndex
+from odf_storage.stores.objects.memory import MemoryObjectStore
+from odf_storage.stores.ports.values import ObjectKind, Visibility
+from odf_storage.stores.sql.engine import open_engine, sqlite_url
+from odf_storage.stores.sql.migrate import migrate
 
 
 @pytest.fixture

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 from chain_maker import entry, linked, seed
+from tests.conformance.object_store import CONTENT
 from upkeep_parts import TOMORROW, dataset_of, grown, key_of
 
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.compare import compare_index
-from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
-from odf_node.storage.datasets.upkeep.gc import DEFAULT_GRACE, collect_garbage
-from odf_node.storage.datasets.upkeep.rebuild import rebuild_index
-from odf_node.storage.runtime.clock import system_clock
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
-from odf_node.storage.stores.sql.migrate import migrate
-from tests.conformance.object_store import CONTENT
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.compare import compare_index
+from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_storage.datasets.upkeep.gc import DEFAULT_GRACE, collect_garbage
+from odf_storage.datasets.upkeep.rebuild import rebuild_index
+from odf_storage.runtime.clock import system_clock
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket
+from odf_storage.stores.ports.values import ObjectKind
+from odf_storage.stores.sql.engine import open_engine, sqlite_url
+from odf_storage.stores.sql.migrate import migrate
 
 
 @pytest.fixture

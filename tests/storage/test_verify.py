@@ -18,24 +18,24 @@ from damaged import (
     root,
 )
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData, SetVocab
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads.verify_report import report_of
-from odf_node.storage.datasets.job_payloads.verify_text import report_text
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.verify import bytes as verify_bytes
-from odf_node.storage.datasets.verify import objects as verify_objects
-from odf_node.storage.datasets.verify import run as verify_run
-from odf_node.storage.datasets.verify.run import (
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, SetVocab
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads.verify_report import report_of
+from odf_storage.datasets.job_payloads.verify_text import report_text
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.verify import bytes as verify_bytes
+from odf_storage.datasets.verify import objects as verify_objects
+from odf_storage.datasets.verify import run as verify_run
+from odf_storage.datasets.verify.run import (
     DatasetSource,
     FolderSource,
     verify_chain,
 )
-from odf_node.storage.datasets.verify.stages import in_threads
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.ports.errors import RefNotFound
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_storage.datasets.verify.stages import in_threads
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.errors import RefNotFound
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 
 def test_a_broken_rule_of_this_project_alone_is_a_warning() -> None:

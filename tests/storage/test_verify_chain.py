@@ -13,13 +13,13 @@ from damaged import (
     root,
 )
 
-from odf_node.protocol.codec.blocks import MalformedBlock, decode_block
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.verify.run import (
+from odf_protocol.codec.blocks import MalformedBlock, decode_block
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.verify.run import (
     verify_chain,
 )
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.stores.ports.values import ObjectKind
 
 
 def test_every_broken_rule_is_listed() -> None:

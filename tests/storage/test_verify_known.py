@@ -19,12 +19,12 @@ from damaged import (
 from known import document
 from msgspec.structs import replace
 
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.verify.run import (
+from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.verify.run import (
     verify_chain,
 )
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.stores.ports.values import ObjectKind
 
 CASES = [
     case

@@ -20,13 +20,13 @@ from damaged import (
 )
 from msgspec.structs import replace
 
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.verify.run import (
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.verify.run import (
     verify_chain,
 )
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.stores.ports.values import ObjectKind
 
 
 def test_a_missing_object_is_reported_with_its_place() -> None:

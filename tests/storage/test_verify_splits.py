@@ -15,17 +15,17 @@ from damaged import (
 from lanes import lay_open
 from msgspec.structs import replace
 
-from odf_node.protocol.metadata.events import AddData
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import InvalidInterval
-from odf_node.storage.datasets.verify import objects as verify_objects
-from odf_node.storage.datasets.verify import stages
-from odf_node.storage.datasets.verify.run import (
+from odf_protocol.metadata.events import AddData
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import InvalidInterval
+from odf_storage.datasets.verify import objects as verify_objects
+from odf_storage.datasets.verify import stages
+from odf_storage.datasets.verify.run import (
     Interval,
     verify_chain,
 )
-from odf_node.storage.datasets.verify.stages import in_threads
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.datasets.verify.stages import in_threads
+from odf_storage.stores.ports.values import ObjectKind
 
 
 def many(count: int) -> DatasetMaker:

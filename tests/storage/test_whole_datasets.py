@@ -13,19 +13,19 @@ import pytest
 from chain_maker import entry, long_chain
 from upkeep_parts import TOMORROW, Ahead, grown
 
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.info import read_info
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
-from odf_node.storage.runtime.locks import locks_of
-from odf_node.storage.stores.objects.layout import HEAD, PENDING_PREFIX
-from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
-from odf_node.storage.stores.ports.errors import DatasetIdTaken, DatasetNotFound, RefConflict
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.info import read_info
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
+from odf_storage.runtime.locks import locks_of
+from odf_storage.stores.objects.layout import HEAD, PENDING_PREFIX
+from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.ports.errors import DatasetIdTaken, DatasetNotFound, RefConflict
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 
 class Slow:

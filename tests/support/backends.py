@@ -8,7 +8,7 @@ import secrets
 import pytest
 import sqlalchemy as sa
 
-from odf_node.storage.stores.sql.engine import open_engine
+from odf_storage.stores.sql.engine import open_engine
 
 BACKENDS = {
     f"{database}, {objects}": (database == "postgres", objects == "bucket")

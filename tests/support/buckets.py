@@ -7,7 +7,7 @@ import secrets
 import pytest
 from servers import S3Server
 
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
 
 BUCKET = "odf-test"
 

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.protocol.arrow_digest import logical_hash
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY, ChainState
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.identity import DatasetAlias, DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_node.protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, DatasetKind, MetadataEvent, Seed, SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
+from odf_protocol.arrow_digest import logical_hash
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY, ChainState
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock, MetadataBlock
+from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, DatasetKind, MetadataEvent, Seed, SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 NOON = Instant.parse("2026-01-01T12:00:00Z")
 

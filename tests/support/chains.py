@@ -16,16 +16,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.protocol.arrow_digest import logical_hash_of
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import (
+from odf_protocol.arrow_digest import logical_hash_of
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import fold
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
+from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
     MetadataEvent,
@@ -33,9 +33,9 @@ from odf_node.protocol.metadata.events import (
     SetDataSchema,
     SetInfo,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.ports.values import ObjectKind
 
 START = Instant.parse("2050-01-01T12:00:00Z")
 MINUTE = 60 * 10**9

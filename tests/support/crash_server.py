@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-NEEDED = ("psycopg", "sqlalchemy.dialects.postgresql.psycopg", "odf_node.storage.stores.objects.s3")
+NEEDED = ("psycopg", "sqlalchemy.dialects.postgresql.psycopg", "odf_storage.stores.objects.s3")
 """What stores import when they are opened."""
 
 

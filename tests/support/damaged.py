@@ -10,11 +10,11 @@ import pyarrow as pa
 from chain_maker import checkpoint_of, linked, parquet, seed, slice_of, some_id, table
 from msgspec.structs import replace
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import Checkpoint, DataSlice, ExecuteTransformInput
-from odf_node.protocol.metadata.events import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import Checkpoint, DataSlice, ExecuteTransformInput
+from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
     ExecuteTransform,
@@ -22,12 +22,12 @@ from odf_node.protocol.metadata.events import (
     SetDataSchema,
     SetTransform,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.contents.named_objects import named_objects
-from odf_node.storage.datasets.verify.run import VerifyReport
-from odf_node.storage.stores.ports.errors import ObjectNotFound
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.verify.run import VerifyReport
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import ObjectKind
 
 ID, INPUT = some_id("verified"), some_id("input")
 ROWS = 3

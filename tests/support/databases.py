@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import sqlalchemy as sa
 
-from odf_node.storage.stores.sql.engine import open_engine, sqlite_url
-from odf_node.storage.stores.sql.migrate import HEAD, migrate
-from odf_node.storage.stores.sql.tables import metadata
+from odf_storage.stores.sql.engine import open_engine, sqlite_url
+from odf_storage.stores.sql.migrate import HEAD, migrate
+from odf_storage.stores.sql.tables import metadata
 
 
 def made_ready(engine: sa.Engine, revision: str = HEAD) -> None:

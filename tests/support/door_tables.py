@@ -10,7 +10,7 @@ from plain_values import plain
 from service import Service
 from table_made import ITEMS, TableMade, item
 
-from odf_node.storage.stores.ports.values import Visibility
+from odf_storage.stores.ports.values import Visibility
 
 MANY, TAKEN = "many", "taken"
 SLICES = 1_000

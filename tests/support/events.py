@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from odf_node.protocol.chain.rules import append
-from odf_node.protocol.chain.state import EMPTY, ChainState
-from odf_node.protocol.codec.blocks import encode_block
-from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_node.protocol.metadata.data import (
+from odf_protocol.chain.rules import append
+from odf_protocol.chain.state import EMPTY, ChainState
+from odf_protocol.codec.blocks import encode_block
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock, MetadataBlock
+from odf_protocol.metadata.data import (
     Checkpoint,
     DataSlice,
     ExecuteTransformInput,
     OffsetInterval,
     SourceState,
 )
-from odf_node.protocol.metadata.events import (
+from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
@@ -31,8 +31,8 @@ from odf_node.protocol.metadata.events import (
     SetPollingSource,
     SetTransform,
 )
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepCsv, ReadStepNdJson
-from odf_node.protocol.metadata.schema import (
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepCsv, ReadStepNdJson
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataType,
@@ -42,9 +42,9 @@ from odf_node.protocol.metadata.schema import (
     DataTypeString,
     DataTypeTimestamp,
 )
-from odf_node.protocol.metadata.sources import FetchStepUrl
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.protocol.multihash import Multihash
+from odf_protocol.metadata.sources import FetchStepUrl
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.multihash import Multihash
 
 TIME = Instant.parse("2024-03-14T15:09:26Z")
 ROOT = Seed(dataset_id=DatasetId(bytes([1] * 32)), dataset_kind=DatasetKind.Root)

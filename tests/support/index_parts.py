@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from chain_maker import NOON
 
-from odf_node.protocol.instant import Instant
-from odf_node.storage.stores.ports import BlockIndex, DatasetRegistry, RefIndex
+from odf_protocol.instant import Instant
+from odf_storage.stores.ports import BlockIndex, DatasetRegistry, RefIndex
 
 
 class ManualClock:

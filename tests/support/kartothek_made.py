@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 UUID = "u"
 

@@ -10,19 +10,19 @@ import pyarrow as pa
 from chain_maker import NOON, add_data, entry, linked, parquet, seed, slice_of
 from upkeep_parts import dataset_of, key_of
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import DataSlice
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.kartothek.publication import Publication, Published
-from odf_node.storage.datasets.kartothek.publish import publish
-from odf_node.storage.datasets.kartothek.records import KeyedRecords
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
-from odf_node.storage.stores.ports import KeyedStore
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.kartothek.publication import Publication, Published
+from odf_storage.datasets.kartothek.publish import publish
+from odf_storage.datasets.kartothek.records import KeyedRecords
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.stores.ports import KeyedStore
+from odf_storage.stores.ports.values import ObjectKind
 
 MS = pa.timestamp("ms", "UTC")
 A, R, C, D = range(4)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from odf_node.protocol.kartothek.predicates import Op, Term
+from odf_protocol.kartothek.predicates import Op, Term
 
 Row = dict[str, Any]
 TEXTS = (

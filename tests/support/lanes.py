@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import pytest
 
-from odf_node.storage.lanes import kernel as kernels
-from odf_node.storage.lanes import side_by_side
+from odf_storage.lanes import kernel as kernels
+from odf_storage.lanes import side_by_side
 
 LANES = 4
 COLLECTED_BYTES = 300

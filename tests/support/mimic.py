@@ -10,16 +10,16 @@ from typing import Any
 
 from threaded_node import ThreadedNode, threaded_node
 
-from odf_node.app.service.accounts.accounts import ensure_account, set_password
-from odf_node.app.service.auth.passwords import Cost
-from odf_node.conformance.chains import Block, Chain, object_name
-from odf_node.conformance.exchange import Exchange
-from odf_node.conformance.mimic import Mimic
-from odf_node.conformance.node import Check, Need, NodeUnderTest, Published
-from odf_node.conformance.outcomes import GaveUp, Result, Why
-from odf_node.conformance.run import BROKEN, CHECKS, node_of, run_one
-from odf_node.conformance.wire import Cut, Portion, Scissors
-from odf_node.protocol.instant import Instant
+from odf_conformance.chains import Block, Chain, object_name
+from odf_conformance.exchange import Exchange
+from odf_conformance.mimic import Mimic
+from odf_conformance.node import Check, Need, NodeUnderTest, Published
+from odf_conformance.outcomes import GaveUp, Result, Why
+from odf_conformance.run import BROKEN, CHECKS, node_of, run_one
+from odf_conformance.wire import Cut, Portion, Scissors
+from odf_node.service.accounts.accounts import ensure_account, set_password
+from odf_node.service.auth.passwords import Cost
+from odf_protocol.instant import Instant
 
 __all__ = [
     "BROKEN",

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from service import NOON, Chain, seeded
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.metadata.events import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.metadata.events import (
     AttachmentEmbedded,
     AttachmentsEmbedded,
     SetAttachments,

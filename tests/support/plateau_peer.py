@@ -15,7 +15,7 @@ from minimalkv.net.boto3store import Boto3Store
 from plateau.api.dataset import DatasetFactory
 from plateau.io import eager
 
-from odf_node.storage.stores.objects.s3_bucket import S3Location
+from odf_storage.stores.objects.s3_bucket import S3Location
 
 
 class _Folder(ExtendedKeyspaceMixin, FilesystemStore):

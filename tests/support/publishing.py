@@ -9,12 +9,12 @@ from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.datasets.job_payloads import publish_job
-from odf_node.storage.stores.ports.errors import LeaseLost
-from odf_node.storage.stores.ports.values import Failed, Succeeded
-from odf_node.workers.jobs.publish.run import run_publication
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetRef
+from odf_storage.datasets.job_payloads import publish_job
+from odf_storage.stores.ports.errors import LeaseLost
+from odf_storage.stores.ports.values import Failed, Succeeded
+from odf_workers.jobs.publish.run import run_publication
 
 
 def run_job(stores, job, context) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.stores.ports.values import ObjectKind
 
 VERSION = {"x-odf-smtp-version": "1"}
 PLAN = {"num_objects": 0, "num_records": 0, "bytes_in_raw_blocks": 1, "bytes_in_raw_objects": 0}

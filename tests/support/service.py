@@ -16,21 +16,21 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.app.service.accounts.accounts import create_token, ensure_account
-from odf_node.app.service.main import build_app
-from odf_node.app.service.processes.server import NodeServer, server_config
-from odf_node.app.service.settings import Settings
-from odf_node.app.service.wiring import Node, open_node
-from odf_node.protocol.arrow_digest import digest_of
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY, ChainState
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.keys import key_pair
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
-from odf_node.protocol.metadata.schema import (
+from odf_node.service.accounts.accounts import create_token, ensure_account
+from odf_node.service.main import build_app
+from odf_node.service.processes.server import NodeServer, server_config
+from odf_node.service.settings import Settings
+from odf_node.service.wiring import Node, open_node
+from odf_protocol.arrow_digest import digest_of
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY, ChainState
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.keys import key_pair
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
+from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
     DataTypeInt32,
@@ -39,9 +39,9 @@ from odf_node.protocol.metadata.schema import (
     DataTypeString,
     DataTypeTimestamp,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.runtime.clock import Clock, system_clock
-from odf_node.storage.stores.ports.values import (
+from odf_protocol.multihash import Multihash
+from odf_storage.runtime.clock import Clock, system_clock
+from odf_storage.stores.ports.values import (
     DatasetEntry,
     ObjectKey,
     ObjectKind,

@@ -13,15 +13,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.pruning.filters import Filter
-from odf_node.storage.datasets.pruning.learned import Bounds
-from odf_node.storage.datasets.read.narrowed import Known
-from odf_node.storage.datasets.read.read import Asked, narrowed_for, rows_of
-from odf_node.storage.datasets.read.view import View
+from odf_protocol.chain.state import Vocab
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.pruning.filters import Filter
+from odf_storage.datasets.pruning.learned import Bounds
+from odf_storage.datasets.read.narrowed import Known
+from odf_storage.datasets.read.read import Asked, narrowed_for, rows_of
+from odf_storage.datasets.read.view import View
 
 A, R, C, D = range(4)
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)

@@ -17,8 +17,8 @@ from buckets import log_in
 from nodes import COMMAND
 from servers import S3Server, free_port, wait_until
 
-from odf_node.workers.engines.spark.class_archive import using
-from odf_node.workers.engines.spark.session import LOCAL_JVM_FLAGS
+from odf_workers.engines.spark.class_archive import using
+from odf_workers.engines.spark.session import LOCAL_JVM_FLAGS
 
 
 def _quoted(flag: str) -> str:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.engines.spark.session import SparkWhenNeeded
+    from odf_workers.engines.spark.session import SparkWhenNeeded
 
 
 def alive(spark: SparkWhenNeeded) -> SparkSession:
     """The session, of a JVM that is there."""
-    from odf_node.workers.engines.spark import jvm
+    from odf_workers.engines.spark import jvm
 
     if jvm.was_ended() or jvm.how_it_ended(0) is not None:
         spark.renew()

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.protocol.metadata.engine import RawQueryRequest, RawQueryResponseSuccess
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.engine import RawQueryRequest, RawQueryResponseSuccess
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
 
 ROOT = Path(__file__).parents[2]
 EXPRESSIONS = ROOT / "tests" / "vectors" / "sql" / "expressions.txt"
@@ -223,9 +223,9 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-    from odf_node.workers.engines.spark.session import SparkOptions, SparkWhenNeeded
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.datafusion.engine import DataFusionEngine
+    from odf_workers.engines.spark.session import SparkOptions, SparkWhenNeeded
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     with tempfile.TemporaryDirectory() as folder:
         spark = SparkWhenNeeded(SparkOptions(scratch=Path(folder), folders=(Path(folder),)))

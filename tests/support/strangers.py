@@ -14,14 +14,14 @@ from chains import FolderDataset
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from odf_node.protocol.transfer.bundle import pack
-from odf_node.protocol.transfer.messages import (
+from odf_protocol.transfer.bundle import pack
+from odf_protocol.transfer.messages import (
     DatasetMetadataPullResponse,
     DatasetPullResponse,
     DatasetPullSuccess,
     encode,
 )
-from odf_node.protocol.transfer.plan import transfer_plan
+from odf_protocol.transfer.plan import transfer_plan
 
 
 @dataclass

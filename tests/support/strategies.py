@@ -7,13 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.codec.encode import number_range
-from odf_node.protocol.codec.models import ENUM_TYPES, MODELS
-from odf_node.protocol.codec.tables import TABLES, UNIONS, Field
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.multihash import ARROW0_SHA3_256, SHA3_256, Multihash
+from odf_protocol.attributes import Attributes
+from odf_protocol.codec.encode import number_range
+from odf_protocol.codec.models import ENUM_TYPES, MODELS
+from odf_protocol.codec.tables import TABLES, UNIONS, Field
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import ARROW0_SHA3_256, SHA3_256, Multihash
 
 DEPTH = 4
 """How deep data types nest in generated schemas."""

@@ -12,21 +12,21 @@ import pyarrow as pa
 from chain_maker import NOON, linked, parquet, slice_of
 from upkeep_parts import dataset_of, key_of
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.keys import key_pair
-from odf_node.protocol.metadata.data import DataSlice
-from odf_node.protocol.metadata.events import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.keys import key_pair
+from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
     Seed,
     SetDataSchema,
 )
-from odf_node.protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepNdJson
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind, Visibility
+from odf_protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepNdJson
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKind, Visibility
 
 MS = pa.timestamp("ms", "UTC")
 

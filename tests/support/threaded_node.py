@@ -13,13 +13,13 @@ from typing import Any
 
 from servers import wait_until
 
-from odf_node.app.service.accounts.accounts import create_token, ensure_account
-from odf_node.app.service.main import build_app
-from odf_node.app.service.processes.server import NodeServer, server_config
-from odf_node.app.service.settings import load_settings
-from odf_node.app.service.wiring import Node, open_node
-from odf_node.protocol.instant import Instant
-from odf_node.storage.stores.ports.values import Scope
+from odf_node.service.accounts.accounts import create_token, ensure_account
+from odf_node.service.main import build_app
+from odf_node.service.processes.server import NodeServer, server_config
+from odf_node.service.settings import load_settings
+from odf_node.service.wiring import Node, open_node
+from odf_protocol.instant import Instant
+from odf_storage.stores.ports.values import Scope
 
 
 @dataclass(frozen=True)

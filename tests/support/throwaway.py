@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.runtime.clock import Clock, system_clock
-from odf_node.storage.stores.objects.memory import MemoryObjectStore
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.clock import Clock, system_clock
+from odf_storage.stores.objects.memory import MemoryObjectStore
 
 _open: list[tuple[Stores, TemporaryDirectory[str]]] = []
 

@@ -6,18 +6,18 @@ from datetime import timedelta
 
 from chain_maker import add_data, entry, linked, parquet, seed, slice_of, table
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.rules import fold
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.instant import NANOS, Instant
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import DataSlice
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.runtime.clock import system_clock
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.rules import fold
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.clock import system_clock
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 ROWS = 3
 

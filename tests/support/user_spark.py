@@ -61,7 +61,7 @@ def user_spark(scratch: Path) -> Iterator[UserSpark]:
 def _serve(scratch: Path) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Spark prints is no answer
-    from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+    from odf_workers.engines.spark.session import SparkOptions, start_spark
 
     spark = start_spark(SparkOptions(scratch=scratch / "scratch", confinement="off"))
     for line in sys.stdin:

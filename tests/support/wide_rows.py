@@ -12,13 +12,13 @@ import pyarrow as pa
 from chain_maker import NOON, add_data, entry, linked, parquet, seed
 from upkeep_parts import dataset_of, key_of
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.events import SetDataSchema
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKind, Visibility
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKind, Visibility
 
 STEP = 7919
 """Keys of neighbours are so far from each other that every slice spans all of them."""

@@ -15,7 +15,7 @@ import sys
 from datetime import timedelta
 from importlib.metadata import entry_points
 
-from odf_node.storage.stores.objects import s3_age
+from odf_storage.stores.objects import s3_age
 
 YOUNG = timedelta(seconds=5)
 """Far shorter than the grace time in `collecting.py`."""

@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx
 from chains import FolderDataset, make_dataset
 
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.errors import NodeError
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_protocol.errors import NodeError
+from odf_storage.stores.ports.values import Visibility
 
 FIELDS = '[{"name": "text", "type": "String"}]'
 MANIFEST = {

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from crash_work import settings_of
 
-from odf_node.storage.datasets.node.open_stores import open_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.node.open_stores import open_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
 
 GRACE = timedelta(seconds=45)
 """Longer than anything takes here from its last look at an object to its commit."""

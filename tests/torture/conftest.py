@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from odf_node.storage.stores.sql.engine import open_engine
+from odf_storage.stores.sql.engine import open_engine
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 from crash_points import CrashPoints
 from scenarios import IN_A_BUCKET, SCENARIOS
 
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
 Tell = Callable[[str, str], Any]
 ALL = {**SCENARIOS, **IN_A_BUCKET}

@@ -3,8 +3,8 @@ large ones."""
 
 from __future__ import annotations
 
-from odf_node.workers import main
-from odf_node.workers.stages import pipeline
+from odf_workers import main
+from odf_workers.stages import pipeline
 
 SMALLEST_BYTES = 1_000
 

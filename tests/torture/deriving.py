@@ -12,10 +12,11 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from odf_node.storage.datasets.node.open_stores import open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.program.loop import Worker
 from tests.workers.derivatives import node_of
+
+from odf_storage.datasets.node.open_stores import open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_workers.program.loop import Worker
 
 LEASE = timedelta(seconds=2)
 

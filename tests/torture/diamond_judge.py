@@ -16,14 +16,14 @@ from crash_work import settings_of
 from diamond_shapes import Diamond, Expected, Row, Values
 from judge import check_all
 
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.metadata.events import AddData, ExecuteTransform
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.open_stores import open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
-from odf_node.storage.stores.objects.layout import HEAD
-from odf_node.storage.stores.ports.values import JobStatus, ObjectKind
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.metadata.events import AddData, ExecuteTransform
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.open_stores import open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.objects.layout import HEAD
+from odf_storage.stores.ports.values import JobStatus, ObjectKind
 
 SETTLE_S = 120.0
 SYSTEM_COLUMNS = ("offset", "op", "system_time")
@@ -149,7 +149,7 @@ def _replay(
     every: int,
 ) -> int:
     """Executions made again by an engine of this process; how many."""
-    from odf_node.workers.jobs.transform.replay import replay
+    from odf_workers.jobs.transform.replay import replay
 
     count = 0
     with ExitStack() as stack:
@@ -170,8 +170,8 @@ def _bench(
 
         scratch = stack.enter_context(tempfile.TemporaryDirectory())
         return lambda: node_of(stores, Path(scratch))
-    from odf_node.workers.program.wiring import on_the_spot
-    from odf_node.workers.settings import WorkerSettings
+    from odf_workers.program.wiring import on_the_spot
+    from odf_workers.settings import WorkerSettings
 
     return stack.enter_context(on_the_spot(WorkerSettings(**opened)))[1]
 

@@ -30,13 +30,13 @@ from torment import wait_for_jobs
 from upkeep_parts import TOMORROW
 from world import Shape, World, world
 
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.events import AddData
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.open_stores import open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import AddData
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.open_stores import open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.stores.ports.values import ObjectKind
 
 WRITERS, MOST_ROWS = 8, 100
 ROUNDS, FEW_POSTS = 60, 30

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from requests_made import QUERIES, SHAPES
 
-from odf_node.protocol.flight_sql import written
+from odf_protocol.flight_sql import written
 
 TIMEOUT_S = 60.0
 FAULTS = (fl.FlightInternalError, fl.FlightTimedOutError)

@@ -10,25 +10,26 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, Seed
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
-from odf_node.storage.datasets.node.open_stores import open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import (
+from tests.workers.datasets import bench_without_engine
+
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource, DatasetKind, Seed
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_storage.datasets.node.open_stores import open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import (
     DatasetEntry,
     JobSpec,
     JobStatus,
     ObjectKey,
     ObjectKind,
 )
-from odf_node.workers.program.loop import Worker
-from tests.workers.datasets import bench_without_engine
+from odf_workers.program.loop import Worker
 
 ROWS_OF_A_BATCH = 3
 BATCHES = 2

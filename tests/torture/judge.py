@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterable
 import pyarrow.parquet as pq
 from chain_maker import entry
 
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import AddData
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.contents.named_objects import named_objects
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
-from odf_node.storage.stores.objects.layout import HEAD
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import AddData
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.objects.layout import HEAD
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 
 def check_dataset(stores: Stores, alias: str, said: Collection[str]) -> DatasetEntry | None:

@@ -32,36 +32,36 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 from service import Service, serving, ten_rows
+from tests.app.test_linked_objects import SCAN, SCAN_HASH, linking_chain
+from tests.workers.datasets import created, ingest_options
+from tests.workers.derivatives import derivative, node_of
 
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, MergeStrategyLedger
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.integrity.healing import retry_open_damages
-from odf_node.storage.datasets.job_payloads import transform_job
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
-from odf_node.storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
-from odf_node.storage.stores.objects.folder import FolderObjects
-from odf_node.storage.stores.objects.layout import KIND_FOLDERS
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.ports.audit_values import AuditFilter
-from odf_node.storage.stores.ports.values import (
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.metadata.reading import MergeStrategyAppend, MergeStrategyLedger
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.integrity.healing import retry_open_damages
+from odf_storage.datasets.job_payloads import transform_job
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
+from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.layout import KIND_FOLDERS
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.ports.audit_values import AuditFilter
+from odf_storage.stores.ports.values import (
     DatasetEntry,
     JobStatus,
     ObjectKey,
     ObjectKind,
     Succeeded,
 )
-from odf_node.workers.program.loop import Worker
-from tests.app.test_linked_objects import SCAN, SCAN_HASH, linking_chain
-from tests.workers.datasets import created, ingest_options
-from tests.workers.derivatives import derivative, node_of
+from odf_workers.program.loop import Worker
 
 WHEN = "2024-01-01T00:00:00Z"
 QUERY = 'select event_time, id, text, n * 10 as n from "rows-1"'

@@ -17,16 +17,16 @@ from chain_maker import entry, linked, parquet, seed, slice_of, table
 from judge import check_dataset
 from upkeep_parts import ROWS, TOMORROW, begun, dataset_of, grown, key_of, next_block
 
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind, Succeeded, Visibility
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKind, Succeeded, Visibility
 
 Say = Callable[[str], None]
 """Acknowledges the hash of a block: from then on it must never be lost."""

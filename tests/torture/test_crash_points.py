@@ -19,10 +19,10 @@ from judge import check_all, check_dataset, check_nothing_left
 from scenarios import IN_A_BUCKET, SCENARIOS, Scenario
 from upkeep_parts import TOMORROW
 
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.datasets.node.open_stores import open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
+from odf_protocol.identity import DatasetRef
+from odf_storage.datasets.node.open_stores import open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
 
 MAX_STEPS = 400
 BACKENDS = {

@@ -19,9 +19,9 @@ from chain_maker import entry, linked, long_chain
 from nodes import COMMAND, answers
 from servers import free_port, wait_until
 
-from odf_node.app.client.events import follow
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_node.client.events import follow
+from odf_protocol.metadata.events import SetInfo
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
 pytestmark = pytest.mark.e2e
 TORTURE = bool(os.environ.get("ODF_TORTURE"))

@@ -26,13 +26,13 @@ from nodes import COMMAND
 from upkeep_parts import TOMORROW
 from world import Shape, World, wait_for_answers, world
 
-from odf_node.protocol.identity import DatasetAlias, DatasetRef
-from odf_node.protocol.metadata.events import AddData
-from odf_node.storage.datasets.node.open_stores import open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
-from odf_node.storage.stores.ports.values import JobStatus, ObjectKind
+from odf_protocol.identity import DatasetAlias, DatasetRef
+from odf_protocol.metadata.events import AddData
+from odf_storage.datasets.node.open_stores import open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.ports.values import JobStatus, ObjectKind
 
 SETTLE_S = 120.0
 

@@ -12,13 +12,13 @@ from sparks import alive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.engines.spark.session import SparkWhenNeeded
+    from odf_workers.engines.spark.session import SparkWhenNeeded
 
 
 @pytest.fixture(scope="session")
 def spark_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWhenNeeded]:
     """Spark as a worker would start it."""
-    from odf_node.workers.engines.spark.session import SparkOptions, SparkWhenNeeded
+    from odf_workers.engines.spark.session import SparkOptions, SparkWhenNeeded
 
     scratch: Path = tmp_path_factory.mktemp("spark")
     # Tests are jobs whose files lie in folders of their own.

@@ -8,24 +8,24 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.identity import DatasetAlias, DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource, DatasetKind, MetadataEvent, Seed
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource, DatasetKind, MetadataEvent, Seed
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     ReadStep,
     ReadStepNdJson,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import (
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import (
     DatasetEntry,
     JobId,
     JobSpec,
@@ -37,13 +37,13 @@ from odf_node.storage.stores.ports.values import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import IngestOptions, WorkerContext
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.jobs.work.context import IngestOptions, WorkerContext
+    from odf_workers.program.loop import Worker
 
 
 def bench_without_engine(stores: Stores, scratch: Path, **options: Any) -> WorkerContext:
     """A bench for rows that need no Spark; whatever asks for it fails."""
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
+    from odf_workers.jobs.work.context import Engines, WorkerContext
 
     none: Any = None
     return WorkerContext(
@@ -56,7 +56,7 @@ def bench_without_engine(stores: Stores, scratch: Path, **options: Any) -> Worke
 
 def ingest_options(folder: Path, **options: Any) -> IngestOptions:
     """Options of ingests; what merges know of histories is kept in the folder."""
-    from odf_node.workers.jobs.work.context import IngestOptions
+    from odf_workers.jobs.work.context import IngestOptions
 
     states = MergeStates(folder / "merge-state", max_bytes=1 << 30)
     return IngestOptions(**{"states": states, **options})
@@ -64,9 +64,9 @@ def ingest_options(folder: Path, **options: Any) -> IngestOptions:
 
 def worker_of(spark: SparkSession, stores: Stores, scratch: Path, **options: Any) -> Worker:
     """A worker on the session of the run; `options` of its ingests."""
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.jobs.work.context import Engines, WorkerContext
+    from odf_workers.program.loop import Worker
 
     made = WorkerContext(
         engines=Engines(session=spark, first=SparkEngine(spark)),

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
     MetadataEvent,
@@ -23,11 +23,11 @@ from odf_node.protocol.metadata.events import (
     SetDataSchema,
     SetTransform,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.dataset.local_files import chunks
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 START = Instant.parse("2024-01-01T00:00:00Z")
 MILLIS = pa.timestamp("ms", "UTC")
@@ -113,7 +113,7 @@ def add_rows(
     ops: Sequence[int] | None = None,
 ) -> None:
     """One block of rows, or of a watermark only."""
-    from odf_node.workers.slices.write import described, write_batches
+    from odf_workers.slices.write import described, write_batches
 
     state = dataset.state()
     data = None
@@ -144,10 +144,11 @@ def add_rows(
 
 def node_of(stores: Stores, scratch: Path, **options: Any) -> Any:
     """A bench on DataFusion alone."""
-    from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
-    from odf_node.workers.jobs.work.transform_options import TransformOptions
     from tests.workers.datasets import ingest_options
+
+    from odf_workers.engines.datafusion.engine import DataFusionEngine
+    from odf_workers.jobs.work.context import Engines, WorkerContext
+    from odf_workers.jobs.work.transform_options import TransformOptions
 
     engine = DataFusionEngine()
     return WorkerContext(
@@ -163,7 +164,7 @@ class Working:
     """A worker of a served node, on DataFusion alone, in a thread."""
 
     def __init__(self, service: Any, scratch: Path) -> None:
-        from odf_node.workers.program.loop import Worker
+        from odf_workers.program.loop import Worker
 
         self.worker = Worker(
             stores=service.node.stores,

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from odf_node.workers.engines.spark import attempts, far_frames
+from odf_workers.engines.spark import attempts, far_frames
 
 Partitions = Sequence[Sequence[pa.RecordBatch]]
 

@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.datasets import bench_without_engine, created
 from throwaway import throwaway_stores
 
-import odf_node.workers.jobs.work.budget
-import odf_node.workers.program.loop
-from odf_node.protocol.metadata.reading import ReadStepNdJson
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.job_payloads import ingest_job, transform_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Failed, JobId, JobSpec, JobStatus, Succeeded
-from odf_node.workers.jobs.ingest import claim
-from odf_node.workers.jobs.ingest import round as rounds
-from odf_node.workers.jobs.work.budget import Budget, bounded, memory_taken
-from odf_node.workers.program.handlers import JobContext
-from odf_node.workers.program.loop import Worker
-from tests.workers.datasets import bench_without_engine, created
+import odf_workers.jobs.work.budget
+import odf_workers.program.loop
+from odf_protocol.metadata.reading import ReadStepNdJson
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import ingest_job, transform_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import Failed, JobId, JobSpec, JobStatus, Succeeded
+from odf_workers.jobs.ingest import claim
+from odf_workers.jobs.ingest import round as rounds
+from odf_workers.jobs.work.budget import Budget, bounded, memory_taken
+from odf_workers.program.handlers import JobContext
+from odf_workers.program.loop import Worker
 
 LEASE = timedelta(seconds=30)
 Run = Callable[[JobContext], object]
@@ -59,7 +59,7 @@ def submitted(stores: Stores, monkeypatch: pytest.MonkeyPatch, run: Run) -> JobI
         run(context)
         return {}
 
-    monkeypatch.setattr(odf_node.workers.program.loop, "HANDLERS", {transform_job.KIND: handler})
+    monkeypatch.setattr(odf_workers.program.loop, "HANDLERS", {transform_job.KIND: handler})
     dataset = created(stores)
     return stores.jobs.submit(transform_job.job_of(dataset.id, TransformPayload()))
 
@@ -115,11 +115,11 @@ def test_a_job_that_does_not_listen_ends_with_its_worker_and_is_not_begun_again(
         code.append(number)
         ended.set()
 
-    monkeypatch.setattr(odf_node.workers.jobs.work.budget.os, "_exit", exits)
-    monkeypatch.setattr(odf_node.workers.jobs.work.budget, "GRACE_S", 0.1)
+    monkeypatch.setattr(odf_workers.jobs.work.budget.os, "_exit", exits)
+    monkeypatch.setattr(odf_workers.jobs.work.budget, "GRACE_S", 0.1)
     job = submitted(stores, monkeypatch, lambda _: bool(ended.wait(30)) and None)
     worker_of(stores, tmp_path, Budget(seconds=0.1)).work(once=True)
-    assert code[0] == odf_node.workers.jobs.work.budget.OVER_BUDGET
+    assert code[0] == odf_workers.jobs.work.budget.OVER_BUDGET
     assert refusal(stores, job).error == "JobTooLong"
 
 
@@ -127,12 +127,12 @@ PROCESS = """
 import sys, time
 from datetime import timedelta
 from pathlib import Path
-import odf_node.workers.jobs.work.budget, odf_node.workers.program.loop
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.job_payloads import transform_job
+import odf_workers.jobs.work.budget, odf_workers.program.loop
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.job_payloads import transform_job
 from tests.workers.datasets import bench_without_engine
-from odf_node.workers.jobs.work.budget import Budget
-from odf_node.workers.program.loop import Worker
+from odf_workers.jobs.work.budget import Budget
+from odf_workers.program.loop import Worker
 
 def handler(context, job):
     held = []
@@ -142,8 +142,8 @@ def handler(context, job):
         sum(iter(int, 1))  # no other thread gets the interpreter
     return {}
 
-odf_node.workers.jobs.work.budget.GRACE_S = 0.2
-odf_node.workers.program.loop.HANDLERS = {transform_job.KIND: handler}
+odf_workers.jobs.work.budget.GRACE_S = 0.2
+odf_workers.program.loop.HANDLERS = {transform_job.KIND: handler}
 stores = open_stores(StoreSettings(data=Path(sys.argv[1])))
 Worker(
     stores=stores,
@@ -161,7 +161,7 @@ Worker(
 def test_what_a_process_cannot_interrupt_ends_with_it_and_others_go_on(
     kind: str, error: str | None, tmp_path: Path
 ) -> None:
-    from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
+    from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
     stores = open_stores(StoreSettings(data=tmp_path))
     dataset, other = (created(stores, number=number) for number in (1, 2))
@@ -171,9 +171,9 @@ def test_what_a_process_cannot_interrupt_ends_with_it_and_others_go_on(
     good = stores.jobs.submit(JobSpec(transform_job.KIND, other.id, {}, lock=str(other.id)))
     command = [sys.executable, "-c", PROCESS, str(tmp_path)]
     first = subprocess.run(command, timeout=120, check=False, capture_output=True, text=True)
-    assert first.returncode == (
-        1 if error is None else odf_node.workers.jobs.work.budget.OVER_BUDGET
-    ), first.stderr
+    assert first.returncode == (1 if error is None else odf_workers.jobs.work.budget.OVER_BUDGET), (
+        first.stderr
+    )
     assert subprocess.run(command, timeout=120, check=False).returncode == 0
     assert isinstance(stores.jobs.get(good).outcome, Succeeded)
     if error is not None:
@@ -210,7 +210,7 @@ def test_the_budget_stays_below_what_the_control_group_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = tmp_path / "memory.max"
-    monkeypatch.setattr(odf_node.workers.jobs.work.budget, "_CGROUPS", (str(limit), "/nowhere"))
+    monkeypatch.setattr(odf_workers.jobs.work.budget, "_CGROUPS", (str(limit), "/nowhere"))
     for text, expected in (("1000\n", 800), ("max\n", 4000), ("100000\n", 4000)):
         limit.write_text(text)
         assert bounded(1.0, 4000).memory == expected

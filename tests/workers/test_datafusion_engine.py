@@ -9,19 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.conformance.engine import EngineContract
+from tests.conformance.engine_transforms import TransformContract
+from tests.workers.engine.changes import APPEND, cities
 
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from odf_node.protocol.metadata.transforms import TransformSql
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
-from tests.conformance.engine import EngineContract
-from tests.conformance.engine_transforms import TransformContract
-from tests.workers.engine.changes import APPEND, cities
+from odf_protocol.metadata.transforms import TransformSql
+from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
 
 
 class TestDataFusionEngine(EngineContract, TransformContract):

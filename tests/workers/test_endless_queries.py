@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Failed, JobId, JobStatus, Succeeded
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
-from odf_node.workers.jobs.work.lease import LeaseKeeper
-from odf_node.workers.program.loop import Worker
-from odf_node.workers.runtime.progress import JobLost
 from tests.workers.datasets import bench_without_engine, created, ndjson, submit
 from tests.workers.engine.requests import sql
+from throwaway import throwaway_stores
+
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import Failed, JobId, JobStatus, Succeeded
+from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
+from odf_workers.jobs.work.lease import LeaseKeeper
+from odf_workers.program.loop import Worker
+from odf_workers.runtime.progress import JobLost
 
 ENDLESS = "select sum(a.n * b.n) as n from input a, input b, input c, input d"
 HUGE = "select length(repeat('x', 2000000000)) as n from input"

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.workers.datasets import created, ingest_options, now, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.chain.snapshot import normalize_event
-from odf_node.protocol.codec.manifests import load_snapshots
-from odf_node.protocol.instant import Instant
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
-from odf_node.storage.datasets.node.stores import Stores
-from tests.workers.datasets import created, ingest_options, now, upload
+from odf_protocol.chain.snapshot import normalize_event
+from odf_protocol.codec.manifests import load_snapshots
+from odf_protocol.instant import Instant
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.poll_job import PollPayload
+from odf_storage.datasets.node.stores import Stores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import WorkerContext
+    from odf_workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -46,9 +46,9 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.fetch.values import FetchRules
-    from odf_node.workers.jobs.work.context import Engines, PollOptions, WorkerContext
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.fetch.values import FetchRules
+    from odf_workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
     return WorkerContext(
         engines=Engines(session=spark, first=SparkEngine(spark)),
@@ -70,13 +70,13 @@ def dataset_of(stores: Stores, manifest: Path) -> Dataset:
 
 
 def ingested(stores: Stores, dataset: Dataset, bench: WorkerContext, body: bytes) -> Any:
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=now())
 
 
 def test_flights_are_polled_from_their_archive_once(stores: Stores, bench: WorkerContext) -> None:
-    from odf_node.workers.jobs.poll.poll import run_poll
+    from odf_workers.jobs.poll.poll import run_poll
 
     dataset = dataset_of(stores, FLIGHTS / "flights.yaml")
     receipt = run_poll(dataset, PollPayload(), bench, now=now())

@@ -15,24 +15,26 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import created, ingest_options, ndjson, submit
+from tests.workers.derivatives import derivative, node_of
 
-from odf_node.protocol.metadata.reading import MergeStrategyLedger
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
-from odf_node.storage.datasets.job_payloads import compact_job, transform_job, verify_job
-from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.read.read import Asked, reading
-from odf_node.storage.datasets.read.view import view_of_dataset
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
-from odf_node.storage.stores.ports.errors import ObjectNotFound
-from odf_node.storage.stores.ports.values import (
+from odf_protocol.metadata.reading import MergeStrategyLedger
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
+from odf_storage.datasets.job_payloads import compact_job, transform_job, verify_job
+from odf_storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.read.read import Asked, reading
+from odf_storage.datasets.read.view import view_of_dataset
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import (
     DatasetEntry,
     Failed,
     Job,
@@ -40,9 +42,7 @@ from odf_node.storage.stores.ports.values import (
     ObjectKey,
     ObjectKind,
 )
-from odf_node.workers.program.loop import Worker
-from tests.workers.datasets import created, ingest_options, ndjson, submit
-from tests.workers.derivatives import derivative, node_of
+from odf_workers.program.loop import Worker
 
 WHEN = "2024-01-01T00:00:00Z"
 QUERY = 'select event_time, id, n * 10 as n from "rows-1"'

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import created, ndjson, now, worker_of
 from throwaway import throwaway_stores
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import AddData, AddPushSource, SetInfo
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.chain.author import author
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import AddData, AddPushSource, SetInfo
+from odf_protocol.metadata.reading import (
     MergeStrategyAppend,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     ReadStepNdJson,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import (
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import (
     Failed,
     JobId,
     JobSpec,
@@ -34,13 +35,12 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
     Succeeded,
 )
-from odf_node.workers.slices.costs import Cut
-from tests.workers.datasets import created, ndjson, now, worker_of
+from odf_workers.slices.costs import Cut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.program.loop import Worker
 
 pytestmark = pytest.mark.spark
 
@@ -83,7 +83,7 @@ def head_moves(stores: Stores) -> int:
 @pytest.fixture
 def before_put(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Have something happen once, between the plan of a group and its commit."""
-    from odf_node.workers.jobs.ingest import claim
+    from odf_workers.jobs.ingest import claim
 
     def arrange(happens: Callable[[], None]) -> None:
         commit_all, left = claim.commit_all, [happens]

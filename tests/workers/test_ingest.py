@@ -12,14 +12,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import created, ingest_options, ndjson, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.arrow_digest import logical_hash_of
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData, SetInfo
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.arrow_digest import logical_hash_of
+from odf_protocol.chain.author import author
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, SetInfo
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -29,19 +30,18 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.errors import RefConflict
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest.ways import LARGE, ONE_TASK, SMALL
-from odf_node.workers.readers import splits
-from odf_node.workers.stages import pipeline
-from tests.workers.datasets import created, ingest_options, ndjson, upload
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest.ways import LARGE, ONE_TASK, SMALL
+from odf_workers.readers import splits
+from odf_workers.stages import pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import WorkerContext
+    from odf_workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00.000000001Z")
@@ -54,8 +54,8 @@ def stores() -> Iterator[Stores]:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.jobs.work.context import Engines, WorkerContext
 
     return WorkerContext(
         engines=Engines(session=spark, first=SparkEngine(spark)),
@@ -66,7 +66,7 @@ def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
 
 
 def ingest(stores: Stores, dataset: Any, bench: WorkerContext, body: bytes, **more: Any) -> Any:
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW, **more)
 
@@ -167,7 +167,7 @@ def test_a_batch_that_lost_the_race_is_planned_again(
 
 
 def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: WorkerContext) -> None:
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     dataset = created(stores)
     old = dataset.head()
@@ -181,8 +181,8 @@ def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Worke
 def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
     stores: Stores, bench: WorkerContext
 ) -> None:
-    from odf_node.workers.jobs.ingest.run import run_ingest
-    from odf_node.workers.jobs.ingest.vanished import RowsVanished
+    from odf_workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.vanished import RowsVanished
 
     read: ReadStep = from_data(
         {"kind": "NdJson", "schema": {"fields": [{"name": "n", "type": "Int64"}]}}, ReadStep
@@ -197,7 +197,7 @@ def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
 
 
 def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: WorkerContext) -> None:
-    from odf_node.workers.slices.columns import CannotMerge
+    from odf_workers.slices.columns import CannotMerge
 
     dataset = created(stores, merge=MergeStrategySnapshot(primary_key=("n",)))
     ingest(stores, dataset, bench, ndjson([{"n": 1, "v": 1}]))
@@ -212,7 +212,7 @@ def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: WorkerContext) ->
 def test_a_changelog_of_wrong_codes_is_refused(
     codes: list[int | None], reason: str, stores: Stores, bench: WorkerContext
 ) -> None:
-    from odf_node.workers.slices.columns import CannotMerge
+    from odf_workers.slices.columns import CannotMerge
 
     merge = MergeStrategyChangelogStream(primary_key=("n",))
     dataset = created(stores, merge=merge)
@@ -233,7 +233,7 @@ def test_both_rows_of_a_correction_in_a_changelog_are_told(
 
 
 def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: WorkerContext) -> None:
-    from odf_node.workers.slices.schema import IncompatibleSchema
+    from odf_workers.slices.schema import IncompatibleSchema
 
     dataset = created(stores)
     ingest(stores, dataset, bench, b'{"n": 1}\n')
@@ -248,7 +248,7 @@ def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: WorkerCont
 
 
 def test_nulls_alone_fit_the_type_of_the_dataset(stores: Stores, bench: WorkerContext) -> None:
-    from odf_node.workers.slices.frame import BadInputSchema
+    from odf_workers.slices.frame import BadInputSchema
 
     dataset = created(stores)
     with pytest.raises(BadInputSchema, match="nulls only"):
@@ -295,10 +295,10 @@ def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: WorkerCon
 def test_wrong_preprocessing_fails_the_ingest_with_its_place(
     stores: Stores, bench: WorkerContext
 ) -> None:
-    from odf_node.protocol.metadata.events import AddPushSource
-    from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-    from odf_node.workers.engines.port.port import InvalidQuery
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_protocol.metadata.events import AddPushSource
+    from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+    from odf_workers.engines.port.port import InvalidQuery
+    from odf_workers.jobs.ingest.run import run_ingest
 
     query = SqlQueryStep(query="select n,\n nothing from input")
     source = AddPushSource(
@@ -315,8 +315,8 @@ def test_wrong_preprocessing_fails_the_ingest_with_its_place(
 
 
 def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: WorkerContext) -> None:
-    from odf_node.protocol.chain.snapshot import normalize_event
-    from odf_node.protocol.metadata.events import AddPushSource
+    from odf_protocol.chain.snapshot import normalize_event
+    from odf_protocol.metadata.events import AddPushSource
 
     source = from_data(
         {
@@ -340,7 +340,7 @@ def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: WorkerCon
         AddPushSource,
     )
     dataset = created(stores, more=(normalize_event(source, lambda _: None),))
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     body = ndjson(
         [
@@ -362,7 +362,7 @@ def test_preprocessing_on_spark_shapes_the_rows(stores: Stores, bench: WorkerCon
 
 
 def test_another_media_type_keeps_the_schema(stores: Stores, bench: WorkerContext) -> None:
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     dataset = created(stores, read=ReadStepNdJson(ddl_schema=("city STRING", "n BIGINT")))
     payload = upload(stores, dataset, b"A,1\nB,2\n")

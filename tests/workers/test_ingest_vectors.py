@@ -16,19 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.workers import tables
+from tests.workers.datasets import ingest_options
+from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 from web_server import Answer, web_server
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.snapshot import normalize_event
-from odf_node.protocol.chain.state import EMPTY, ChainState
-from odf_node.protocol.codec.manifests import from_data, to_data
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.identity import DatasetAlias, DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.linked import SUMMARY_KEY
-from odf_node.protocol.metadata.data import SourceState
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.author import author
+from odf_protocol.chain.snapshot import normalize_event
+from odf_protocol.chain.state import EMPTY, ChainState
+from odf_protocol.codec.manifests import from_data, to_data
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.linked import SUMMARY_KEY
+from odf_protocol.metadata.data import SourceState
+from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
@@ -38,26 +41,23 @@ from odf_node.protocol.metadata.events import (
     SetPollingSource,
     SetVocab,
 )
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, RanReceipt
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.errors import RefConflict
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
-from odf_node.workers.jobs.ingest import run
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.readers import csv_cuts, splits
-from odf_node.workers.stages import pipeline
-from tests.workers import tables
-from tests.workers.datasets import ingest_options
-from tests.workers.partitions.many import Many
+from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, RanReceipt
+from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+from odf_workers.jobs.ingest import run
+from odf_workers.partitions.here import Here
+from odf_workers.readers import csv_cuts, splits
+from odf_workers.stages import pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import WorkerContext
+    from odf_workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 BEGIN = Instant.parse("2000-01-01T00:00:00Z")
@@ -72,13 +72,13 @@ JOBS = {
 
 
 def errors() -> dict[str, type[Exception] | tuple[type[Exception], ...]]:
-    from odf_node.storage.datasets.contents.linked import DanglingReference, InvalidValue
-    from odf_node.workers.plan.ingest import SourceNotFound
-    from odf_node.workers.readers.read import UnsupportedMediaType
-    from odf_node.workers.slices.columns import CannotMerge
-    from odf_node.workers.slices.conform import UnexpectedNulls
-    from odf_node.workers.slices.frame import BadInputSchema, BadRow
-    from odf_node.workers.slices.schema import IncompatibleSchema
+    from odf_storage.datasets.contents.linked import DanglingReference, InvalidValue
+    from odf_workers.plan.ingest import SourceNotFound
+    from odf_workers.readers.read import UnsupportedMediaType
+    from odf_workers.slices.columns import CannotMerge
+    from odf_workers.slices.conform import UnexpectedNulls
+    from odf_workers.slices.frame import BadInputSchema, BadRow
+    from odf_workers.slices.schema import IncompatibleSchema
 
     return {
         "ExecutionError": (UnexpectedNulls, BadRow),
@@ -98,10 +98,10 @@ class Runner:
     """One dataset and the rounds played on it; `web` answers for polled hosts."""
 
     def __init__(self, case: dict[str, Any], spark: SparkSession, folder: Path, web: Any) -> None:
-        from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-        from odf_node.workers.engines.spark_engine.engine import SparkEngine
-        from odf_node.workers.fetch.values import FetchRules
-        from odf_node.workers.jobs.work.context import Engines, PollOptions, WorkerContext
+        from odf_workers.engines.datafusion.engine import DataFusionEngine
+        from odf_workers.engines.spark_engine.engine import SparkEngine
+        from odf_workers.fetch.values import FetchRules
+        from odf_workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
         self.given, self.folder, self.web = case["given"], folder, web
         self.receipt: PollReceipt | None = None
@@ -175,7 +175,7 @@ class Runner:
             self._push(turn)
 
     def _poll(self, turn: dict[str, Any]) -> None:
-        from odf_node.workers.jobs.poll.poll import run_poll
+        from odf_workers.jobs.poll.poll import run_poll
 
         if "input" in turn:
             path = self.folder / "in" / Path(self.given["source"]["fetch"]["url"]).name
@@ -207,8 +207,8 @@ class Runner:
         self.ran.append(run.run_ingest(self.dataset, payload, self.bench, now=now).ran)
 
     def _write(self, turn: dict[str, Any]) -> None:
-        from odf_node.workers.jobs.ingest.outcome import Extras
-        from odf_node.workers.plan.ingest import plan_source
+        from odf_workers.jobs.ingest.outcome import Extras
+        from odf_workers.plan.ingest import plan_source
 
         source = source_of(self.given["source"])
         override = turn.get("source_override")
@@ -261,7 +261,7 @@ def way(
     request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> str:
     """Where all stages run during the test. Whatever can be cut is cut, but for a task of Spark."""
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     name = str(request.param)
     ways = {"process": Here(), "many partitions": Many(3, random.Random(1))}
@@ -315,7 +315,7 @@ def check(runner: Runner, before: Multihash, expect: dict[str, Any]) -> None:
     assert [type(block.event).__name__ for block in blocks] == expect["blocks"]
     events = {type(block.event): block.event for block in blocks}
     if "schema" in expect:
-        from odf_node.protocol.arrow_schema import to_arrow
+        from odf_protocol.arrow_schema import to_arrow
 
         schema = events[SetDataSchema]
         assert isinstance(schema, SetDataSchema)

@@ -20,26 +20,26 @@ from buckets import fresh_location, log_in
 from chain_maker import entry
 from ingesting import BATCHES, ROWS_OF_A_BATCH, begin
 from servers import Program, S3Server, postgres_program, wait_until
+from tests.workers.datasets import bench_without_engine
 from throwaway import throwaway_stores
 
-import odf_node.workers.jobs.ingest.run
-import odf_node.workers.program.loop
-from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.objects.layout import EXCHANGE
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
-from odf_node.storage.stores.objects.storage_failures import DatabaseUnavailable
-from odf_node.storage.stores.ports.values import Failed, Job, JobStatus
-from odf_node.workers.engines.exchange import executor_side, worker_side
-from odf_node.workers.engines.exchange.worker_side import outbox as outbox_of
-from odf_node.workers.jobs.ingest import claim
-from odf_node.workers.jobs.ingest import round as rounds
-from odf_node.workers.partitions.files import Outbox
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.program.loop import MAX_ATTEMPTS, Worker
-from tests.workers.datasets import bench_without_engine
+import odf_workers.jobs.ingest.run
+import odf_workers.program.loop
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.objects.layout import EXCHANGE
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
+from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.ports.values import Failed, Job, JobStatus
+from odf_workers.engines.exchange import executor_side, worker_side
+from odf_workers.engines.exchange.worker_side import outbox as outbox_of
+from odf_workers.jobs.ingest import claim
+from odf_workers.jobs.ingest import round as rounds
+from odf_workers.partitions.files import Outbox
+from odf_workers.partitions.here import Here
+from odf_workers.program.loop import MAX_ATTEMPTS, Worker
 
 LEASE = timedelta(seconds=1)
 ROWS = BATCHES * ROWS_OF_A_BATCH
@@ -47,8 +47,8 @@ ROWS = BATCHES * ROWS_OF_A_BATCH
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(odf_node.workers.program.loop, "FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr(odf_node.workers.program.loop, "PAUSE_GROWTH", 1)
+    monkeypatch.setattr(odf_workers.program.loop, "FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(odf_workers.program.loop, "PAUSE_GROWTH", 1)
 
 
 def worker_of(stores: Stores, scratch: Path) -> Worker:
@@ -155,8 +155,8 @@ def test_a_job_whose_result_is_not_what_executors_wrote_begins_again_and_commits
     put_slices = rounds.put_slices
     monkeypatch.setattr(rounds, "put_slices", put)
     monkeypatch.setattr(worker_side, "_url", url)
-    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "way_of", lambda *_: Elsewhere())
-    monkeypatch.setattr(odf_node.workers.jobs.ingest.run, "is_one_task", lambda *_: False)
+    monkeypatch.setattr(odf_workers.jobs.ingest.run, "way_of", lambda *_: Elsewhere())
+    monkeypatch.setattr(odf_workers.jobs.ingest.run, "is_one_task", lambda *_: False)
     stores = replace(throwaway_stores(), objects=S3ObjectStore(bucket))
     made = entry("kamu/rotten")
     begin(stores, made)

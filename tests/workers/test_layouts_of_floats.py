@@ -31,19 +31,19 @@ from iceberg_clients import catalogue, duck
 from service import Service, serving
 from sharing_client import sharing_client
 from table_made import TableMade
+from tests.workers.derivatives import derivative, moment, node_of, read
 from upkeep_parts import dataset_of
 
 import odf_node
-from odf_node.protocol.metadata.engine import RawQueryRequest
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-from odf_node.workers.jobs.compact.run import run_compaction
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.slices.write import parquet_settings
-from tests.workers.derivatives import derivative, moment, node_of, read
+from odf_protocol.metadata.engine import RawQueryRequest
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.engines.datafusion.engine import DataFusionEngine
+from odf_workers.jobs.compact.run import run_compaction
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.slices.write import parquet_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -376,7 +376,7 @@ def test_derivatives_on_datafusion(layouts: list[Layout], tmp_path: Path) -> Non
 @pytest.mark.spark
 def test_derivatives_on_spark(layouts: list[Layout], spark: SparkSession, tmp_path: Path) -> None:
     """About a column each time: Spark takes a second and more for these plans."""
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     engine = SparkEngine(spark)
     for layout in layouts:

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 from servers import wait_until
+from tests.workers.datasets import created
 from throwaway import throwaway_stores
 
-from odf_node.storage.datasets.job_payloads import transform_job
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Job
-from odf_node.workers.jobs.work import lease
-from odf_node.workers.jobs.work.budget import Watching
-from odf_node.workers.jobs.work.lease import LeaseKeeper
-from odf_node.workers.runtime.progress import JobLost
-from tests.workers.datasets import created
+from odf_storage.datasets.job_payloads import transform_job
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import Job
+from odf_workers.jobs.work import lease
+from odf_workers.jobs.work.budget import Watching
+from odf_workers.jobs.work.lease import LeaseKeeper
+from odf_workers.runtime.progress import JobLost
 
 WORKER = "here"
 LEASE = timedelta(seconds=0.6)

@@ -12,21 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from tests.workers.histories import history_of_rows
 from throwaway import throwaway_stores
 
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.chain.state import Vocab
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
-from odf_node.workers.merge.keys import hashes_of, key_range, key_ranges
-from odf_node.workers.merge.order import Order, sort_indices
-from odf_node.workers.merge.table import MERGE, merging_of
-from odf_node.workers.slices.columns import POSITION
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
-from tests.workers.histories import history_of_rows
+from odf_workers.merge.keys import hashes_of, key_range, key_ranges
+from odf_workers.merge.order import Order, sort_indices
+from odf_workers.merge.table import MERGE, merging_of
+from odf_workers.slices.columns import POSITION
 
 MILLIS = pa.timestamp("ms", "UTC")
 NOW = Instant.parse("2050-01-01T12:00:00Z")
@@ -181,7 +181,7 @@ def test_what_comes_out_applied_to_what_stood_is_what_was_asked_for(
     ids=["upsert", "snapshot"],
 )
 def test_small_batches_need_no_engine(merge: MergeStrategy, tmp_path: Path) -> None:
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     stores = throwaway_stores()
     bench = bench_without_engine(stores, tmp_path)

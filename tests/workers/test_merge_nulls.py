@@ -9,30 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.metadata.events import AddData, AddPushSource
-from odf_node.protocol.metadata.reading import (
-    MergeStrategy,
-    MergeStrategyChangelogStream,
-    MergeStrategySnapshot,
-    MergeStrategyUpsertStream,
-    ReadStep,
-)
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import (
-    Failed,
-    JobId,
-    JobSpec,
-    ObjectKey,
-    ObjectKind,
-    Succeeded,
-)
-from odf_node.workers.program.loop import Worker
 from tests.workers.datasets import (
     bench_without_engine,
     created,
@@ -42,6 +18,30 @@ from tests.workers.datasets import (
     upload,
     worker_of,
 )
+from throwaway import throwaway_stores
+
+from odf_protocol.chain.author import author
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.metadata.events import AddData, AddPushSource
+from odf_protocol.metadata.reading import (
+    MergeStrategy,
+    MergeStrategyChangelogStream,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+    ReadStep,
+)
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import (
+    Failed,
+    JobId,
+    JobSpec,
+    ObjectKey,
+    ObjectKind,
+    Succeeded,
+)
+from odf_workers.program.loop import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

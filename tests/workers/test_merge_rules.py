@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.workers.histories import history_of_rows
 
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.chain.state import Vocab
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -19,9 +20,8 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
-from odf_node.workers.merge.table import MERGE, merging_of
-from odf_node.workers.slices.columns import POSITION
-from tests.workers.histories import history_of_rows
+from odf_workers.merge.table import MERGE, merging_of
+from odf_workers.slices.columns import POSITION
 
 KEY = ("r", "k0")
 TYPES = {

@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest.run import run_ingest
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest.run import run_ingest
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 BIG = {"kind": "Decimal", "precision": 50, "scale": 2}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 from throwaway import throwaway_stores
 
-from odf_node.storage.stores.ports.values import Failed, Job, JobSpec, Succeeded
-from odf_node.workers.jobs.work.stages_ran import BatchSize, StagesRan, reported
-from odf_node.workers.partitions.usage import Usage
-from odf_node.workers.program.metrics import OF_SPARK, WorkerMetrics
+from odf_storage.stores.ports.values import Failed, Job, JobSpec, Succeeded
+from odf_workers.jobs.work.stages_ran import BatchSize, StagesRan, reported
+from odf_workers.partitions.usage import Usage
+from odf_workers.program.metrics import OF_SPARK, WorkerMetrics
 
 
 def job_of(kind: str) -> Job:

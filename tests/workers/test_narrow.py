@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.workers.jobs.ingest.run import run_ingest
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_workers.jobs.ingest.run import run_ingest
 
 NOW = Instant.parse("2050-01-01T12:00:00.000000001Z")
 KEY = ("city", "n")
@@ -91,7 +91,7 @@ def test_a_snapshot_without_changes_needs_no_engine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 64, 10**6])
 def test_a_batch_is_cut_by_position_into_slices_of_one_move(rows: int, tmp_path: Path) -> None:
-    from odf_node.workers.slices.costs import Cut
+    from odf_workers.slices.costs import Cut
 
     stores = throwaway_stores()
     dataset = created(stores, merge=MergeStrategyLedger(primary_key=("n",)))

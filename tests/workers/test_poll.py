@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from tests.workers.datasets import bench_without_engine, created, ingest_options, now, upload
 from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.state import EMPTY, ChainState
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import SourceState
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import EMPTY, ChainState
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import SourceState
+from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
@@ -29,15 +30,15 @@ from odf_node.protocol.metadata.events import (
     SetInfo,
     SetPollingSource,
 )
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategySnapshot,
     ReadStep,
     ReadStepNdJson,
 )
-from odf_node.protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
-from odf_node.protocol.metadata.sources import (
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
+from odf_protocol.metadata.sources import (
     FetchStep,
     FetchStepFilesGlob,
     FetchStepMqtt,
@@ -45,22 +46,21 @@ from odf_node.protocol.metadata.sources import (
     MqttTopicSubscription,
     PrepStepPipe,
 )
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import poll_job
-from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.watermark import set_watermark
-from odf_node.storage.stores.ports.values import JobSpec, Succeeded
-from odf_node.workers.jobs.ingest.ways import SMALL
-from odf_node.workers.jobs.poll.receipts import added_up
-from odf_node.workers.plan.poll import NothingToPoll, PollPlan, plan_poll
-from tests.workers.datasets import bench_without_engine, created, ingest_options, now, upload
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import poll_job
+from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
+from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.watermark import set_watermark
+from odf_storage.stores.ports.values import JobSpec, Succeeded
+from odf_workers.jobs.ingest.ways import SMALL
+from odf_workers.jobs.poll.receipts import added_up
+from odf_workers.plan.poll import NothingToPoll, PollPlan, plan_poll
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import WorkerContext
+    from odf_workers.jobs.work.context import WorkerContext
 
 NUMBERS = DataSchema(fields=(DataField(name="n", type=DataTypeInt64()),))
 ROWS = b'{"n": 1}\n{"n": 2}\n{"n": 3}\n'
@@ -111,8 +111,8 @@ def test_a_poll_starts_where_the_source_left_off() -> None:
 
 
 def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    from odf_node.workers.jobs.poll.poll import run_poll
-    from odf_node.workers.runtime.input_limits import PipeRefused
+    from odf_workers.jobs.poll.poll import run_poll
+    from odf_workers.runtime.input_limits import PipeRefused
 
     stores = throwaway_stores()
     piped = replace_fields(source(WEB), prepare=(PrepStepPipe(command=("sort",)),))
@@ -124,8 +124,8 @@ def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_pa
 
 
 def test_a_watermark_set_by_hand_is_no_work_of_a_poll(tmp_path: Path) -> None:
-    from odf_node.workers.fetch.values import FetchRules
-    from odf_node.workers.jobs.work.context import PollOptions
+    from odf_workers.fetch.values import FetchRules
+    from odf_workers.jobs.work.context import PollOptions
 
     stores, path = throwaway_stores(), tmp_path / "rows.ndjson"
     dataset = polled(stores, FetchStepUrl(url=f"file://{path}"))
@@ -186,9 +186,9 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> Iterator[WorkerContext]:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.fetch.values import FetchRules
-    from odf_node.workers.jobs.work.context import Engines, PollOptions, WorkerContext
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.fetch.values import FetchRules
+    from odf_workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -216,7 +216,7 @@ def poll(
     when: Instant | None = None,
     repeated: bool = False,
 ) -> PollReceipt:
-    from odf_node.workers.jobs.poll.poll import run_poll
+    from odf_workers.jobs.poll.poll import run_poll
 
     return run_poll(dataset, payload, bench, now=when or now(), repeated=repeated)
 
@@ -262,7 +262,7 @@ def test_a_bad_file_keeps_what_was_committed_before_it(
 def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     stores: Stores, bench: WorkerContext, tmp_path: Path
 ) -> None:
-    from odf_node.workers.jobs.ingest.vanished import RowsVanished
+    from odf_workers.jobs.ingest.vanished import RowsVanished
 
     path = tmp_path / "rows.ndjson"
 
@@ -321,7 +321,7 @@ def test_bytes_are_fetched_once_when_another_writer_was_first(
 def test_pushes_carry_over_where_a_polled_source_left_off(
     stores: Stores, bench: WorkerContext
 ) -> None:
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     with web_server(lambda _: Answer(200, {"ETag": '"1"'}, ROWS)) as server:
         polling = source(FetchStepUrl(url=f"http://srv.test:{server.port}/"))
@@ -344,7 +344,7 @@ def test_pushes_carry_over_where_a_polled_source_left_off(
 def test_a_worker_runs_poll_jobs(stores: Stores, bench: WorkerContext, tmp_path: Path) -> None:
     from datetime import timedelta
 
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.program.loop import Worker
 
     (tmp_path / "rows.ndjson").write_bytes(ROWS)
     dataset = polled(stores, FetchStepUrl(url=f"file://{tmp_path}/rows.ndjson"))

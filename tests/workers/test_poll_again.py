@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from tests.workers.datasets import bench_without_engine, created, now
 from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData, SetPollingSource
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, SetPollingSource
+from odf_protocol.metadata.reading import (
     MergeStrategyAppend,
     MergeStrategyLedger,
     ReadStepCsv,
     ReadStepNdJson,
 )
-from odf_node.protocol.metadata.sources import (
+from odf_protocol.metadata.sources import (
     EventTimeSourceFromPath,
     FetchStepFilesGlob,
     FetchStepUrl,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.protocol.source_marks import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_node.storage.datasets.rewrite.compaction import Merge, merged_event
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.datasets.rewrite.watermark import set_watermark
-from odf_node.workers.fetch.values import FetchRules, SourceMissing
-from odf_node.workers.jobs.poll.poll import NotAFolder, run_poll
-from odf_node.workers.jobs.work.context import PollOptions, WorkerContext
-from tests.workers.datasets import bench_without_engine, created, now
+from odf_protocol.multihash import Multihash
+from odf_protocol.source_marks import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_storage.datasets.rewrite.compaction import Merge, merged_event
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.watermark import set_watermark
+from odf_workers.fetch.values import FetchRules, SourceMissing
+from odf_workers.jobs.poll.poll import NotAFolder, run_poll
+from odf_workers.jobs.work.context import PollOptions, WorkerContext
 
 ROWS = b'{"n": 1}\n{"n": 2}\n'
 CASES = Path(__file__).parents[1] / "vectors" / "cases"

@@ -6,18 +6,18 @@ import pytest
 from kartothek_published import A2, A, Growing
 from publishing import in_process
 
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.storage.datasets.kartothek.own_index import (
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_storage.datasets.kartothek.own_index import (
     block_of,
     made_of,
     own_index,
     refresh_own_index,
 )
-from odf_node.storage.datasets.kartothek.select import selected
-from odf_node.storage.datasets.kartothek.slice_values import SliceValues
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.workers.jobs.publish import values
-from odf_node.workers.partitions.here import Here
+from odf_storage.datasets.kartothek.select import selected
+from odf_storage.datasets.kartothek.slice_values import SliceValues
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_workers.jobs.publish import values
+from odf_workers.partitions.here import Here
 
 COLUMNS = ("city", "pop")
 
@@ -84,7 +84,7 @@ def test_only_slices_that_no_index_covers_are_read_ahead_and_only_large_ones(mad
 
 @pytest.mark.spark
 def test_spark_reads_the_same_values(made, monkeypatch, spark):
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     keep(made, Here(), monkeypatch)
     here = files_of(made)

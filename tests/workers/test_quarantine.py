@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.workers.datasets import created, worker_of
 from throwaway import throwaway_stores
 
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     ReadStepNdJson,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Failed, JobId, JobSpec, Succeeded
-from tests.workers.datasets import created, worker_of
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import Failed, JobId, JobSpec, Succeeded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.program.loop import Worker
 
 pytestmark = pytest.mark.spark
 
@@ -160,7 +160,7 @@ def test_a_dry_run_shows_what_would_be_rejected(stores: Stores, worker: Worker) 
 def test_a_job_that_was_cancelled_meanwhile_keeps_nothing(
     stores: Stores, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.jobs.ingest import claim
+    from odf_workers.jobs.ingest import claim
 
     dataset = numbers(stores)
     jobs = [post(stores, dataset, f'{{"n": {n}}}', "x") for n in (1, 2)]

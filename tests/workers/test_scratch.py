@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odf_node.workers.program.scratch import clear, scratch_folder
-from odf_node.workers.settings import WorkerSettings, container_rules
+from odf_workers.program.scratch import clear, scratch_folder
+from odf_workers.settings import WorkerSettings, container_rules
 
 
 def test_two_workers_have_folders_of_their_own_that_go_with_them(tmp_path: Path) -> None:

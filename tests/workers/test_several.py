@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from odf_node.protocol.errors import Unavailable
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.protocol.metadata.reading import MergeStrategyLedger
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import ingest_job, query_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
-from odf_node.workers.jobs.ingest import claim
-from odf_node.workers.jobs.ingest import round as rounds
-from odf_node.workers.program.loop import KINDS_OF, Worker
 from tests.workers.datasets import bench_without_engine, created, now
+
+from odf_protocol.errors import Unavailable
+from odf_protocol.metadata.events import SetInfo
+from odf_protocol.metadata.reading import MergeStrategyLedger
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import ingest_job, query_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import Failed, Job, JobId, JobSpec, JobStatus, Succeeded
+from odf_workers.jobs.ingest import claim
+from odf_workers.jobs.ingest import round as rounds
+from odf_workers.program.loop import KINDS_OF, Worker
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_who_was_first_elsewhere_and_who_was_cancelled_keep_nobody_else_waiting(
 
     def late(wanted: Any) -> Any:
         monkeypatch.setattr(stores.refs, "move_all", move_all)
-        from odf_node.protocol.chain.author import author
+        from odf_protocol.chain.author import author
 
         state = raced.state()
         assert state.head is not None

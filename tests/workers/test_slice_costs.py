@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_node.workers.slices.costs import Cut, in_slices, row_costs
+from odf_workers.slices.costs import Cut, in_slices, row_costs
 
 NARROW = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
 

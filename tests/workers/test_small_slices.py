@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.instant import Instant
-from odf_node.workers.slices.conform import NullCounts
-from odf_node.workers.slices.pieces import weight
-from odf_node.workers.slices.schema import MILLIS
-from odf_node.workers.slices.write import (
+from odf_protocol.chain.state import Vocab
+from odf_protocol.instant import Instant
+from odf_workers.slices.conform import NullCounts
+from odf_workers.slices.pieces import weight
+from odf_workers.slices.schema import MILLIS
+from odf_workers.slices.write import (
     SlicePlan,
     described,
     described_small,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from tests.conformance.engine import EngineContract
 from tests.conformance.engine_transforms import TransformContract
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 class TestSparkEngine(EngineContract, TransformContract):
     @pytest.fixture
     def engine(self, spark: SparkSession) -> Any:
-        from odf_node.workers.engines.spark_engine.engine import SparkEngine
+        from odf_workers.engines.spark_engine.engine import SparkEngine
 
         return SparkEngine(spark)
 

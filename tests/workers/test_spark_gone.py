@@ -15,22 +15,22 @@ from unittest import mock
 
 import pytest
 from py4j.protocol import Py4JError
+from tests.workers.datasets import bench_without_engine, created, ndjson, submit
 from throwaway import throwaway_stores
 
-import odf_node.workers.program.loop
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.storage.datasets.job_payloads import transform_job
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.ports.values import Failed, JobStatus, Succeeded
-from odf_node.workers.engines.exchange import worker_side
-from odf_node.workers.engines.spark import jvm
-from odf_node.workers.partitions.failure import StageFailed
-from odf_node.workers.program.handlers import JobContext
-from odf_node.workers.program.loop import EngineGone, Worker
-from tests.workers.datasets import bench_without_engine, created, ndjson, submit
+import odf_workers.program.loop
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_storage.datasets.job_payloads import transform_job
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.ports.values import Failed, JobStatus, Succeeded
+from odf_workers.engines.exchange import worker_side
+from odf_workers.engines.spark import jvm
+from odf_workers.partitions.failure import StageFailed
+from odf_workers.program.handlers import JobContext
+from odf_workers.program.loop import EngineGone, Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,8 +84,8 @@ def test_no_spark_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A worker whose first dataset has a query that ends Spark, and its stores and jobs."""
-    monkeypatch.setattr(odf_node.workers.program.loop, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(odf_node.workers.program.loop, "PAUSE_GROWTH", 1)
+    monkeypatch.setattr(odf_workers.program.loop, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(odf_workers.program.loop, "PAUSE_GROWTH", 1)
     monkeypatch.setattr(jvm, "how_it_ended", lambda: "it ran out of memory")
     stores = throwaway_stores()
     large, small = (created(stores, number=number) for number in (1, 2))
@@ -98,7 +98,7 @@ def hungry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             raise trouble[0]
         return {}
 
-    monkeypatch.setattr(odf_node.workers.program.loop, "HANDLERS", {transform_job.KIND: transform})
+    monkeypatch.setattr(odf_workers.program.loop, "HANDLERS", {transform_job.KIND: transform})
     jobs = [
         stores.jobs.submit(transform_job.job_of(made.id, TransformPayload()))
         for made in (large, small)
@@ -231,7 +231,7 @@ def test_a_query_beyond_the_heap_ends_its_job_and_the_next_one_has_another_spark
         "ODF_WORKER_SCRATCH": str(tmp_path / "scratch"),
     }
     subprocess.run(
-        [sys.executable, "-m", "odf_node.workers.main", "--data", str(tmp_path / "data"), "--once"],
+        [sys.executable, "-m", "odf_workers.main", "--data", str(tmp_path / "data"), "--once"],
         env={**os.environ, **environment},
         check=True,
         capture_output=True,
@@ -258,8 +258,8 @@ def test_a_query_that_does_not_heed_its_end_is_ended_and_the_next_one_has_anothe
         for at, query in enumerate(queries)
     ]
     program = (
-        "import sys; from odf_node.workers.engines.spark import limit; "
-        "from odf_node.workers.main import main; limit.GRACE_S = 1.0; main(sys.argv[1:])"
+        "import sys; from odf_workers.engines.spark import limit; "
+        "from odf_workers.main import main; limit.GRACE_S = 1.0; main(sys.argv[1:])"
     )
     words = [sys.executable, "-c", program, "--data", str(tmp_path / "data"), "--once"]
     environment = {"ODF_WORKER_QUERY_S": "12", "ODF_WORKER_SCRATCH": str(tmp_path / "scratch")}

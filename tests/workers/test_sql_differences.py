@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sql_differences import AGGREGATES, PAGE, beginning, computed, expressions
 
-from odf_node.protocol.metadata.transforms import SqlQueryStep
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-from odf_node.workers.engines.port.dialects import with_other_meaning
+from odf_protocol.metadata.transforms import SqlQueryStep
+from odf_workers.engines.datafusion.engine import DataFusionEngine
+from odf_workers.engines.port.dialects import with_other_meaning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ SOME = 12
 
 @pytest.mark.spark
 def test_the_page_says_what_the_engines_compute(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     rows = PAGE.read_text().splitlines()
     refused = [row for row in rows if "| refused |" in row]

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from datafusion import SessionConfig, SessionContext
 
-from odf_node.workers.engines.datafusion.meaning import as_sql_means
-from odf_node.workers.engines.datafusion.process import SETTINGS, batches, meant, quoted
-from odf_node.workers.engines.port.port import InvalidQuery
+from odf_workers.engines.datafusion.meaning import as_sql_means
+from odf_workers.engines.datafusion.process import SETTINGS, batches, meant, quoted
+from odf_workers.engines.port.port import InvalidQuery
 
 NAN, OTHER_NAN = math.nan, math.copysign(math.nan, -1)
 ROWS = pa.table(

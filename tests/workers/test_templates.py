@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from odf_node.workers.fetch.templates import ExpansionTooLong, InvalidPattern, ValueNotFound, expand
 from tests.workers import tables
+
+from odf_workers.fetch.templates import ExpansionTooLong, InvalidPattern, ValueNotFound, expand
 
 ERRORS: dict[str, type[Exception]] = {
     "InvalidPattern": InvalidPattern,

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.instant import Instant
-from odf_node.workers.partitions.files import Outbox
-from odf_node.workers.slices import write
-from odf_node.workers.slices.columns import POSITION
-from odf_node.workers.slices.schema import MILLIS
-from odf_node.workers.slices.write import SlicePlan
-from odf_node.workers.stages.write import write_rows
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.instant import Instant
+from odf_workers.partitions.files import Outbox
+from odf_workers.slices import write
+from odf_workers.slices.columns import POSITION
+from odf_workers.slices.schema import MILLIS
+from odf_workers.slices.write import SlicePlan
+from odf_workers.stages.write import write_rows
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 SCHEMA = pa.schema(

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from odf_node.protocol.instant import Instant
 from tests.workers import tables
+
+from odf_protocol.instant import Instant
 
 CASES = [c for c in tables.cases("watermark") if c["given"]["operation"] == "from-data"]
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c["id"]) for c in CASES])
 def test_the_watermark_follows_the_answer(case: dict[str, Any]) -> None:
-    from odf_node.workers.jobs.ingest.outcome import next_watermark
-    from odf_node.workers.slices.write import Written
+    from odf_workers.jobs.ingest.outcome import next_watermark
+    from odf_workers.slices.write import Written
 
     given = case["given"]
     times = [Instant.parse(text) for text in given["event_times"]]

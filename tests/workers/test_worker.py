@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
+from tests.workers.datasets import created, ndjson, submit, worker_of
 from throwaway import throwaway_stores
 
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import Failed, JobSpec, JobStatus, Succeeded
-from tests.workers.datasets import created, ndjson, submit, worker_of
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import Failed, JobSpec, JobStatus, Succeeded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.program.loop import Worker
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 120
@@ -70,7 +70,7 @@ def test_a_payload_that_makes_no_sense_is_an_outcome(
 def test_a_fault_of_the_node_is_told_without_its_insides(
     worker: Worker, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.jobs.ingest import round as rounds
+    from odf_workers.jobs.ingest import round as rounds
 
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("secret detail")
@@ -85,7 +85,7 @@ def test_a_fault_of_the_node_is_told_without_its_insides(
 
 
 def test_a_job_that_ends_its_workers_is_given_up(worker: Worker, stores: Stores) -> None:
-    from odf_node.workers.program.loop import MAX_ATTEMPTS
+    from odf_workers.program.loop import MAX_ATTEMPTS
 
     job = submit(stores, created(stores), ndjson([{"n": 1}]))
     for number in range(MAX_ATTEMPTS):
@@ -98,8 +98,9 @@ def test_a_job_that_ends_its_workers_is_given_up(worker: Worker, stores: Stores)
 
 
 def test_warming_up_leaves_nothing_behind(worker: Worker, stores: Stores) -> None:
-    from odf_node.workers.program.warmup import warm_up
     from tests.workers.datasets import now
+
+    from odf_workers.program.warmup import warm_up
 
     before = set(worker.context.scratch.iterdir())
     warm_up(worker.context, now=now())
@@ -126,8 +127,8 @@ def test_a_worker_warms_up_unless_it_is_told_not_to(
 ) -> None:
     from click.testing import CliRunner
 
-    from odf_node.workers import main as cli
-    from odf_node.workers.program import lifetime
+    from odf_workers import main as cli
+    from odf_workers.program import lifetime
 
     did: list[str] = []
     worker = mock.Mock()
@@ -151,7 +152,7 @@ class Interrupted:
         if name == "click":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupted())
-import odf_node.workers.main
+import odf_workers.main
 """
     ended = subprocess.run(
         [sys.executable, "-c", code],
@@ -169,7 +170,7 @@ class Process:
         command = [
             sys.executable,
             "-m",
-            "odf_node.workers.main",
+            "odf_workers.main",
             "--data",
             str(data),
             "--no-warm-up",

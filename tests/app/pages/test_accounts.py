@@ -8,8 +8,8 @@ import re
 import pytest
 from service import seeded, serving, ten_rows
 
-from odf_node.app.service.accounts.accounts import ensure_account, set_password
-from odf_node.storage.stores.ports.values import Visibility
+from odf_node.service.accounts.accounts import ensure_account, set_password
+from odf_storage.stores.ports.values import Visibility
 
 HTML = {"accept": "text/html"}
 PASSWORDS = {"anna": "pwd_of_anna", "bert": "pwd_of_bert"}

@@ -8,15 +8,15 @@ import pytest
 import sqlalchemy as sa
 from service import seeded, serving, ten_rows
 
-from odf_node.app.service.pages.pagination import pages
-from odf_node.protocol.identity import DatasetAlias
-from odf_node.protocol.metadata.events import DatasetKind, SetInfo, SetLicense
-from odf_node.storage.datasets.node.overviews import bring_up
-from odf_node.storage.stores.index.sql import entry_row
-from odf_node.storage.stores.index.sql_blocks import insert_blocks
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
-from odf_node.storage.stores.sql.engine import writing
-from odf_node.storage.stores.sql.tables import datasets, refs
+from odf_node.service.pages.pagination import pages
+from odf_protocol.identity import DatasetAlias
+from odf_protocol.metadata.events import DatasetKind, SetInfo, SetLicense
+from odf_storage.datasets.node.overviews import bring_up
+from odf_storage.stores.index.sql import entry_row
+from odf_storage.stores.index.sql_blocks import insert_blocks
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
+from odf_storage.stores.sql.engine import writing
+from odf_storage.stores.sql.tables import datasets, refs
 
 HTML = {"accept": "text/html"}
 

@@ -8,10 +8,10 @@ import pytest
 from browsers import NARROW, SCHEMES, WIDE, overflow, violations
 from service import seeded, serving, ten_rows
 
-from odf_node.app.service.accounts.accounts import ensure_account, set_password
-from odf_node.protocol.metadata.events import SetInfo
-from odf_node.storage.datasets.node.overviews import bring_up
-from odf_node.storage.stores.ports.values import JobSpec
+from odf_node.service.accounts.accounts import ensure_account, set_password
+from odf_protocol.metadata.events import SetInfo
+from odf_storage.datasets.node.overviews import bring_up
+from odf_storage.stores.ports.values import JobSpec
 
 PASSWORD = "pwd_of_chief"
 LONG = "Donaudampfschifffahrtsgesellschaft" * 3

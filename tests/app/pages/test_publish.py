@@ -8,7 +8,7 @@ import re
 import pytest
 from service import serving
 
-from odf_node.storage.stores.ports.values import Scope
+from odf_storage.stores.ports.values import Scope
 
 
 @pytest.fixture(scope="module")

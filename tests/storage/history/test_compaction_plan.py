@@ -9,12 +9,12 @@ from chain_maker import entry, linked, seed, some_id
 from known import document
 from throwaway import throwaway_stores
 
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.linked import SUMMARY_KEY
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval, SourceState
-from odf_node.protocol.metadata.events import (
+from odf_protocol.attributes import Attributes
+from odf_protocol.instant import Instant
+from odf_protocol.linked import SUMMARY_KEY
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval, SourceState
+from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     AttachmentsEmbedded,
@@ -30,14 +30,14 @@ from odf_node.protocol.metadata.events import (
     SetTransform,
     SetVocab,
 )
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_node.protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
-from odf_node.protocol.metadata.sources import FetchStepUrl
-from odf_node.protocol.metadata.transforms import TransformSql
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.rewrite.compact import plan_hard
-from odf_node.storage.datasets.rewrite.compaction import (
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
+from odf_protocol.metadata.sources import FetchStepUrl
+from odf_protocol.metadata.transforms import TransformSql
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.rewrite.compact import plan_hard
+from odf_storage.datasets.rewrite.compaction import (
     InvalidDatasetKind,
     Keep,
     Merge,

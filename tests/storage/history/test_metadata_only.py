@@ -6,14 +6,14 @@ import pytest
 from chain_maker import infos, linked
 from upkeep_parts import begun, dataset_of, grow, grown
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import DatasetKind
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.compact import keep_metadata_only, plan_hard
-from odf_node.storage.datasets.rewrite.compaction import InvalidDatasetKind, SliceLimits
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.stores.ports.errors import RefConflict
-from odf_node.storage.stores.ports.values import DatasetEntry
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.compact import keep_metadata_only, plan_hard
+from odf_storage.datasets.rewrite.compaction import InvalidDatasetKind, SliceLimits
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.values import DatasetEntry
 
 
 def test_blocks_before_the_first_data_keep_their_hashes(stores: Stores) -> None:

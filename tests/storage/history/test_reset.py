@@ -9,14 +9,14 @@ from chain_maker import entry, infos, linked, seed
 from known import document
 from upkeep_parts import TOMORROW, dataset_of, grow, grown
 
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.reset import NotAnAncestor, OldHeadMismatch, reset
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.stores.ports.errors import BlockNotFound, RefConflict
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.reset import NotAnAncestor, OldHeadMismatch, reset
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.stores.ports.errors import BlockNotFound, RefConflict
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKind
 
 CASES = document("ingest/reset")["cases"]
 ERRORS = {"OldHeadMismatch": OldHeadMismatch, "NotAnAncestor": NotAnAncestor}

@@ -10,13 +10,13 @@ from known import document
 from msgspec.structs import replace
 from upkeep_parts import begun, dataset_of, put_slice
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import SourceState
-from odf_node.protocol.metadata.events import AddData, DatasetKind
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.watermark import IsDerivative, IsRemote, set_watermark
-from odf_node.storage.stores.ports.errors import RefConflict
-from odf_node.storage.stores.ports.mirror_values import Mirror
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import SourceState
+from odf_protocol.metadata.events import AddData, DatasetKind
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.watermark import IsDerivative, IsRemote, set_watermark
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.mirror_values import Mirror
 
 CASES = [c for c in document("ingest/watermark")["cases"] if c["given"]["operation"] == "set"]
 NAMES = {"updated": "Updated", "up-to-date": "UpToDate"}

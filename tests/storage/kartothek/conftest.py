@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from kartothek_published import Growing
 
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from plateau_peer import Plateau, PlateauInBucket
 from publishing import publishing
 from service import serving
 
-from odf_node.storage.stores.keyed.open import open_keyed_store
-from odf_node.storage.stores.ports import KeyedStore
+from odf_storage.stores.keyed.open import open_keyed_store
+from odf_storage.stores.ports import KeyedStore
 
 
 def read_lazily(peer: Plateau, uuid: str, begin: Callable[[], None]) -> None:

@@ -10,15 +10,15 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pytest
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.kartothek.index import LABEL, VALUE, encode_index, pairs_of
-from odf_node.protocol.kartothek.keys import state_keys
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.protocol.kartothek.state import State
-from odf_node.storage.datasets.kartothek.found import FoundState
-from odf_node.storage.datasets.kartothek.select import index_pairs, own_pairs
-from odf_node.storage.datasets.kartothek.tables import Partition, Table
-from odf_node.storage.stores.ports.keyed_values import Content
+from odf_protocol.instant import Instant
+from odf_protocol.kartothek.index import LABEL, VALUE, encode_index, pairs_of
+from odf_protocol.kartothek.keys import state_keys
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_protocol.kartothek.state import State
+from odf_storage.datasets.kartothek.found import FoundState
+from odf_storage.datasets.kartothek.select import index_pairs, own_pairs
+from odf_storage.datasets.kartothek.tables import Partition, Table
+from odf_storage.stores.ports.keyed_values import Content
 
 VALUES, LABELS = 45_000, 3
 FOOTER_BYTES = 65 * 1024

@@ -13,17 +13,17 @@ import pytest
 from chain_maker import infos, linked
 from kartothek_published import A2, A, C, D, Growing, Killed, Publisher, R, Watched, extend
 
-from odf_node.storage.datasets.kartothek import live_index, matching
-from odf_node.storage.datasets.kartothek.chain_slices import chain_view
-from odf_node.storage.datasets.kartothek.live import standing_rows
-from odf_node.storage.datasets.kartothek.live_index import forget_live
-from odf_node.storage.datasets.kartothek.publication import Mode
-from odf_node.storage.datasets.read.read import scanning
-from odf_node.storage.datasets.read.view import view_of_dataset
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
-from odf_node.storage.stores.ports import KeyedStore
-from odf_node.storage.stores.ports.errors import SwapLost
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.datasets.kartothek import live_index, matching
+from odf_storage.datasets.kartothek.chain_slices import chain_view
+from odf_storage.datasets.kartothek.live import standing_rows
+from odf_storage.datasets.kartothek.live_index import forget_live
+from odf_storage.datasets.kartothek.publication import Mode
+from odf_storage.datasets.read.read import scanning
+from odf_storage.datasets.read.view import view_of_dataset
+from odf_storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.stores.ports import KeyedStore
+from odf_storage.stores.ports.errors import SwapLost
+from odf_storage.stores.ports.values import ObjectKind
 
 KEYS: tuple[tuple[str, ...] | None, ...] = (("city",), ("city", "pop"), None)
 Standing = tuple[list[int], int]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from kartothek_published import A2, A, Watched
 
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.storage.datasets.kartothek.own_index import (
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_storage.datasets.kartothek.own_index import (
     block_of,
     made_of,
     own_index,
     refresh_own_index,
     remove_own_index,
 )
-from odf_node.storage.datasets.kartothek.select import selected
-from odf_node.storage.stores.objects.layout import dataset_folder
+from odf_storage.datasets.kartothek.select import selected
+from odf_storage.stores.objects.layout import dataset_folder
 
 from .test_publish_changes import extend
 

@@ -6,12 +6,12 @@ import pytest
 from kartothek_published import A2, A, C, D, Growing, Publisher, R, Watched, by_city
 from plateau_peer import Plateau
 
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.storage.datasets.kartothek.partition_rows import UnusablePartitionValue
-from odf_node.storage.datasets.kartothek.publication import Mode, UnusablePublication
-from odf_node.storage.datasets.kartothek.rows import whole_table
-from odf_node.storage.datasets.kartothek.select import selected
-from odf_node.storage.datasets.kartothek.tables import open_table
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_storage.datasets.kartothek.partition_rows import UnusablePartitionValue
+from odf_storage.datasets.kartothek.publication import Mode, UnusablePublication
+from odf_storage.datasets.kartothek.rows import whole_table
+from odf_storage.datasets.kartothek.select import selected
+from odf_storage.datasets.kartothek.tables import open_table
 
 from .test_publish import HOSTILE, LIVE, ROWS, labels_in, rows_in
 

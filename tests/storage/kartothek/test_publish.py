@@ -10,21 +10,21 @@ import pytest
 from kartothek_published import A2, A, C, D, Growing, Killed, Publisher, R, Watched, by_city
 from plateau_peer import Plateau
 
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.storage.datasets.kartothek.publication import (
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_storage.datasets.kartothek.publication import (
     Mode,
     PublicationConflict,
     StateFormat,
     UnusablePublication,
 )
-from odf_node.storage.datasets.kartothek.publish import withdraw
-from odf_node.storage.datasets.kartothek.rows import whole_table
-from odf_node.storage.datasets.kartothek.select import selected
-from odf_node.storage.datasets.kartothek.tables import open_table
-from odf_node.storage.datasets.verify.run import verify_chain
-from odf_node.storage.datasets.verify.source import DatasetSource
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
-from odf_node.storage.stores.ports.errors import SwapLost
+from odf_storage.datasets.kartothek.publish import withdraw
+from odf_storage.datasets.kartothek.rows import whole_table
+from odf_storage.datasets.kartothek.select import selected
+from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.verify.run import verify_chain
+from odf_storage.datasets.verify.source import DatasetSource
+from odf_storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.stores.ports.errors import SwapLost
 
 ROWS = [(0, A, "a", 1000), (1, A, "b", 2000), (2, A, "c", None), (3, C, "b", 2000),
         (4, D, "b", 2500), (5, A, "d", 7), (6, R, "a", 1000)]  # fmt: skip

@@ -10,13 +10,13 @@ from kartothek_published import A2, A, C, Growing, Publisher, Watched, by_city, 
 from plateau_peer import Plateau
 from upkeep_parts import key_of
 
-from odf_node.storage.datasets.kartothek.publication import Mode
-from odf_node.storage.datasets.kartothek.rows import whole_table
-from odf_node.storage.datasets.kartothek.tables import open_table
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.keyed.open import open_keyed_store
-from odf_node.storage.stores.ports.errors import SwapLost
-from odf_node.storage.stores.ports.values import ObjectKind
+from odf_storage.datasets.kartothek.publication import Mode
+from odf_storage.datasets.kartothek.rows import whole_table
+from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.keyed.open import open_keyed_store
+from odf_storage.stores.ports.errors import SwapLost
+from odf_storage.stores.ports.values import ObjectKind
 
 
 def test_slices_from_before_a_new_column_get_it_as_nulls(made, store, tmp_path):

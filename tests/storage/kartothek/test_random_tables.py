@@ -28,13 +28,13 @@ from kartothek_random import (
 from kartothek_vectors import in_any_order
 from plateau_peer import Plateau
 
-from odf_node.protocol.kartothek.errors import MalformedPredicate
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.storage.datasets.kartothek.publication import Mode, StateFormat
-from odf_node.storage.datasets.kartothek.rows import whole_table
-from odf_node.storage.datasets.kartothek.tables import open_table
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_protocol.kartothek.errors import MalformedPredicate
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_storage.datasets.kartothek.publication import Mode, StateFormat
+from odf_storage.datasets.kartothek.rows import whole_table
+from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 SEEDS = range(4)
 PREDICATES = 10

@@ -13,12 +13,12 @@ import pytest
 from kartothek_made import Made, parquet
 from kartothek_vectors import KARTOTHEK, expectations, in_any_order
 
-from odf_node.protocol.kartothek import errors
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.storage.datasets.kartothek.rows import UnknownKartothekColumn, rows_of, whole_table
-from odf_node.storage.datasets.kartothek.select import selected
-from odf_node.storage.datasets.kartothek.tables import open_table
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_protocol.kartothek import errors
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_storage.datasets.kartothek.rows import UnknownKartothekColumn, rows_of, whole_table
+from odf_storage.datasets.kartothek.select import selected
+from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 EXPECTED = list(expectations())
 

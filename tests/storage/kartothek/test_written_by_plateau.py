@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from kartothek_vectors import in_any_order
 from plateau_peer import Plateau
 
-from odf_node.protocol.kartothek.predicates import Op, Term
-from odf_node.storage.datasets.kartothek.rows import whole_table
-from odf_node.storage.datasets.kartothek.select import selected
-from odf_node.storage.datasets.kartothek.tables import open_table
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
+from odf_protocol.kartothek.predicates import Op, Term
+from odf_storage.datasets.kartothek.rows import whole_table
+from odf_storage.datasets.kartothek.select import selected
+from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 MOMENTS = st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1))
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lanes import lay_open
 
-from odf_node.storage.lanes import hash_all, side_by_side
+from odf_storage.lanes import hash_all, side_by_side
 
 PIECES = st.lists(st.lists(st.integers(0, 700), max_size=6), max_size=9)
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from lanes import kernel
 
-from odf_node.storage.lanes import kernel as kernels
-from odf_node.storage.lanes.keccak import WORDS, padded, round_constants
-from odf_node.storage.lanes.kernel import Kernel, compiled, is_right, lanes_of
+from odf_storage.lanes import kernel as kernels
+from odf_storage.lanes.keccak import WORDS, padded, round_constants
+from odf_storage.lanes.kernel import Kernel, compiled, is_right, lanes_of
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8])
@@ -76,7 +76,7 @@ def test_where_no_code_can_be_made_there_is_none(
 
 def test_a_process_that_may_not_run_what_it_wrote_goes_on_without() -> None:
     deny = "import ctypes; print(ctypes.CDLL(None).prctl(65, 1, 0, 0, 0))"
-    ask = "from odf_node.storage.lanes.kernel import compiled; print(compiled())"
+    ask = "from odf_storage.lanes.kernel import compiled; print(compiled())"
     ended = subprocess.run(
         [sys.executable, "-c", f"{deny}; {ask}"], capture_output=True, text=True, check=False
     )

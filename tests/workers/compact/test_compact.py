@@ -13,20 +13,20 @@ from chain_maker import add_data, infos, linked, parquet, slice_of, table
 from throwaway import throwaway_stores
 from upkeep_parts import TOMORROW, begun, dataset_of, grow, grown, key_of
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData
-from odf_node.storage.datasets.integrity.errors import ObjectDamaged
-from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.compaction import InvalidDatasetKind
-from odf_node.storage.datasets.rewrite.receipt import HistoryReceipt
-from odf_node.storage.datasets.upkeep.fsck import check_stores
-from odf_node.storage.datasets.upkeep.gc import collect_garbage
-from odf_node.storage.datasets.verify.run import DatasetSource, verify_chain
-from odf_node.storage.stores.ports.values import DatasetEntry, ObjectKind
-from odf_node.workers.jobs.compact.merge import SliceDamaged
-from odf_node.workers.jobs.compact.run import run_compaction
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData
+from odf_storage.datasets.integrity.errors import ObjectDamaged
+from odf_storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.compaction import InvalidDatasetKind
+from odf_storage.datasets.rewrite.receipt import HistoryReceipt
+from odf_storage.datasets.upkeep.fsck import check_stores
+from odf_storage.datasets.upkeep.gc import collect_garbage
+from odf_storage.datasets.verify.run import DatasetSource, verify_chain
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKind
+from odf_workers.jobs.compact.merge import SliceDamaged
+from odf_workers.jobs.compact.run import run_compaction
 
 LATER = Instant.parse("2027-01-01T00:00:00Z")
 
@@ -129,7 +129,7 @@ def test_a_second_plan_merges_only_what_the_first_did_not(
 ) -> None:
     made, blocks = grown(stores, slices=3)
     merges: list[int] = []
-    monkeypatch.setattr("odf_node.workers.jobs.compact.run.merge_slices", _counting(merges))
+    monkeypatch.setattr("odf_workers.jobs.compact.run.merge_slices", _counting(merges))
     info = linked(blocks[-1], infos("meanwhile")[0])
     dataset = dataset_of(stores, made)
     meanwhile(stores, monkeypatch, lambda: dataset.commit([info], expected=blocks[-1].hash))
@@ -139,7 +139,7 @@ def test_a_second_plan_merges_only_what_the_first_did_not(
 
 
 def _counting(merges: list[int]) -> Any:
-    from odf_node.workers.jobs.compact.merge import merge_slices
+    from odf_workers.jobs.compact.merge import merge_slices
 
     def counted(slices: Any, *args: Any, **more: Any) -> Any:
         merges.append(len(slices))
@@ -197,7 +197,7 @@ def test_old_blocks_and_slices_stay_for_the_grace_time(stores: Stores, tmp_path:
 
 
 def test_a_receipt_travels_as_json(stores: Stores, tmp_path: Path) -> None:
-    from odf_node.storage.datasets.rewrite.receipt import receipt_of, to_json
+    from odf_storage.datasets.rewrite.receipt import receipt_of, to_json
 
     made, _ = grown(stores)
     receipt = compacted(stores, made, tmp_path)
@@ -207,8 +207,8 @@ def test_a_receipt_travels_as_json(stores: Stores, tmp_path: Path) -> None:
 def test_a_derivative_is_refused(stores: Stores, tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from odf_node.protocol.metadata.events import DatasetKind
-    from odf_node.storage.datasets.dataset.dataset import Dataset
+    from odf_protocol.metadata.events import DatasetKind
+    from odf_storage.datasets.dataset.dataset import Dataset
 
     made, _ = grown(stores)
     other = Dataset(replace(made, kind=DatasetKind.Derivative), stores)

@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.workers.datasets import created, ndjson, submit, worker_of
 from throwaway import throwaway_stores
 
-from odf_node.protocol.metadata.reading import MergeStrategySnapshot
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import compact_job
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.read.read import Asked, reading
-from odf_node.storage.datasets.read.rows import Projection
-from odf_node.storage.datasets.read.view import view_of_dataset
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.stores.ports.values import JobSpec, Succeeded
-from tests.workers.datasets import created, ndjson, submit, worker_of
+from odf_protocol.metadata.reading import MergeStrategySnapshot
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import compact_job
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.read.read import Asked, reading
+from odf_storage.datasets.read.rows import Projection
+from odf_storage.datasets.read.view import view_of_dataset
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.stores.ports.values import JobSpec, Succeeded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.program.loop import Worker
 
 pytestmark = pytest.mark.spark
 DAY = "2024-01-01T00:00:00Z"

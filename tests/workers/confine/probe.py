@@ -42,7 +42,7 @@ def traced(pid: int) -> object:
 def main() -> None:
     given = json.loads(sys.argv[1])
     if "rules" in given:
-        from odf_node.workers.confine import Rules, confine
+        from odf_workers.confine import Rules, confine
 
         confine(Rules.of_text(given["rules"]))
     parent, secret, own = given["parent"], Path(given["secret"]), Path(given["own"])

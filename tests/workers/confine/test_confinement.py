@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from odf_node.storage.runtime.environment import InvalidSetting
-from odf_node.workers import confine
-from odf_node.workers.confine import Rules, environment, landlock, launcher, program_reads, seccomp
-from odf_node.workers.confine.apply import check_alone
-from odf_node.workers.confine.rules import SYSTEM_READS
-from odf_node.workers.program import lifetime
-from odf_node.workers.program.metrics import WorkerMetrics
+from odf_storage.runtime.environment import InvalidSetting
+from odf_workers import confine
+from odf_workers.confine import Rules, environment, landlock, launcher, program_reads, seccomp
+from odf_workers.confine.apply import check_alone
+from odf_workers.confine.rules import SYSTEM_READS
+from odf_workers.program import lifetime
+from odf_workers.program.metrics import WorkerMetrics
 
 CANARY = "canary-of-the-parent"
 needs_kernel = pytest.mark.skipif(
@@ -145,7 +145,7 @@ def test_rules_survive_being_written_down() -> None:
 def test_a_launcher_without_rules_or_command_runs_nothing() -> None:
     for arguments in ([], ["{}"], ["{}", "--"], ["[]", "--", "true"], ["{", "--", "true"]):
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "odf_node.workers.confine", *arguments],
+            [sys.executable, "-P", "-m", "odf_workers.confine", *arguments],
             capture_output=True,
         )
         assert done.returncode == 126, arguments
@@ -211,7 +211,7 @@ def test_folders_of_the_machine_that_are_readable_hold_nothing_of_the_node() -> 
 
 def test_a_worker_keeps_others_of_its_user_out_of_its_memory() -> None:
     program = (
-        "from odf_node.workers.confine import close_own_memory; import ctypes; close_own_memory();"
+        "from odf_workers.confine import close_own_memory; import ctypes; close_own_memory();"
         "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

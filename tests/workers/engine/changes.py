@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-
 from tests.workers.engine.requests import SYSTEM
 
 APPEND, RETRACT, WAS, NOW_IS = range(4)

@@ -6,8 +6,8 @@ import sys
 import threading
 from typing import Any
 
-from odf_node.workers.engines.remote.container import IMAGE_PORT
-from odf_node.workers.engines.remote.server import serve
+from odf_workers.engines.remote.container import IMAGE_PORT
+from odf_workers.engines.remote.server import serve
 
 
 class Endless:

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from odf_node.workers.engines.remote.runtimes import ContainerRules
-from odf_node.workers.settings import CONTAINER_ENVIRONMENT, environment
+from odf_workers.engines.remote.runtimes import ContainerRules
+from odf_workers.settings import CONTAINER_ENVIRONMENT, environment
 
 ROOT = Path(__file__).parents[3]
 RUNTIMES = ("docker", "podman")

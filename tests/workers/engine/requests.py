@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.protocol.identity import DatasetAlias, DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.engine import (
     DatasetVocabulary,
     TransformRequest,
     TransformRequestInput,
     TransformResponseSuccess,
     Watermark,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
 
 MS = pa.timestamp("ms", "UTC")
 SYSTEM = [

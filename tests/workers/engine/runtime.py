@@ -100,8 +100,8 @@ def _start(base: Path, arguments: list[str]) -> None:
 
 def inside(base: str, prefixes: dict[str, str]) -> None:
     """What runs in the container: an engine that knows its own paths only."""
-    from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-    from odf_node.workers.engines.remote.server import serve
+    from odf_workers.engines.datafusion.engine import DataFusionEngine
+    from odf_workers.engines.remote.server import serve
 
     class Inside(DataFusionEngine):
         def execute_transform(self, request: Any, listener: Any = None) -> Any:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from odf_node.workers.engines.spark import class_archive
-from odf_node.workers.engines.spark.class_archive import (
+from odf_workers.engines.spark import class_archive
+from odf_workers.engines.spark.class_archive import (
     INDEX,
     JAVA,
     SPARK,
@@ -20,9 +20,9 @@ from odf_node.workers.engines.spark.class_archive import (
     recording,
     using,
 )
-from odf_node.workers.engines.spark.java import java_home
-from odf_node.workers.engines.spark.machine import command_of
-from odf_node.workers.main import main
+from odf_workers.engines.spark.java import java_home
+from odf_workers.engines.spark.machine import command_of
+from odf_workers.main import main
 
 FILES = (INDEX, f"made/{JAVA}", f"made/{SPARK}")
 
@@ -114,7 +114,7 @@ def test_what_does_not_belong_together_is_done_without(jvm: Jvm, copy: Path) -> 
 def test_spark_is_told_of_them_whatever_their_folder_is_called(
     kept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from odf_node.workers.engines.spark import session as spark
+    from odf_workers.engines.spark import session as spark
 
     monkeypatch.setattr(class_archive.using, "__defaults__", (kept,))
     machine = spark._machine(spark.SparkOptions(), tmp_path, {})

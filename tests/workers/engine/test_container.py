@@ -10,9 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.conformance.engine_transforms import ALL
+from tests.workers.engine import runtime
+from tests.workers.engine.changes import APPEND, CITIES, cities, listed
+from tests.workers.engine.requests import Derivative, sql
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseSuccess,
@@ -20,14 +24,10 @@ from odf_node.protocol.metadata.engine import (
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from odf_node.workers.engines.port.port import Listener
-from odf_node.workers.engines.remote.container import ContainerEngine, EngineRules, pinned
-from odf_node.workers.engines.remote.runtimes import ContainerRules
-from odf_node.workers.runtime.progress import JobLost
-from tests.conformance.engine_transforms import ALL
-from tests.workers.engine import runtime
-from tests.workers.engine.changes import APPEND, CITIES, cities, listed
-from tests.workers.engine.requests import Derivative, sql
+from odf_workers.engines.port.port import Listener
+from odf_workers.engines.remote.container import ContainerEngine, EngineRules, pinned
+from odf_workers.engines.remote.runtimes import ContainerRules
+from odf_workers.runtime.progress import JobLost
 
 IMAGE = "ghcr.io/example/engine@sha256:00"
 NONE = ContainerRules()

@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from odf_node.protocol.metadata.engine import (
-    TransformResponseInternalError,
-    TransformResponseSuccess,
-)
-from odf_node.workers.engines.port.port import Listener
-from odf_node.workers.engines.remote.container import ContainerEngine, EngineRules
-from odf_node.workers.engines.remote.runtimes import Runtime
-from odf_node.workers.program.scratch import clear, scratch_folder
-from odf_node.workers.runtime.progress import JobLost
-from odf_node.workers.settings import WorkerSettings
 from tests.conformance.engine_transforms import ALL
 from tests.workers.engine import images
 from tests.workers.engine.changes import APPEND, CITIES, cities, listed
 from tests.workers.engine.requests import Derivative, sql
+
+from odf_protocol.metadata.engine import (
+    TransformResponseInternalError,
+    TransformResponseSuccess,
+)
+from odf_workers.engines.port.port import Listener
+from odf_workers.engines.remote.container import ContainerEngine, EngineRules
+from odf_workers.engines.remote.runtimes import Runtime
+from odf_workers.program.scratch import clear, scratch_folder
+from odf_workers.runtime.progress import JobLost
+from odf_workers.settings import WorkerSettings
 
 ENDLESS = [sys.executable, "-m", "tests.workers.engine.endless"]
 

@@ -9,8 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.engine.changes import APPEND, CITIES, cities
+from tests.workers.engine.hostile_datafusion import BOMBS, HOSTILE, ODD
+from tests.workers.engine.requests import Derivative, sql
 
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
@@ -19,17 +22,14 @@ from odf_node.protocol.metadata.engine import (
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from odf_node.workers.engines.datafusion.allowed import (
+from odf_workers.engines.datafusion.allowed import (
     AGGREGATES,
     FUNCTIONS,
     MOMENTS,
     REFUSED,
     WINDOWS,
 )
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
-from tests.workers.engine.changes import APPEND, CITIES, cities
-from tests.workers.engine.hostile_datafusion import BOMBS, HOSTILE, ODD
-from tests.workers.engine.requests import Derivative, sql
+from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
 
 SECRET = "canary-of-a-file-nobody-reads"
 CANARY = "canary-of-the-environment"

@@ -17,24 +17,24 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.engine.changes import APPEND, CITIES, cities
+from tests.workers.engine.requests import Derivative, sql
 
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
     TransformResponseInternalError,
 )
-from odf_node.workers import confine
-from odf_node.workers.engines.datafusion.child import Spawner
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
-from odf_node.workers.engines.datafusion.wire import Question, Source, encoded
-from odf_node.workers.engines.port.job_listener import Heard
-from odf_node.workers.engines.port.port import InvalidQuery, Listener, is_beyond_limits
-from odf_node.workers.engines.port.query_size import QuerySize
-from odf_node.workers.runtime.progress import JobLost, JobProgress
-from tests.workers.engine.changes import APPEND, CITIES, cities
-from tests.workers.engine.requests import Derivative, sql
+from odf_workers import confine
+from odf_workers.engines.datafusion.child import Spawner
+from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
+from odf_workers.engines.datafusion.wire import Question, Source, encoded
+from odf_workers.engines.port.job_listener import Heard
+from odf_workers.engines.port.port import InvalidQuery, Listener, is_beyond_limits
+from odf_workers.engines.port.query_size import QuerySize
+from odf_workers.runtime.progress import JobLost, JobProgress
 
 CANARY = "canary-of-the-worker"
 ENDLESS = "select sum(a.n * b.n) as n, 'x' as city from input a, input b, input c, input d"
@@ -75,9 +75,7 @@ def ask(engine: Any, folder: Path, query: str, listener: Listener | None = None)
 def spawners() -> list[psutil.Process]:
     own = psutil.Process().children()
     alive = [each for each in own if each.status() != psutil.STATUS_ZOMBIE]
-    return [
-        each for each in alive if "odf_node.workers.engines.datafusion.spawner" in each.cmdline()
-    ]
+    return [each for each in alive if "odf_workers.engines.datafusion.spawner" in each.cmdline()]
 
 
 def processes_of_queries() -> list[psutil.Process]:
@@ -320,9 +318,9 @@ class _Then(Listener):
 
 BEYOND = """
 import os, sys
-import odf_node.workers.engines.datafusion.process as child
-from odf_node.workers.engines.datafusion.wire import Question
-from odf_node.protocol.typed import decode_json
+import odf_workers.engines.datafusion.process as child
+from odf_workers.engines.datafusion.wire import Question
+from odf_protocol.typed import decode_json
 def beyond(question):
     with open(sys.argv[2]) as file:
         print(file.read())

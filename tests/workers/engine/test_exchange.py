@@ -16,24 +16,24 @@ from fault_proxy import FAULTS, fault_proxy
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from static_files import static_files
+from tests.workers.executors import Executors, no_plans
 
-from odf_node.protocol.errors import Unavailable
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.objects.layout import EXCHANGE, bucket_name
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, StoredFile
-from odf_node.workers.engines.exchange import executor_side, links, worker_side
-from odf_node.workers.engines.exchange.files import (
+from odf_protocol.errors import Unavailable
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.objects.layout import EXCHANGE, bucket_name
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, StoredFile
+from odf_workers.engines.exchange import executor_side, links, worker_side
+from odf_workers.engines.exchange.files import (
     ATTEMPTS,
     ExchangeFailed,
     ExchangeFault,
     Loan,
     name_of,
 )
-from odf_node.workers.engines.exchange.worker_side import failed
-from odf_node.workers.engines.spark.far_frames import reading, write_delivered
-from tests.workers.executors import Executors, no_plans
+from odf_workers.engines.exchange.worker_side import failed
+from odf_workers.engines.spark.far_frames import reading, write_delivered
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from odf_node.workers.engines.spark import executors, jvm
+from odf_workers.engines.spark import executors, jvm
 
 PATIENCE_S = 0.2
 

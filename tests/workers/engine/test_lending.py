@@ -22,25 +22,25 @@ from ingesting import begin
 from servers import S3Server
 from throwaway import throwaway_stores
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.reading import ReadStepCsv, ReadStepNdJson, ReadStepParquet
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.stores.objects.layout import EXCHANGE
-from odf_node.storage.stores.objects.s3 import S3ObjectStore
-from odf_node.storage.stores.objects.s3_bucket import SENT_PART_BYTES, Bucket
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.exchange import executor_side, links, worker_side
-from odf_node.workers.engines.exchange.files import ExchangeFault, Loan, Span, Spans
-from odf_node.workers.jobs.ingest.source import Source, splits_of
-from odf_node.workers.jobs.transform.files import InputFiles
-from odf_node.workers.jobs.work.slice_files import local_file, readable
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.readers.read_split import open_split
-from odf_node.workers.readers.splits import unpacked_size
-from odf_node.workers.slices.frame import Limits
-from odf_node.workers.slices.write import Written
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.reading import ReadStepCsv, ReadStepNdJson, ReadStepParquet
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.stores.objects.layout import EXCHANGE
+from odf_storage.stores.objects.s3 import S3ObjectStore
+from odf_storage.stores.objects.s3_bucket import SENT_PART_BYTES, Bucket
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.engines.exchange import executor_side, links, worker_side
+from odf_workers.engines.exchange.files import ExchangeFault, Loan, Span, Spans
+from odf_workers.jobs.ingest.source import Source, splits_of
+from odf_workers.jobs.transform.files import InputFiles
+from odf_workers.jobs.work.slice_files import local_file, readable
+from odf_workers.partitions.here import Here
+from odf_workers.readers.read_split import open_split
+from odf_workers.readers.splits import unpacked_size
+from odf_workers.slices.frame import Limits
+from odf_workers.slices.write import Written
 
 CONTENT = b"id,at\n" + b"1,2024-01-01T00:00:00Z\n" * 1000
 
@@ -110,7 +110,7 @@ def test_a_file_that_is_no_object_is_sent_a_large_one_in_parts(
 
 
 def test_stages_and_the_executors_side_import_no_spark() -> None:
-    look = "import sys; import odf_node.workers.stages.batch; print('pyspark' in sys.modules)"
+    look = "import sys; import odf_workers.stages.batch; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.derivatives import START, node_of, root, transform
 from throwaway import throwaway_stores
 
-from odf_node.protocol.codec.manifests import to_data
-from odf_node.protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.storage.datasets.job_payloads.transform_job import CheckPayload
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-from odf_node.workers.engines.port.dialects import refuse_quoted_columns
-from odf_node.workers.engines.port.port import InvalidQuery
-from odf_node.workers.engines.port.positions import blamed_on, place_of, said
-from tests.workers.derivatives import START, node_of, root, transform
+from odf_protocol.codec.manifests import to_data
+from odf_protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_storage.datasets.job_payloads.transform_job import CheckPayload
+from odf_workers.engines.datafusion.engine import DataFusionEngine
+from odf_workers.engines.port.dialects import refuse_quoted_columns
+from odf_workers.engines.port.port import InvalidQuery
+from odf_workers.engines.port.positions import blamed_on, place_of, said
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +90,7 @@ ON_SPARK = {
 
 
 def refused(bench: Any, stores: Any, engine: str, queries: list[str]) -> InvalidQuery:
-    from odf_node.workers.jobs.transform.check import run_check
+    from odf_workers.jobs.transform.check import run_check
 
     cities = root(stores, "cities")
     definition = to_data(transform([cities], *queries, engine=engine))
@@ -112,7 +112,7 @@ def test_datafusion_refuses_with_the_place(name: str, tmp_path: Path) -> None:
 
 
 def on_spark(stores: Any, scratch: Path, spark: SparkSession) -> Any:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     bench = node_of(stores, scratch)
     return replace(bench, engines=replace(bench.engines, first=SparkEngine(spark)))
@@ -155,7 +155,7 @@ PREPROCESSING: dict[str, tuple[list[str], tuple[Any, ...]]] = {
 
 @pytest.mark.spark
 def test_wrong_preprocessing_is_refused_with_the_place(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"n": [1]}), path)
@@ -219,7 +219,7 @@ def test_what_stands_in_texts_and_comments_is_not_meant() -> None:
 
 
 def test_a_derivative_for_spark_is_warned_of_times_of_day() -> None:
-    from odf_node.workers.jobs.transform.check import spark_hints
+    from odf_workers.jobs.transform.check import spark_hints
 
     steps = [SqlQueryStep(query="select event_time, t from cities")]
     units = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]

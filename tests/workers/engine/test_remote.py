@@ -14,9 +14,13 @@ import grpc
 import msgspec
 import pytest
 from sparks import alive
+from tests.conformance.engine import EngineContract
+from tests.conformance.engine_transforms import ALL, Heard, TransformContract
+from tests.workers.engine.changes import APPEND, CITIES, RETRACT, cities
+from tests.workers.engine.requests import Derivative, sql
 
-from odf_node.protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
+from odf_protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
@@ -25,22 +29,18 @@ from odf_node.protocol.metadata.engine import (
     TransformResponseProgress,
     TransformResponseSuccess,
 )
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-from odf_node.workers.engines.port import job_listener
-from odf_node.workers.engines.port.port import Listener
-from odf_node.workers.engines.remote import remote
-from odf_node.workers.engines.remote import server as serving
-from odf_node.workers.engines.remote.remote import UNKNOWN_VERSION, RemoteEngine
-from odf_node.workers.engines.remote.rpc import RAW_QUERY, SERVICE, TRANSFORM, unwrapped, wrapped
-from odf_node.workers.engines.remote.server import serve
-from odf_node.workers.runtime.progress import JobLost
-from tests.conformance.engine import EngineContract
-from tests.conformance.engine_transforms import ALL, Heard, TransformContract
-from tests.workers.engine.changes import APPEND, CITIES, RETRACT, cities
-from tests.workers.engine.requests import Derivative, sql
+from odf_workers.engines.datafusion.engine import DataFusionEngine
+from odf_workers.engines.port import job_listener
+from odf_workers.engines.port.port import Listener
+from odf_workers.engines.remote import remote
+from odf_workers.engines.remote import server as serving
+from odf_workers.engines.remote.remote import UNKNOWN_VERSION, RemoteEngine
+from odf_workers.engines.remote.rpc import RAW_QUERY, SERVICE, TRANSFORM, unwrapped, wrapped
+from odf_workers.engines.remote.server import serve
+from odf_workers.runtime.progress import JobLost
 
 if TYPE_CHECKING:
-    from odf_node.workers.engines.spark.session import SparkWhenNeeded
+    from odf_workers.engines.spark.session import SparkWhenNeeded
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "engine-messages.json").read_text())[
     "vectors"
@@ -78,7 +78,7 @@ class TestRemoteDataFusion(EngineContract, TransformContract):
 
 @pytest.fixture(scope="module")
 def sparks(served: Serve, spark_of_the_run: SparkWhenNeeded) -> RemoteEngine:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     return served(SparkEngine(alive(spark_of_the_run)), at_once=2)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-
-from odf_node.protocol.metadata.engine import TransformResponseSuccess
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-from odf_node.workers.engines.iteration import inputs
-from odf_node.workers.slices.write import described
 from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, RETRACT, WAS, cities
 from tests.workers.engine.requests import Derivative, sql
+
+from odf_protocol.metadata.engine import TransformResponseSuccess
+from odf_workers.engines.datafusion.engine import DataFusionEngine
+from odf_workers.engines.iteration import inputs
+from odf_workers.slices.write import described
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def run(engine: Any, folder: Path, query: str) -> Derivative:
 
 def cut_into(spark: SparkSession, parts: int) -> Any:
     """An engine whose Spark cuts every input and every shuffle into so many parts."""
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     settings = {
         "spark.sql.files.minPartitionNum": str(parts),
@@ -93,7 +93,7 @@ def test_partitions_leave_no_trace(name: str, spark: SparkSession, tmp_path: Pat
 def test_large_results_come_in_the_same_order(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.engines.spark_engine import transform as spark_transform
+    from odf_workers.engines.spark_engine import transform as spark_transform
 
     small = run(cut_into(spark, 2), tmp_path / "small", QUERIES["union"])
     monkeypatch.setattr(spark_transform, "SMALL_ROWS", 10)
@@ -104,8 +104,8 @@ def test_large_results_come_in_the_same_order(
 @pytest.mark.spark
 def test_inputs_are_indeed_cut(spark: SparkSession, tmp_path: Path) -> None:
     """Otherwise the tests above say nothing."""
-    from odf_node.workers.engines.spark.allowed import TRANSFORM
-    from odf_node.workers.engines.spark.frames import read_parquet
+    from odf_workers.engines.spark.allowed import TRANSFORM
+    from odf_workers.engines.spark.frames import read_parquet
 
     staged = run(cut_into(spark, 2), tmp_path, QUERIES["map"])
     engine = cut_into(spark, 8)

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
-from odf_node.protocol.metadata.engine import TransformResponseSuccess
-from odf_node.protocol.metadata.transforms import TransformSql
-from odf_node.workers.engines.datafusion.engine import DataFusionEngine
-from odf_node.workers.engines.port.port import UnsupportedEngine, engine_for
-from odf_node.workers.engines.remote.container import ContainerEngine
-from odf_node.workers.engines.remote.remote import RemoteEngine
-from odf_node.workers.main import main
-from odf_node.workers.program.engines import configured, engines
-from odf_node.workers.settings import WorkerSettings
 from tests.conformance.engine_transforms import ALL
 from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.requests import Derivative, sql
+
+from odf_protocol.metadata.engine import TransformResponseSuccess
+from odf_protocol.metadata.transforms import TransformSql
+from odf_workers.engines.datafusion.engine import DataFusionEngine
+from odf_workers.engines.port.port import UnsupportedEngine, engine_for
+from odf_workers.engines.remote.container import ContainerEngine
+from odf_workers.engines.remote.remote import RemoteEngine
+from odf_workers.main import main
+from odf_workers.program.engines import configured, engines
+from odf_workers.settings import WorkerSettings
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def process(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     command = [
         sys.executable,
         "-m",
-        "odf_node.workers.main",
+        "odf_workers.main",
         "engine",
         "--engine",
         "datafusion",

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.stores.ports.values import Failed, Succeeded
-from odf_node.workers.confine import environment, launcher, missing
-from odf_node.workers.engines.spark.machine import Machine, environment_of, rules_of
-from odf_node.workers.engines.spark.session import SparkOptions, java
 from tests.workers.datasets import created, ndjson, submit
+
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.stores.ports.values import Failed, Succeeded
+from odf_workers.confine import environment, launcher, missing
+from odf_workers.engines.spark.machine import Machine, environment_of, rules_of
+from odf_workers.engines.spark.session import SparkOptions, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def test_a_local_jvm_may_read_its_scratch_folder_and_connect_to_its_python_only(
 
 
 def test_options_of_spark_reach_the_rules_of_its_jvm(tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark import session as spark
+    from odf_workers.engines.spark import session as spark
 
     options = SparkOptions(folders=(tmp_path / "f",), reads=(tmp_path / "r",), confinement="off")
     made = spark._machine(options, tmp_path, {})
@@ -194,7 +194,7 @@ def test_no_secret_of_a_worker_is_in_its_spark_nor_in_anything_it_says(tmp_path:
     log = tmp_path / "log"
     with log.open("wb") as out:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "odf_node.workers.main", "--data", str(tmp_path / "data")],
+            [sys.executable, "-m", "odf_workers.main", "--data", str(tmp_path / "data")],
             env={
                 **os.environ,
                 **SECRETS,

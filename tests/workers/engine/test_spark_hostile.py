@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.engine.changes import APPEND, CITIES, cities
+from tests.workers.engine.hostile_spark import HOSTILE, ODD
+from tests.workers.engine.requests import Derivative, sql
 
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.metadata.engine import (
     RawQueryRequest,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
     TransformResponseInvalidQuery,
 )
-from tests.workers.engine.changes import APPEND, CITIES, cities
-from tests.workers.engine.hostile_spark import HOSTILE, ODD
-from tests.workers.engine.requests import Derivative, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ ROWS = cities((APPEND, "a", 1))
 
 @pytest.fixture
 def engine(spark: SparkSession) -> Any:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     return SparkEngine(spark, seconds=60)
 
@@ -97,7 +97,7 @@ REFUSED_FUNCTIONS = frozenset(
 
 
 def test_somebody_has_looked_at_every_function_that_spark_has(spark: SparkSession) -> None:
-    from odf_node.workers.engines.spark.allowed import PREPROCESS
+    from odf_workers.engines.spark.allowed import PREPROCESS
 
     state = spark._jsparkSession.sessionState()
     known: set[str] = set()
@@ -110,8 +110,8 @@ def test_somebody_has_looked_at_every_function_that_spark_has(spark: SparkSessio
 def test_a_session_for_queries_has_the_functions_that_are_allowed_and_no_other(
     spark: SparkSession,
 ) -> None:
-    from odf_node.workers.engines.spark.allowed import PREPROCESS, TRANSFORM
-    from odf_node.workers.engines.spark.query import Sessions
+    from odf_workers.engines.spark.allowed import PREPROCESS, TRANSFORM
+    from odf_workers.engines.spark.query import Sessions
 
     sessions = Sessions(spark)
     for allowed in (PREPROCESS, TRANSFORM):
@@ -123,7 +123,7 @@ def test_a_session_for_queries_has_the_functions_that_are_allowed_and_no_other(
 
 def test_an_allowed_function_is_judged_by_a_class_that_is_allowed(spark: SparkSession) -> None:
     """Or by a builder, which makes one of several."""
-    from odf_node.workers.engines.spark.allowed import PREPROCESS
+    from odf_workers.engines.spark.allowed import PREPROCESS
 
     registry = spark._jsparkSession.sessionState().functionRegistry()
     known = registry.listFunction()

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from servers import free_port
 
-from odf_node.workers.engines.spark import session as spark
-from odf_node.workers.engines.spark.machine import rules_of
+from odf_workers.engines.spark import session as spark
+from odf_workers.engines.spark.machine import rules_of
 
 WORK = """
 import sys
 from pathlib import Path
 from urllib.request import urlopen
 from pyspark import cloudpickle
-from odf_node.workers.engines.spark.session import SparkOptions, start_spark
-from odf_node.workers.partitions.on_spark import OnSpark
+from odf_workers.engines.spark.session import SparkOptions, start_spark
+from odf_workers.partitions.on_spark import OnSpark
 from tests.workers.partitions import stages
 
 cloudpickle.register_pickle_by_value(stages)

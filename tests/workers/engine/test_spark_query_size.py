@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from odf_node.protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.workers.engines.spark_engine.engine import SparkEngine
+from odf_protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_workers.engines.spark_engine.engine import SparkEngine
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sparks import alive
+from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, RETRACT, WAS, cities, listed
+from tests.workers.engine.requests import Derivative, sql
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.engine import (
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from odf_node.workers.engines.port.port import Listener
-from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, RETRACT, WAS, cities, listed
-from tests.workers.engine.requests import Derivative, sql
+from odf_workers.engines.port.port import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.engines.spark.session import SparkWhenNeeded
+    from odf_workers.engines.spark.session import SparkWhenNeeded
 
 pytestmark = pytest.mark.spark
 WINDOWED = (
@@ -39,7 +39,7 @@ FALLING_BACK = (
 
 
 def answer(spark: SparkSession, folder: Path, query: str, **engine: Any) -> Any:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     derivative = Derivative(
         engine=SparkEngine(spark, **engine),
@@ -135,7 +135,7 @@ def test_how_rows_are_spread_and_other_statements_are_none_of_a_querys_business(
 def test_zone_and_language_are_fixed(
     expression: str, value: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     derivative = Derivative(
         engine=SparkEngine(spark),
@@ -171,7 +171,7 @@ def test_wrong_values_are_errors_not_nulls(
 def test_a_time_without_a_date_does_not_get_that_of_the_day_it_is_computed(
     queries: list[str], spark: SparkSession, tmp_path: Path
 ) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     derivative = Derivative(
         engine=SparkEngine(spark),
@@ -205,10 +205,10 @@ def test_a_time_without_a_date_does_not_get_that_of_the_day_it_is_computed(
 def test_a_time_read_out_of_what_may_have_no_date_is_refused_where_it_is_written(
     expression: str, named: str, spark: SparkSession
 ) -> None:
-    from odf_node.workers.engines.port.port import InvalidQuery
-    from odf_node.workers.engines.spark.catalyst import Catalyst
-    from odf_node.workers.engines.spark.implicit_times import without_today
-    from odf_node.workers.engines.spark.plan import parts_of
+    from odf_workers.engines.port.port import InvalidQuery
+    from odf_workers.engines.spark.catalyst import Catalyst
+    from odf_workers.engines.spark.implicit_times import without_today
+    from odf_workers.engines.spark.plan import parts_of
 
     transform = sql(
         "select timestamp_millis(id) as event_time, id as n, cast(id as string) as city "
@@ -242,7 +242,7 @@ def test_queries_with_and_without_state_are_refused_such_times(
 def test_times_with_a_format_or_a_date_of_their_own_are_read_out_of_texts(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     derivative = Derivative(
         engine=SparkEngine(spark),
@@ -273,7 +273,7 @@ def test_times_with_a_format_or_a_date_of_their_own_are_read_out_of_texts(
 def test_queries_do_not_see_the_environment_of_the_worker(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     query = "select event_time, '${env:PATH} ${system:user.home} ${spark.app.id}' as x from cities"
     derivative = Derivative(
@@ -330,7 +330,7 @@ def test_a_query_that_takes_too_long_is_cancelled(
 
 
 def test_a_query_nobody_waits_for_any_more_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     class Leaving(Listener):
         def stops(self, stop: Callable[[], None]) -> None:
@@ -352,7 +352,7 @@ def test_a_query_nobody_waits_for_any_more_is_stopped(spark: SparkSession, tmp_p
 
 
 def test_unpivot_is_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     derivative = Derivative(
         engine=SparkEngine(spark),
@@ -387,7 +387,7 @@ def test_queries_that_keep_state_may_not_depend_on_the_moment_either(
 
 
 def test_temporal_joins_are_computed_with_state(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     derivative = Derivative(
         engine=SparkEngine(spark),

@@ -10,18 +10,18 @@ from typing import Any, get_args
 from unittest import mock
 
 import pytest
+from tests.workers.datasets import created, ndjson, submit, worker_of
 from throwaway import throwaway_stores
 
-from odf_node.protocol.metadata.engine import RawQueryRequest
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.storage.stores.ports.values import Succeeded
-from tests.workers.datasets import created, ndjson, submit, worker_of
+from odf_protocol.metadata.engine import RawQueryRequest
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_storage.stores.ports.values import Succeeded
 
 
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     """What stands for the start of Spark; makes a session."""
-    from odf_node.workers.engines.spark import session as spark
+    from odf_workers.engines.spark import session as spark
 
     found = mock.Mock(side_effect=lambda _: mock.Mock())
     monkeypatch.setattr(spark, "start_spark", found)
@@ -30,7 +30,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
 
 @pytest.fixture
 def later(starts: mock.Mock) -> Any:
-    from odf_node.workers.engines.spark.session import SparkOptions, SparkWhenNeeded
+    from odf_workers.engines.spark.session import SparkOptions, SparkWhenNeeded
 
     return SparkWhenNeeded(SparkOptions())
 
@@ -62,7 +62,7 @@ def test_rows_that_are_appended_start_nothing(
 def test_without_a_start_a_query_is_no_wrong_query(later: Any, starts: mock.Mock) -> None:
     from pyspark.errors import PySparkRuntimeError
 
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     starts.side_effect = PySparkRuntimeError("JAVA_GATEWAY_EXITED", {})
     transform = TransformSql(engine="spark", queries=(SqlQueryStep(query="select 1 as n"),))
@@ -74,8 +74,8 @@ def test_without_a_start_a_query_is_no_wrong_query(later: Any, starts: mock.Mock
 
 
 def test_that_there_is_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from odf_node.workers.engines.spark import session as spark
-    from odf_node.workers.engines.spark.java import JavaNotFound
+    from odf_workers.engines.spark import session as spark
+    from odf_workers.engines.spark.java import JavaNotFound
 
     monkeypatch.setattr(spark, "java_home", mock.Mock(side_effect=JavaNotFound("no Java")))
     with pytest.raises(JavaNotFound):
@@ -83,8 +83,8 @@ def test_that_there_is_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_jvm_logs_in_every_form_the_worker_does() -> None:
-    from odf_node.workers.engines.spark.session import LAYOUTS
-    from odf_node.workers.settings import WorkerSettings
+    from odf_workers.engines.spark.session import LAYOUTS
+    from odf_workers.settings import WorkerSettings
 
     forms = get_args(WorkerSettings.model_fields["log_format"].annotation)
     assert set(LAYOUTS) == set(forms)

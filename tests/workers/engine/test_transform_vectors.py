@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.engine.requests import Derivative
+from tests.workers.tables import cases, rows_of, table_from
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.engine import (
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.engine import (
     DatasetVocabulary,
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TemporalTable, TransformSql
-from tests.workers.engine.requests import Derivative
-from tests.workers.tables import cases, rows_of, table_from
+from odf_protocol.metadata.transforms import SqlQueryStep, TemporalTable, TransformSql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ class TestSpark:
         "case", [c for c in CASES if portable(c, "spark")], ids=lambda case: case["id"]
     )
     def test_known_answer(self, case: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
-        from odf_node.workers.engines.spark_engine.engine import SparkEngine
+        from odf_workers.engines.spark_engine.engine import SparkEngine
 
         check(case, SparkEngine(spark), tmp_path)
 
@@ -136,6 +136,6 @@ class TestDataFusion:
         "case", [c for c in ROW_BY_ROW if portable(c, "datafusion")], ids=lambda case: case["id"]
     )
     def test_known_answer(self, case: dict[str, Any], tmp_path: Path) -> None:
-        from odf_node.workers.engines.datafusion.engine import DataFusionEngine
+        from odf_workers.engines.datafusion.engine import DataFusionEngine
 
         check(case, DataFusionEngine(), tmp_path)

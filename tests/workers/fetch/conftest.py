@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from odf_node.protocol.instant import Instant
-from odf_node.workers.fetch.values import FetchRequest, FetchRules
+from odf_protocol.instant import Instant
+from odf_workers.fetch.values import FetchRequest, FetchRules
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 

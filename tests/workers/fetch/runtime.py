@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from odf_node.workers.engines.remote.runtimes import ContainerRules
+from odf_workers.engines.remote.runtimes import ContainerRules
 
 _SCRIPT = """#!{python}
 import json, pathlib, sys

@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 from ftp_server import ftp_server
 from servers import free_port
-from web_server import Answer, web_server
-
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.sources import FetchStep
-from odf_node.workers.fetch import values
-from odf_node.workers.fetch.container import ContainerBrokeProtocol, ContainerFailed
-from odf_node.workers.fetch.run import fetch
-from odf_node.workers.fetch.values import FetchRequest, FetchRules
 from tests.workers import tables
 from tests.workers.fetch.runtime import Runtime, ran_by
+from web_server import Answer, web_server
+
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.sources import FetchStep
+from odf_workers.fetch import values
+from odf_workers.fetch.container import ContainerBrokeProtocol, ContainerFailed
+from odf_workers.fetch.run import fetch
+from odf_workers.fetch.values import FetchRequest, FetchRules
 
 LOOPBACK = ("127.0.0.0/8",)
 ERRORS: dict[str, type[Exception]] = {

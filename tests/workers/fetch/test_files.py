@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from ftp_server import ftp_server
+from tests.workers.fetch.runtime import Runtime, ran_by
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.sources import (
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.sources import (
     EnvVar,
     EventTimeSourceFromPath,
     FetchStepContainer,
@@ -19,12 +20,11 @@ from odf_node.protocol.metadata.sources import (
     FetchStepUrl,
     SourceOrdering,
 )
-from odf_node.workers.fetch import values
-from odf_node.workers.fetch.container import ContainerFailed, InvalidParameterFormat
-from odf_node.workers.fetch.event_time import from_path
-from odf_node.workers.fetch.run import fetch
-from odf_node.workers.fetch.templates import ValueNotFound
-from tests.workers.fetch.runtime import Runtime, ran_by
+from odf_workers.fetch import values
+from odf_workers.fetch.container import ContainerFailed, InvalidParameterFormat
+from odf_workers.fetch.event_time import from_path
+from odf_workers.fetch.run import fetch
+from odf_workers.fetch.templates import ValueNotFound
 
 Ask = Callable[..., values.FetchRequest]
 

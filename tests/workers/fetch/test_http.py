@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from web_server import Answer, web_server
 
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.metadata.sources import (
+from odf_protocol.errors import NodeError
+from odf_protocol.metadata.sources import (
     EventTimeSourceFromPath,
     FetchStepEthereumLogs,
     FetchStepMqtt,
@@ -25,11 +25,11 @@ from odf_node.protocol.metadata.sources import (
     RequestHeader,
     SourceCachingForever,
 )
-from odf_node.storage.runtime.networks import resolved
-from odf_node.workers.fetch import values
-from odf_node.workers.fetch.run import fetch
-from odf_node.workers.runtime.input_limits import MalformedArchive
-from odf_node.workers.slices.frame import Unsupported
+from odf_storage.runtime.networks import resolved
+from odf_workers.fetch import values
+from odf_workers.fetch.run import fetch
+from odf_workers.runtime.input_limits import MalformedArchive
+from odf_workers.slices.frame import Unsupported
 
 Ask = Callable[..., values.FetchRequest]
 BODY = Answer(200, {}, b"rows")

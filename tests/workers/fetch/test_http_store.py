@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from static_files import static_files
-from web_server import Answer, web_server
-
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
-from odf_node.storage.stores.ports import KeyedWrites
-from odf_node.storage.stores.ports.errors import KeyedFileTooLarge, KeyRefused
-from odf_node.workers.fetch.http import client_of
-from odf_node.workers.fetch.http_store import HttpKeyedStore
-from odf_node.workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest
 from tests.conformance.keyed_store import KeyedReadsContract
 from tests.workers.fetch.conftest import NOW
+from web_server import Answer, web_server
+
+from odf_storage.stores.keyed.folder import FolderKeyedStore
+from odf_storage.stores.ports import KeyedWrites
+from odf_storage.stores.ports.errors import KeyedFileTooLarge, KeyRefused
+from odf_workers.fetch.http import client_of
+from odf_workers.fetch.http_store import HttpKeyedStore
+from odf_workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest
 
 
 @pytest.fixture

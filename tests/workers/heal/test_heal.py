@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from odf_node.protocol.metadata.events import ExecuteTransform
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
-from odf_node.storage.datasets.integrity.healing import retry_open_damages
-from odf_node.storage.datasets.job_payloads import heal_job, transform_job
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.upkeep.fsck import FsckOptions, check_stores
-from odf_node.storage.stores.ports.values import JobStatus, ObjectKey, ObjectKind
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.program.loop import Worker
 from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
+
+from odf_protocol.metadata.events import ExecuteTransform
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
+from odf_storage.datasets.integrity.healing import retry_open_damages
+from odf_storage.datasets.job_payloads import heal_job, transform_job
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
+from odf_storage.stores.ports.values import JobStatus, ObjectKey, ObjectKind
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.program.loop import Worker
 
 QUERY = "select event_time, city, n * 10 as n from trips"
 

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from tests.workers import datasets
+from tests.workers.datasets import bench_without_engine, created
 from throwaway import throwaway_stores
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyLedger,
@@ -25,13 +27,13 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import ingest_job
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
-from odf_node.storage.datasets.merge_state import store
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import (
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
+from odf_storage.datasets.merge_state import store
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import (
     Failed,
     JobId,
     JobSpec,
@@ -39,16 +41,14 @@ from odf_node.storage.stores.ports.values import (
     ObjectKind,
     Succeeded,
 )
-from odf_node.workers.engines.port.job_listener import HeardOfAll
-from odf_node.workers.jobs.ingest import claim, post
-from odf_node.workers.jobs.ingest import round as rounds
-from odf_node.workers.partitions.failure import StageFailed
-from odf_node.workers.program.loop import Worker
-from odf_node.workers.program.metrics import WorkerMetrics
-from odf_node.workers.runtime.progress import JobProgress
-from odf_node.workers.stages import read as stages
-from tests.workers import datasets
-from tests.workers.datasets import bench_without_engine, created
+from odf_workers.engines.port.job_listener import HeardOfAll
+from odf_workers.jobs.ingest import claim, post
+from odf_workers.jobs.ingest import round as rounds
+from odf_workers.partitions.failure import StageFailed
+from odf_workers.program.loop import Worker
+from odf_workers.program.metrics import WorkerMetrics
+from odf_workers.runtime.progress import JobProgress
+from odf_workers.stages import read as stages
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 READ: ReadStep = from_data(

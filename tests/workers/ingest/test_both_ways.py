@@ -22,14 +22,18 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers import datasets
+from tests.workers import test_merge_rules as rules
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores, throwing_away
 
-from odf_node.protocol.arrow_schema import from_arrow, to_arrow
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.arrow_schema import from_arrow, to_arrow
+from odf_protocol.chain.author import author
+from odf_protocol.errors import NodeError
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource, SetDataSchema
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -39,23 +43,19 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest import run
-from odf_node.workers.jobs.work.context import WorkerContext
-from odf_node.workers.merge.table import MERGE
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.partitions.port import Way
-from odf_node.workers.readers import splits
-from odf_node.workers.slices.costs import Cut
-from odf_node.workers.stages import pipeline
-from odf_node.workers.stages.layout import Layout
-from tests.workers import datasets
-from tests.workers import test_merge_rules as rules
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
-from tests.workers.partitions.many import Many
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest import run
+from odf_workers.jobs.work.context import WorkerContext
+from odf_workers.merge.table import MERGE
+from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Way
+from odf_workers.readers import splits
+from odf_workers.slices.costs import Cut
+from odf_workers.stages import pipeline
+from odf_workers.stages.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -433,7 +433,7 @@ def test_partitions_one_after_the_other_are_not_those_of_the_worker(
 def test_random_histories_are_the_same_on_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     monkeypatch.setattr(OnSpark, "partition_bytes", 1000)
 

@@ -18,22 +18,22 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from throwaway import throwaway_stores, throwing_away
 
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import MergeStrategyChangelogStream, ReadStepNdJson
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.read.rows import Projection, project
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.merge.findings import NotWhatStands
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from odf_protocol.attributes import Attributes
+from odf_protocol.chain.state import Vocab
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import MergeStrategyChangelogStream, ReadStepNdJson
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.read.rows import Projection, project
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.merge.findings import NotWhatStands
 
 HISTORIES = int(os.environ.get("ODF_TEST_CHANGELOGS", "40"))
 pytestmark = pytest.mark.timeout(120 + 2 * HISTORIES)

@@ -15,24 +15,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepCsv
-from odf_node.protocol.multihash import Multihash
-from odf_node.workers.jobs.ingest.source import Source, splits_of
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.partitions.port import Way
-from odf_node.workers.plan.ingest import IngestPlan
-from odf_node.workers.readers import chunks, csv, csv_arrow, csv_cuts, splits, text
-from odf_node.workers.readers.csv_records import BOM
-from odf_node.workers.slices.columns import POSITION
-from odf_node.workers.slices.costs import Cut
-from odf_node.workers.slices.frame import Limits
-from odf_node.workers.stages.post_read import PostRead
-from odf_node.workers.stages.read_posts import read
 from tests.workers.partitions.many import Many
+
+from odf_protocol.chain.state import Vocab
+from odf_protocol.errors import NodeError
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepCsv
+from odf_protocol.multihash import Multihash
+from odf_workers.jobs.ingest.source import Source, splits_of
+from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Way
+from odf_workers.plan.ingest import IngestPlan
+from odf_workers.readers import chunks, csv, csv_arrow, csv_cuts, splits, text
+from odf_workers.readers.csv_records import BOM
+from odf_workers.slices.columns import POSITION
+from odf_workers.slices.costs import Cut
+from odf_workers.slices.frame import Limits
+from odf_workers.stages.post_read import PostRead
+from odf_workers.stages.read_posts import read
 
 FILES = int(os.environ.get("ODF_TEST_CSV_FILES", "120"))
 pytestmark = pytest.mark.timeout(60 + FILES)

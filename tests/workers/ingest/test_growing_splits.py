@@ -16,19 +16,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.jobs.ingest import run
-from odf_node.workers.jobs.ingest.run import PreparedPost, prepare_post, push_extras
-from odf_node.workers.partitions import on_spark
-from odf_node.workers.plan.ingest import plan_ingest
-from odf_node.workers.readers.splits import SPLIT_BYTES
-from odf_node.workers.stages.read import read_part
 from tests.workers.datasets import bench_without_engine, created, upload
 from tests.workers.partitions.many import Many, Told
+from throwaway import throwaway_stores
+
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import ReadStep
+from odf_workers.jobs.ingest import run
+from odf_workers.jobs.ingest.run import PreparedPost, prepare_post, push_extras
+from odf_workers.partitions import on_spark
+from odf_workers.plan.ingest import plan_ingest
+from odf_workers.readers.splits import SPLIT_BYTES
+from odf_workers.stages.read import read_part
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 MIB = 1 << 20

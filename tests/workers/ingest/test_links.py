@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.workers.datasets import created, ingest_options, ndjson, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.linked import SUMMARY_KEY
-from odf_node.protocol.metadata.events import AddData, SetDataSchema
-from odf_node.protocol.metadata.reading import MergeStrategySnapshot
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.contents.linked import DanglingReference, InvalidValue
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from tests.workers.datasets import created, ingest_options, ndjson, upload
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.linked import SUMMARY_KEY
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.reading import MergeStrategySnapshot
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.contents.linked import DanglingReference, InvalidValue
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.jobs.work.context import WorkerContext
+    from odf_workers.jobs.work.context import WorkerContext
 
 pytestmark = pytest.mark.spark
 NOW = Instant.parse("2050-01-01T12:00:00Z")
@@ -58,8 +58,8 @@ def stores() -> Stores:
 
 @pytest.fixture
 def bench(spark: SparkSession, stores: Stores, tmp_path: Path) -> WorkerContext:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.jobs.work.context import Engines, WorkerContext
 
     return WorkerContext(
         engines=Engines(session=spark, first=SparkEngine(spark)),
@@ -85,7 +85,7 @@ def put(stores: Stores, dataset: Any, content: bytes) -> str:
 
 
 def ingest(stores: Stores, dataset: Any, bench: WorkerContext, body: bytes) -> Any:
-    from odf_node.workers.jobs.ingest.run import run_ingest
+    from odf_workers.jobs.ingest.run import run_ingest
 
     return run_ingest(dataset, upload(stores, dataset, body), bench, now=NOW)
 

@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import bench_without_engine, created, upload
+from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -25,16 +27,14 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategySnapshot,
     ReadStepParquet,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest import run
-from odf_node.workers.merge.findings import NotWhatStands
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.stages import pipeline
-from tests.workers.datasets import bench_without_engine, created, upload
-from tests.workers.partitions.many import Many
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest import run
+from odf_workers.merge.findings import NotWhatStands
+from odf_workers.partitions.here import Here
+from odf_workers.stages import pipeline
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 MILLIS = pa.timestamp("ms", "UTC")

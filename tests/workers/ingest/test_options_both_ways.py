@@ -10,22 +10,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData, SetPollingSource
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.fetch.values import FetchRules
-from odf_node.workers.jobs.ingest import run
-from odf_node.workers.jobs.poll.poll import run_poll
-from odf_node.workers.jobs.work.context import PollOptions
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.readers import csv_cuts, splits
-from odf_node.workers.slices.frame import BadRow
 from tests.workers.datasets import bench_without_engine, created
 from tests.workers.partitions.many import Many
+from throwaway import throwaway_stores
+
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, SetPollingSource
+from odf_storage.datasets.job_payloads.poll_job import PollPayload
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.fetch.values import FetchRules
+from odf_workers.jobs.ingest import run
+from odf_workers.jobs.poll.poll import run_poll
+from odf_workers.jobs.work.context import PollOptions
+from odf_workers.partitions.here import Here
+from odf_workers.readers import csv_cuts, splits
+from odf_workers.slices.frame import BadRow
 
 NOW = Instant.parse("2026-01-01T00:00:00Z")
 FIELDS = [

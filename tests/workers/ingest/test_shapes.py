@@ -9,19 +9,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers.datasets import bench_without_engine, created, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddData, SetDataSchema, SetVocab
-from odf_node.protocol.metadata.reading import ReadStepParquet
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.slices.conform import UnexpectedNulls
-from odf_node.workers.slices.frame import BadInputSchema, BadRow
-from odf_node.workers.slices.schema import MILLIS, IncompatibleSchema
-from tests.workers.datasets import bench_without_engine, created, upload
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, SetDataSchema, SetVocab
+from odf_protocol.metadata.reading import ReadStepParquet
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.slices.conform import UnexpectedNulls
+from odf_workers.slices.frame import BadInputSchema, BadRow
+from odf_workers.slices.schema import MILLIS, IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 LATER = datetime(2050, 1, 1, tzinfo=UTC)

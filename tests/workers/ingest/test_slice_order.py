@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest import run
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.partitions.port import Way
-from odf_node.workers.readers import splits
 from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from tests.workers.partitions.many import Many
+from throwaway import throwaway_stores
+
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest import run
+from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Way
+from odf_workers.readers import splits
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 COLUMNS = ("event_time TIMESTAMP", "city STRING")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.workers.datasets import bench_without_engine, created, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -21,12 +22,11 @@ from odf_node.protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from odf_node.storage.datasets.job_payloads.ingest_job import RanReceipt
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.partitions.on_spark import OnSpark
-from odf_node.workers.readers import splits
-from odf_node.workers.stages import pipeline
-from tests.workers.datasets import bench_without_engine, created, upload
+from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.partitions.on_spark import OnSpark
+from odf_workers.readers import splits
+from odf_workers.stages import pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,7 @@ def test_a_small_batch_is_one_job_where_none_may_run_in_the_process(
 @pytest.fixture
 def one_core(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     """Spark with a single partition at a time."""
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     monkeypatch.setattr(OnSpark, "width", 1)
     monkeypatch.setattr(OnSpark, "partition_bytes", 1 << 20)

@@ -9,23 +9,23 @@ from threading import Event
 from typing import Any
 
 import pytest
+from tests.workers.datasets import bench_without_engine, created, ndjson, now, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyLedger,
     MergeStrategySnapshot,
 )
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.merge_state.build import load
-from odf_node.storage.datasets.merge_state.store import MergeStates
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.jobs.ingest import run as module
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.jobs.work.ahead import StatesAhead
-from odf_node.workers.jobs.work.context import WorkerContext
-from tests.workers.datasets import bench_without_engine, created, ndjson, now, upload
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.merge_state.build import load
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_storage.datasets.node.stores import Stores
+from odf_workers.jobs.ingest import run as module
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.jobs.work.ahead import StatesAhead
+from odf_workers.jobs.work.context import WorkerContext
 
 Rows = list[dict[str, Any]]
 

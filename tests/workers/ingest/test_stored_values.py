@@ -13,12 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from bad_values import BAD_COLUMNS, DAYS, GOOD_ENDS, TEXTS, counts
 from msgspec.structs import replace
+from tests.workers.datasets import created, upload
+from tests.workers.derivatives import derivative, node_of, read
+from tests.workers.transform.test_transform_run import run
 from throwaway import throwaway_stores
 
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import (
     MergeStrategyAppend,
     MergeStrategySnapshot,
     ReadStep,
@@ -29,15 +32,12 @@ from odf_node.protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformSql
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.slices.frame import BadRow
-from tests.workers.datasets import created, upload
-from tests.workers.derivatives import derivative, node_of, read
-from tests.workers.transform.test_transform_run import run
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.slices.frame import BadRow
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 
@@ -109,8 +109,8 @@ TYPES = {
 
 
 def _declared(kind: str) -> dict[str, Any]:
-    from odf_node.protocol.codec.manifests import from_data
-    from odf_node.protocol.metadata.schema import DataSchema
+    from odf_protocol.codec.manifests import from_data
+    from odf_protocol.metadata.schema import DataSchema
 
     fields = [{"name": "v", "type": TYPES[kind]}]
     return {"schema": from_data({"fields": fields}, DataSchema)}
@@ -247,9 +247,10 @@ def test_a_result_of_a_derivative_with_a_bad_value_is_not_sealed(
 
 @pytest.mark.spark
 def test_results_of_spark_are_judged(stores: Stores, tmp_path: Path, spark: Any) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Engines
     from tests.workers.derivatives import add_rows, root
+
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.jobs.work.context import Engines
 
     bench = node_of(stores, tmp_path)
     engines = Engines(session=spark, first=SparkEngine(spark))
@@ -280,8 +281,8 @@ def test_a_dataset_that_has_bad_values_goes_on(
     stores: Stores, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of earlier versions and of peers are in histories; corrections repeat them."""
-    from odf_node.workers.readers import parquet as reader
-    from odf_node.workers.stages import normalize
+    from odf_workers.readers import parquet as reader
+    from odf_workers.stages import normalize
 
     dataset = created(
         stores, read=ReadStepParquet(), merge=MergeStrategySnapshot(primary_key=("id",))
@@ -459,8 +460,8 @@ def test_lists_of_objects_and_maps_are_stored_as_json_if_they_are_declared_as_te
 def test_objects_of_json_files_are_stored_as_json_by_an_attribute(
     stores: Stores, bench: Any
 ) -> None:
-    from odf_node.protocol.codec.manifests import from_data
-    from odf_node.protocol.metadata.schema import DataSchema
+    from odf_protocol.codec.manifests import from_data
+    from odf_protocol.metadata.schema import DataSchema
 
     field = {"name": "v", "type": {"kind": "String"}}
     schema = {"fields": [field], "extra": {"odf-node/jsonNumbers": "text"}}

@@ -9,24 +9,24 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.attributes import Attributes
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import (
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
     ReadStepNdJson,
 )
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.jobs.ingest.outcome import Extras
-from odf_node.workers.jobs.ingest.run import prepare_post, run_ingest, write_post
-from odf_node.workers.merge.findings import NotWhatStands
-from odf_node.workers.plan.ingest import plan_ingest
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from odf_protocol.metadata.schema import DataSchema
+from odf_storage.datasets.node.stores import Stores
+from odf_workers.jobs.ingest.outcome import Extras
+from odf_workers.jobs.ingest.run import prepare_post, run_ingest, write_post
+from odf_workers.merge.findings import NotWhatStands
+from odf_workers.plan.ingest import plan_ingest
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 TIME = "2020-01-01T00:00:00Z"

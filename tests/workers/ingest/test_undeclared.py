@@ -14,29 +14,29 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workers import datasets
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import (
     ReadStep,
     ReadStepCsv,
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.ingest_job import IngestReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest import run
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.partitions.port import Way
-from odf_node.workers.readers import splits
-from odf_node.workers.slices.schema import IncompatibleSchema
-from tests.workers import datasets
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
-from tests.workers.partitions.many import Many
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest import run
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Way
+from odf_workers.readers import splits
+from odf_workers.slices.schema import IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 CSV, NDJSON, JSON, PARQUET = (

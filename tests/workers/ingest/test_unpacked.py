@@ -15,26 +15,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shapefile
+from tests.workers.datasets import bench_without_engine, created, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.reading import (
     ReadStep,
     ReadStepCsv,
     ReadStepEsriShapefile,
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_node.storage.stores.ports.values import ObjectKind
-from odf_node.workers.jobs.ingest.run import run_ingest
-from odf_node.workers.runtime.input_limits import (
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.runtime.input_limits import (
     DecompressionTooLarge,
     MalformedArchive,
     PrepareLimits,
 )
-from odf_node.workers.slices.frame import Limits
-from tests.workers.datasets import bench_without_engine, created, upload
+from odf_workers.slices.frame import Limits
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 CSV = ReadStepCsv(header=True, infer_schema=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from tests.workers.datasets import bench_without_engine, created, ndjson, upload
 from throwaway import throwaway_stores
 
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_node.workers.jobs.ingest.run import run_ingest
-from tests.workers.datasets import bench_without_engine, created, ndjson, upload
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_workers.jobs.ingest.run import run_ingest
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 SCHEMA = ("event_time TIMESTAMP", "n BIGINT")

@@ -10,24 +10,24 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.workers.datasets import bench_without_engine, created, ingest_options, now
 from throwaway import throwaway_stores
 
-from odf_node.protocol.metadata.events import AddData, SetPollingSource
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.metadata.events import AddData, SetPollingSource
+from odf_protocol.metadata.reading import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStepParquet,
 )
-from odf_node.protocol.metadata.sources import FetchStepUrl
-from odf_node.storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.fetch.file_lists import FileLists
-from odf_node.workers.fetch.values import FetchRules
-from odf_node.workers.jobs.poll.poll import run_poll
-from odf_node.workers.jobs.work.context import Engines, PollOptions, WorkerContext
-from tests.workers.datasets import bench_without_engine, created, ingest_options, now
+from odf_protocol.metadata.sources import FetchStepUrl
+from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.fetch.file_lists import FileLists
+from odf_workers.fetch.values import FetchRules
+from odf_workers.jobs.poll.poll import run_poll
+from odf_workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
 SYSTEM = ("offset", "op", "system_time", "event_time")
 
@@ -56,7 +56,7 @@ def context(stores: Any, folder: Path, spark: Any = None, **rules: Any) -> Worke
     work.mkdir(exist_ok=True)
     if spark is None:
         return replace(bench_without_engine(stores, work), polls=polls)
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     return WorkerContext(
         engines=Engines(session=spark, first=SparkEngine(spark)),

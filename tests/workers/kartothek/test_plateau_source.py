@@ -12,7 +12,6 @@ from backends import fresh_place
 from buckets import log_in
 from kartothek_vectors import in_any_order
 from plateau_peer import Plateau, PlateauInBucket
-
 from tests.workers.kartothek.polled import Polled, ledger, snapshot, state_of
 
 

@@ -14,27 +14,27 @@ import pyarrow.parquet as pq
 import pytest
 from kartothek_vectors import KARTOTHEK
 from static_files import answering, send
+from tests.workers.kartothek.polled import Polled, snapshot
 
-from odf_node.protocol.errors import NodeError, NotFound
-from odf_node.protocol.kartothek.errors import BadKartothek, KartothekFileMissing
-from odf_node.protocol.kartothek.source import MalformedAddress, UnfitSource
-from odf_node.protocol.metadata.reading import (
+from odf_protocol.errors import NodeError, NotFound
+from odf_protocol.kartothek.errors import BadKartothek, KartothekFileMissing
+from odf_protocol.kartothek.source import MalformedAddress, UnfitSource
+from odf_protocol.metadata.reading import (
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
     ReadStepCsv,
 )
-from odf_node.protocol.metadata.sources import (
+from odf_protocol.metadata.sources import (
     CompressionFormat,
     EventTimeSourceFromPath,
     PrepStepDecompress,
 )
-from odf_node.workers.fetch.values import (
+from odf_workers.fetch.values import (
     FetchedTooLarge,
     SourceMissing,
     SourceRefused,
     SourceUnreachable,
 )
-from tests.workers.kartothek.polled import Polled, snapshot
 
 STATE = "inventory.by-dataset-metadata.json"
 SOUTH = "inventory/table/warehouse=south/48d31d3a90b747528dba863ce1448828.parquet"

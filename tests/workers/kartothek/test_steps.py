@@ -15,11 +15,11 @@ from backends import fresh_place
 from buckets import log_in
 from kartothek_vectors import KARTOTHEK, in_any_order
 from static_files import static_files
-
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.sources import EventTimeSourceFromSystemTime
-from odf_node.storage.stores.keyed.open import open_keyed_store
 from tests.workers.kartothek.polled import Polled, ledger, snapshot, state_of, upsert
+
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime
+from odf_storage.stores.keyed.open import open_keyed_store
 
 EXPECTED = json.loads((KARTOTHEK / "expected" / "inventory-steps.json").read_text())
 EVENTS = {

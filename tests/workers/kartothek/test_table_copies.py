@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from chain_maker import NOON
 
-from odf_node.protocol.kartothek.errors import KartothekFileMissing
-from odf_node.protocol.kartothek.schema import encode_schema, table_schema
-from odf_node.protocol.kartothek.state import State, encode_json
-from odf_node.storage.datasets.kartothek.tables import Table, open_table
-from odf_node.storage.stores.keyed.folder import FolderKeyedStore
-from odf_node.workers.fetch.table_copies import TooManyFiles, copied
-from odf_node.workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest, FetchRules
+from odf_protocol.kartothek.errors import KartothekFileMissing
+from odf_protocol.kartothek.schema import encode_schema, table_schema
+from odf_protocol.kartothek.state import State, encode_json
+from odf_storage.datasets.kartothek.tables import Table, open_table
+from odf_storage.stores.keyed.folder import FolderKeyedStore
+from odf_workers.fetch.table_copies import TooManyFiles, copied
+from odf_workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest, FetchRules
 
 FILES = 6
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from odf_node.workers.partitions import messages, on_spark
-from odf_node.workers.partitions.failure import Failure
-from odf_node.workers.partitions.messages import batch_of, gathered, message
-from odf_node.workers.partitions.port import Batches
-from odf_node.workers.readers.rejected import TooManyBadRows
-from odf_node.workers.slices.frame import BadRow, Limits
+from odf_workers.partitions import messages, on_spark
+from odf_workers.partitions.failure import Failure
+from odf_workers.partitions.messages import batch_of, gathered, message
+from odf_workers.partitions.port import Batches
+from odf_workers.readers.rejected import TooManyBadRows
+from odf_workers.slices.frame import BadRow, Limits
 
 
 def rows(count: int, start: int = 0) -> pa.RecordBatch:

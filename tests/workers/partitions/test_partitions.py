@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-from odf_node.workers.partitions.here import Here
-from odf_node.workers.slices.frame import BadRow
 from tests.workers.partitions import stages
+
+from odf_workers.partitions.here import Here
+from odf_workers.slices.frame import BadRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.partitions.port import Way
+    from odf_workers.partitions.port import Way
 
 
 @pytest.fixture
 def way_on_spark(spark: SparkSession) -> Iterator[Way]:
     from pyspark import cloudpickle
 
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     cloudpickle.register_pickle_by_value(sys.modules[stages.__name__])
     with closing(OnSpark(spark)) as way:
@@ -79,7 +79,7 @@ def test_the_error_of_the_first_partition_in_order_is_raised_as_it_is(way: Way) 
 def test_an_executor_of_another_version_runs_no_stage(
     way_on_spark: Way, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
-    from odf_node.workers.partitions import on_spark
+    from odf_workers.partitions import on_spark
 
     monkeypatch.setattr(on_spark, "_version", lambda: "0.0.1" if first else version("odf-node"))
     partitions = way_on_spark.read([(0, 250)], stages.counted)
@@ -95,7 +95,7 @@ def test_an_executor_of_another_version_runs_no_stage(
 def test_spark_counts_what_a_stage_takes(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     way = OnSpark(spark)
     cloudpickle.register_pickle_by_value(sys.modules[stages.__name__])
@@ -114,7 +114,7 @@ def test_spark_counts_what_a_stage_takes(spark: SparkSession, tmp_path: Path) ->
 def test_spark_keeps_no_rows_of_a_way_that_is_closed(spark: SparkSession) -> None:
     from pyspark import cloudpickle
 
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     way, kept = OnSpark(spark), spark.sparkContext._jsc.getPersistentRDDs
     before = set(kept().keySet().toArray())

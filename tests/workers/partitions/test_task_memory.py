@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odf_node.workers.partitions.task_memory import (
+from odf_workers.partitions.task_memory import (
     SMALLEST_PARTITION_BYTES,
     heap_bytes,
     of_spark,
@@ -60,6 +60,6 @@ def test_a_local_spark_has_the_heap_of_its_driver_and_a_cluster_that_of_each_exe
 
 @pytest.mark.spark
 def test_a_spark_of_tests_tells_its_memory(spark: Any) -> None:
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     assert OnSpark(spark).partition_bytes == partition_bytes("1g", OnSpark(spark).width)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from odf_node.protocol.identity import DatasetId
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import DataSlice, OffsetInterval
-from odf_node.protocol.metadata.engine import Watermark
-from odf_node.protocol.multihash import Multihash
-from odf_node.workers.plan.transform import Consumed, InputBlock, InputChain, input_plan
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.engine import Watermark
+from odf_protocol.multihash import Multihash
+from odf_workers.plan.transform import Consumed, InputBlock, InputChain, input_plan
 
 DAYS = [Instant.parse(f"2030-01-0{day}T00:00:00Z") for day in range(1, 8)]
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.workers import tables
 
-from odf_node.protocol.chain.state import ChainState
-from odf_node.protocol.identity import DatasetId, DatasetRef
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import DataSlice, ExecuteTransformInput, OffsetInterval
-from odf_node.protocol.metadata.events import (
+from odf_protocol.chain.state import ChainState
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import DataSlice, ExecuteTransformInput, OffsetInterval
+from odf_protocol.metadata.events import (
     DatasetKind,
     ExecuteTransform,
     SetDataSchema,
     SetTransform,
 )
-from odf_node.protocol.metadata.schema import DataSchema
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_node.protocol.multihash import Multihash
-from odf_node.workers.plan.transform import (
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.multihash import Multihash
+from odf_workers.plan.transform import (
     InputBlock,
     InputChain,
     InvalidInputInterval,
@@ -30,7 +31,6 @@ from odf_node.workers.plan.transform import (
     plan_transform,
     smallest_watermark,
 )
-from tests.workers import tables
 
 NOW = Instant.parse("2030-01-01T00:00:00Z")
 WATERMARKS = [c for c in tables.cases("watermark") if c["given"]["operation"] == "transform"]

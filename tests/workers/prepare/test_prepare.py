@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.workers import tables
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.metadata.sources import PrepStep
-from odf_node.workers.prepare.gzip import gunzip
-from odf_node.workers.prepare.run import prepare
-from odf_node.workers.runtime.input_limits import (
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.errors import NodeError
+from odf_protocol.metadata.sources import PrepStep
+from odf_workers.prepare.gzip import gunzip
+from odf_workers.prepare.run import prepare
+from odf_workers.runtime.input_limits import (
     DecompressionTooLarge,
     EntryNotFound,
     MalformedArchive,
@@ -30,7 +31,6 @@ from odf_node.workers.runtime.input_limits import (
     PipeRefused,
     PrepareLimits,
 )
-from tests.workers import tables
 
 LIMITS = PrepareLimits()
 ERRORS: dict[str, tuple[type[Exception], ...]] = {

@@ -11,21 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from service import serving
-from throwaway import throwaway_stores
-
-from odf_node.app.cli.main import main
-from odf_node.protocol.metadata.events import AddPushSource
-from odf_node.protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import query_job
-from odf_node.storage.datasets.job_payloads.query_job import QueriedDataset, QueryPayload
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.query.messages import Form, View
-from odf_node.storage.datasets.query.results import QueryResults
-from odf_node.storage.stores.ports.errors import KeyNotFound
-from odf_node.storage.stores.ports.values import AccountId, Failed, JobId, Succeeded
 from tests.workers.datasets import worker_of
 from tests.workers.derivatives import add_rows, commit, root
+from throwaway import throwaway_stores
+
+from odf_node.cli.main import main
+from odf_protocol.metadata.events import AddPushSource
+from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import query_job
+from odf_storage.datasets.job_payloads.query_job import QueriedDataset, QueryPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.query.messages import Form, View
+from odf_storage.datasets.query.results import QueryResults
+from odf_storage.stores.ports.errors import KeyNotFound
+from odf_storage.stores.ports.values import AccountId, Failed, JobId, Succeeded
 
 pytestmark = pytest.mark.spark
 DAY = "2024-01-01T00:00:00Z"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from odf_node.workers.readers import csv, text
+from odf_workers.readers import csv, text
 
 
 @pytest.fixture(scope="module", params=["few values", "many values"])

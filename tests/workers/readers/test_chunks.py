@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.readers import chunks
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.readers.rejected import Rejected
-from odf_node.workers.slices.frame import Limits
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.metadata.reading import ReadStep
+from odf_workers.readers import chunks
+from odf_workers.readers.read import open_frame
+from odf_workers.readers.rejected import Rejected
+from odf_workers.slices.frame import Limits
 
 LONG = "x" * 1_000
 FEATURE = {"type": "Feature", "properties": {"n": 1}, "geometry": {"type": LONG}}

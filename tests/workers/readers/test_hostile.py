@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.errors import BadInput, LimitExceeded, NodeError
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.readers.parquet import MalformedParquet
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.slices.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.errors import BadInput, LimitExceeded, NodeError
+from odf_protocol.metadata.reading import ReadStep
+from odf_workers.readers.parquet import MalformedParquet
+from odf_workers.readers.read import open_frame
+from odf_workers.slices.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 

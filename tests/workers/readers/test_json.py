@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits, SubPathNotFound
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.reading import ReadStep
+from odf_workers.readers.read import open_frame
+from odf_workers.slices.frame import BadRow, InputTooLarge, Limits, SubPathNotFound
 
 
 def read(

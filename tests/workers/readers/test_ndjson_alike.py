@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_node.protocol.metadata.reading import ReadStepNdJson
-from odf_node.workers.readers import json as readers_of_json
-from odf_node.workers.readers import ndjson_lines
-from odf_node.workers.readers import splits as splits_of_files
-from odf_node.workers.readers.fields_seen import FieldsSeen
-from odf_node.workers.readers.ndjson_lines import NotAgreed
-from odf_node.workers.readers.read import schema_of
-from odf_node.workers.readers.read_split import SplitRead, open_split
-from odf_node.workers.readers.rejected import Rejected
-from odf_node.workers.readers.splits import Split, plan_splits
-from odf_node.workers.slices.frame import BadRow, Limits
+from odf_protocol.metadata.reading import ReadStepNdJson
+from odf_workers.readers import json as readers_of_json
+from odf_workers.readers import ndjson_lines
+from odf_workers.readers import splits as splits_of_files
+from odf_workers.readers.fields_seen import FieldsSeen
+from odf_workers.readers.ndjson_lines import NotAgreed
+from odf_workers.readers.read import schema_of
+from odf_workers.readers.read_split import SplitRead, open_split
+from odf_workers.readers.rejected import Rejected
+from odf_workers.readers.splits import Split, plan_splits
+from odf_workers.slices.frame import BadRow, Limits
 
 STEP = ReadStepNdJson(ddl_schema=("s STRING", "n BIGINT", "f DOUBLE", "t TIMESTAMP", "b BOOLEAN"))
 VALUES = {

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_node.protocol.errors import NodeError
-from odf_node.protocol.metadata.reading import ReadStepParquet
-from odf_node.workers.readers import parquet_bounds
-from odf_node.workers.readers.parquet import read_parquet
-from odf_node.workers.readers.parquet_bounds import MalformedParquet, sizes
-from odf_node.workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
-from odf_node.workers.slices.frame import InputTooLarge, Limits
+from odf_protocol.errors import NodeError
+from odf_protocol.metadata.reading import ReadStepParquet
+from odf_workers.readers import parquet_bounds
+from odf_workers.readers.parquet import read_parquet
+from odf_workers.readers.parquet_bounds import MalformedParquet, sizes
+from odf_workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
+from odf_workers.slices.frame import InputTooLarge, Limits
 
 SMALL = Limits(cell_bytes=1_000, row_bytes=1_500)
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_node.protocol.metadata.reading import ReadStepParquet
-from odf_node.workers.readers.known import Known
-from odf_node.workers.readers.parquet import read_parquet
-from odf_node.workers.slices.frame import BadInputSchema, BadRow, Frame, Limits
+from odf_protocol.metadata.reading import ReadStepParquet
+from odf_workers.readers.known import Known
+from odf_workers.readers.parquet import read_parquet
+from odf_workers.slices.frame import BadInputSchema, BadRow, Frame, Limits
 
 SPARK = "org.apache.spark."
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.errors import BadInput
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.slices.frame import Frame, Limits, SubPathNotFound, Unsupported
 from tests.workers import tables
+
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.reading import ReadStep
+from odf_workers.readers.read import open_frame
+from odf_workers.slices.frame import Frame, Limits, SubPathNotFound, Unsupported
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 WIDER = {"reader-018"}

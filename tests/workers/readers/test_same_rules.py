@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.slices.frame import BadRow, Limits
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.metadata.reading import ReadStep
+from odf_workers.readers.read import open_frame
+from odf_workers.slices.frame import BadRow, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 DECIMAL = {"kind": "Decimal", "precision": 10, "scale": 2}

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 import shapefile
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.errors import BadInput, NodeError
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.readers.shapefile import MalformedShapefile
-from odf_node.workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
-from odf_node.workers.slices.frame import BadRow, InputTooLarge, Limits
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.metadata.reading import ReadStep
+from odf_workers.readers.read import open_frame
+from odf_workers.readers.shapefile import MalformedShapefile
+from odf_workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
+from odf_workers.slices.frame import BadRow, InputTooLarge, Limits
 
 SQUARE = [[0, 0], [0, 10], [10, 10], [10, 0], [0, 0]]
 

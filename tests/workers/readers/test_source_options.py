@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from odf_node.protocol.codec.manifests import from_data
-from odf_node.protocol.metadata.reading import ReadStep
-from odf_node.protocol.source_options import (
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.source_options import (
     OPTIONS,
     UnknownSourceOption,
     check_options,
     options_of,
 )
-from odf_node.workers.readers.plain_text import TooFewLines
-from odf_node.workers.readers.read import open_frame
-from odf_node.workers.slices.frame import BadRow, Frame, Limits
+from odf_workers.readers.plain_text import TooFewLines
+from odf_workers.readers.read import open_frame
+from odf_workers.slices.frame import BadRow, Frame, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 

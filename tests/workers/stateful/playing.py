@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_node.protocol.chain.state import Vocab
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import OffsetInterval
-from odf_node.protocol.metadata.transforms import SqlQueryStep, TemporalTable, TransformSql
+from odf_protocol.chain.state import Vocab
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.transforms import SqlQueryStep, TemporalTable, TransformSql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ class Play:
         partitions: int | None = None,
         event_time: str = "event_time",
     ) -> None:
-        from odf_node.workers.engines.stateful import StatefulInput, stateful_plan
+        from odf_workers.engines.stateful import StatefulInput, stateful_plan
 
         steps = [(None, query)] if isinstance(query, str) else query
         transform = TransformSql(
@@ -81,7 +81,7 @@ class Play:
         watermarks: Mapping[str, datetime] | None = None,
     ) -> list[Row]:
         """Output rows of one run: (op, the query's columns …)."""
-        from odf_node.workers.engines.stateful import NewRows, run
+        from odf_workers.engines.stateful import NewRows, run
 
         self.runs += 1
         for alias, at in (watermarks or {}).items():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.workers.engines.stateful.clock import InputClock
-from odf_node.workers.engines.stateful.operators import (
+from odf_workers.engines.stateful.clock import InputClock
+from odf_workers.engines.stateful.operators import (
     AsOfJoin,
     IntervalJoin,
     Moment,

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_node.workers.engines.stateful import ForeignState
-from odf_node.workers.engines.stateful.fold import BUCKET
-from odf_node.workers.engines.stateful.pieces import AT
-from odf_node.workers.engines.stateful.state import (
+from odf_workers.engines.stateful import ForeignState
+from odf_workers.engines.stateful.fold import BUCKET
+from odf_workers.engines.stateful.pieces import AT
+from odf_workers.engines.stateful.state import (
     extract,
     open_state,
     waking,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from tests.workers.stateful.playing import Play, Row, t
 
 if TYPE_CHECKING:

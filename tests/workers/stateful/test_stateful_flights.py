@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-
 from tests.workers.stateful.playing import Play, t
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-
 from tests.workers.stateful.playing import Play, Row, t
 
 if TYPE_CHECKING:

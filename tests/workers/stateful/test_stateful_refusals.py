@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-
-from odf_node.workers.engines.port.port import InvalidQuery, NotIncremental
 from tests.workers.stateful.playing import Play
+
+from odf_workers.engines.port.port import InvalidQuery, NotIncremental
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

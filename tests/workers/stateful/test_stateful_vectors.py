@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from tests.workers.stateful.playing import Play, fold
 from tests.workers.tables import arrow_type, cases, plain, value_from
 

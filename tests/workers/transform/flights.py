@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from service import Service, serving
-
-from odf_node.app.client import sync
-from odf_node.app.client.urls import Location
-from odf_node.protocol.identity import DatasetRef
-from odf_node.protocol.metadata.events import ExecuteTransform
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind, Succeeded, Visibility
-from odf_node.workers.slices.columns import Operation
 from tests.workers.datasets import ingest_options, now, submit
 from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
+
+from odf_node.client import sync
+from odf_node.client.urls import Location
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import ExecuteTransform
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Succeeded, Visibility
+from odf_workers.slices.columns import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -232,7 +232,7 @@ def _make(stores: Stores) -> None:
 
 
 def _post(stores: Stores, bench: Any, name: str, rows: Sequence[Row]) -> None:
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.program.loop import Worker
 
     job = submit(stores, dataset_of(stores, name), as_csv(rows))
     lease = timedelta(seconds=600)
@@ -243,7 +243,7 @@ def _post(stores: Stores, bench: Any, name: str, rows: Sequence[Row]) -> None:
 
 
 def _derive(stores: Stores, bench: Any) -> dict[str, TransformReceipt]:
-    from odf_node.workers.jobs.transform.run import run_transform
+    from odf_workers.jobs.transform.run import run_transform
 
     receipts = {}
     for name in DERIVED:
@@ -319,9 +319,9 @@ def rebuild(theirs: Dataset, stores: Stores, bench: Any) -> int:
 def _compute(
     stores: Stores, ours: Dataset, block: Any, event: ExecuteTransform, bench: Any
 ) -> None:
-    from odf_node.workers.jobs.transform.iteration import checkpoint_file, execute
-    from odf_node.workers.jobs.transform.replay import recorded_plan
-    from odf_node.workers.jobs.transform.run import input_files
+    from odf_workers.jobs.transform.iteration import checkpoint_file, execute
+    from odf_workers.jobs.transform.replay import recorded_plan
+    from odf_workers.jobs.transform.run import input_files
 
     plan, inputs = recorded_plan(stores, ours.state(), block, event)
     with tempfile.TemporaryDirectory(dir=bench.scratch) as name:
@@ -363,9 +363,9 @@ def bench_on(
     stores: Stores, spark: SparkSession, scratch: Path, partitions: int | None
 ) -> Iterator[Any]:
     """A worker's bench; with a number, Spark cuts every input and shuffle into so many parts."""
-    from odf_node.workers.engines.spark_engine import state as spark_state
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
+    from odf_workers.engines.spark_engine import state as spark_state
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.jobs.work.context import Engines, WorkerContext
 
     scratch.mkdir()
     names = (
@@ -386,7 +386,7 @@ def bench_on(
 
 
 def main() -> None:
-    from odf_node.workers.engines.spark.session import SparkOptions, start_spark
+    from odf_workers.engines.spark.session import SparkOptions, start_spark
 
     words = argparse.ArgumentParser(description="The flights pipeline in full.")
     words.add_argument("--every", type=int, default=1, help="every so manieth flight")

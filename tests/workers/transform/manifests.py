@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.chain.snapshot import prepare
-from odf_node.protocol.chain.state import EMPTY
-from odf_node.protocol.codec.manifests import load_snapshots
-from odf_node.protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import DatasetEntry, Visibility
 from tests.workers.datasets import now
+
+from odf_protocol.chain.author import author
+from odf_protocol.chain.snapshot import prepare
+from odf_protocol.chain.state import EMPTY
+from odf_protocol.codec.manifests import load_snapshots
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

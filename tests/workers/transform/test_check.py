@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root, transform
 from throwaway import throwaway_stores
 
-from odf_node.protocol.codec.manifests import to_data
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.engine import TransformRequest, TransformResponseInvalidQuery
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.transform_job import (
+from odf_protocol.codec.manifests import to_data
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.engine import TransformRequest, TransformResponseInvalidQuery
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.transform_job import (
     CheckPayload,
     CheckReceipt,
     TransformPayload,
 )
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.workers.engines.iteration.checkpoint import (
+from odf_storage.datasets.node.stores import Stores
+from odf_workers.engines.iteration.checkpoint import (
     Checkpoint,
     UnreadableCheckpoint,
     holds_state,
     read_checkpoint,
     write_checkpoint,
 )
-from odf_node.workers.jobs.transform.check import run_check
-from odf_node.workers.jobs.transform.run import run_transform
-from tests.workers.derivatives import add_rows, derivative, moment, node_of, root, transform
+from odf_workers.jobs.transform.check import run_check
+from odf_workers.jobs.transform.run import run_transform
 
 COPY = "select event_time, city, n from cities"
 MARK = Instant.parse("2024-01-01T00:00:00Z")

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.stores.ports.values import Succeeded
 from tests.workers.datasets import ingest_options, now, submit
 from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
+from throwaway import throwaway_stores
+
+from odf_protocol.identity import DatasetRef
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.stores.ports.values import Succeeded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +31,10 @@ def first_rows(path: Path) -> bytes:
 
 
 def test_flights_and_weather_run_through_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.transform.run import run_transform
-    from odf_node.workers.jobs.work.context import Engines, WorkerContext
-    from odf_node.workers.program.loop import Worker
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.jobs.transform.run import run_transform
+    from odf_workers.jobs.work.context import Engines, WorkerContext
+    from odf_workers.program.loop import Worker
 
     stores = throwaway_stores()
     bench = WorkerContext(

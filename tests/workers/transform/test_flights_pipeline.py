@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tests.workers.transform.flights import DERIVED, MONTHS, play, tables
 
 if TYPE_CHECKING:

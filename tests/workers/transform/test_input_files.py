@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.derivatives import root
 from throwaway import throwaway_stores
 
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.integrity.errors import ObjectDamaged
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.jobs.transform.files import InputFiles
-from tests.workers.derivatives import root
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.integrity.errors import ObjectDamaged
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.jobs.transform.files import InputFiles
 
 CONTENT = b"rows" * 100
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
 from throwaway import throwaway_stores
 
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.workers.jobs.transform.run import run_transform
-from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
+from odf_storage.datasets.rewrite.reset import reset
+from odf_workers.jobs.transform.run import run_transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,8 +27,8 @@ DAILY = (
 def test_case_07_late_rows_are_counted_and_a_reset_takes_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
-    from odf_node.workers.jobs.work.context import Engines
+    from odf_workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.jobs.work.context import Engines
 
     stores = throwaway_stores()
     bench = replace(

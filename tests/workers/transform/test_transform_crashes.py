@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from odf_node.protocol.metadata.events import ExecuteTransform
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, job_of
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.stores.ports.values import JobStatus
-from odf_node.workers.plan.transform import IterationLimits
-from odf_node.workers.program.loop import Worker
 from tests.workers.derivatives import add_rows, derivative, node_of, read, root
+
+from odf_protocol.metadata.events import ExecuteTransform
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload, job_of
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import JobStatus
+from odf_workers.plan.transform import IterationLimits
+from odf_workers.program.loop import Worker
 
 COPY = "select op, event_time, city, n * 10 as n from cities"
 DAY = "2024-01-01T00:00:00Z"
@@ -88,7 +88,7 @@ def test_a_worker_that_dies_anywhere_leaves_whole_work_to_the_next(
 
 
 def test_two_workers_at_one_derivative_do_its_work_once(stores: Stores, tmp_path: Path) -> None:
-    from odf_node.workers.jobs.transform.run import run_transform
+    from odf_workers.jobs.transform.run import run_transform
 
     cities = root(stores, "cities")
     tens = derivative(stores, "tens", [cities], COPY)
@@ -107,8 +107,9 @@ def test_two_workers_at_one_derivative_do_its_work_once(stores: Stores, tmp_path
             problems.append(problem)
 
     def run_until_read(bench: Any, at: int) -> bool:
-        from odf_node.storage.stores.ports.errors import RefConflict
         from tests.workers.derivatives import moment
+
+        from odf_storage.stores.ports.errors import RefConflict
 
         try:
             payload = TransformPayload()

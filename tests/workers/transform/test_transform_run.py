@@ -7,28 +7,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from throwaway import throwaway_stores
-
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.metadata.events import (
-    ExecuteTransform,
-    MetadataEvent,
-    SetDataSchema,
-    SetInfo,
-    SetVocab,
-)
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_node.storage.datasets.node.dependencies import InputsNotHere
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.stores.ports.definition_values import Author, definition_hash
-from odf_node.storage.stores.ports.errors import RefConflict
-from odf_node.storage.stores.ports.values import Account, AccountId, Role, Visibility
-from odf_node.workers.jobs.transform.replay import replay
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.plan.transform import InvalidInputInterval, IterationLimits
 from tests.workers.derivatives import (
     SCHEMA,
     add_rows,
@@ -41,6 +19,28 @@ from tests.workers.derivatives import (
     root,
     transform,
 )
+from throwaway import throwaway_stores
+
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.chain.author import author
+from odf_protocol.metadata.events import (
+    ExecuteTransform,
+    MetadataEvent,
+    SetDataSchema,
+    SetInfo,
+    SetVocab,
+)
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
+from odf_storage.datasets.node.dependencies import InputsNotHere
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.stores.ports.definition_values import Author, definition_hash
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
+from odf_workers.jobs.transform.replay import replay
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.plan.transform import InvalidInputInterval, IterationLimits
 
 COPY = "select event_time, city, n * 10 as n from {}"
 DAY = "2024-01-01T00:00:00Z"
@@ -399,9 +399,9 @@ def test_an_added_input_is_read_from_its_beginning(
 def widened(stores: Stores, tmp_path: Path, *, behind: int) -> Dataset:
     """A root that gets one more column between its first row and the one `behind` it."""
     import pyarrow as pa
-
-    from odf_node.protocol.arrow_schema import from_arrow
     from tests.workers.derivatives import SCHEMA
+
+    from odf_protocol.arrow_schema import from_arrow
 
     cities = root(stores, "cities")
     add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", 1)], tmp_path, at=10)
@@ -463,8 +463,8 @@ def test_derivatives_of_derivatives_meet_again(stores: Stores, bench: Any, tmp_p
 
 
 def test_a_dataset_without_a_transform_is_refused(stores: Stores, bench: Any) -> None:
-    from odf_node.protocol.metadata.events import DatasetKind
-    from odf_node.workers.plan.transform import TransformNotDefined
+    from odf_protocol.metadata.events import DatasetKind
+    from odf_workers.plan.transform import TransformNotDefined
 
     empty = created(stores, "empty", kind=DatasetKind.Derivative)
     for dataset in (empty, root(stores, "cities")):
@@ -475,10 +475,10 @@ def test_a_dataset_without_a_transform_is_refused(stores: Stores, bench: Any) ->
 def test_a_long_chain_is_read_no_further_than_one_iteration_goes(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import odf_node.storage.datasets.dataset.chain
-    from odf_node.workers.jobs.transform.chains import input_chains
+    import odf_storage.datasets.dataset.chain
+    from odf_workers.jobs.transform.chains import input_chains
 
-    monkeypatch.setattr(odf_node.storage.datasets.dataset.chain, "PAGE", 2)
+    monkeypatch.setattr(odf_storage.datasets.dataset.chain, "PAGE", 2)
     cities = root(stores, "cities")
     for n in range(8):
         add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", n)], tmp_path, at=10 + n)

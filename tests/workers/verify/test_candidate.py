@@ -6,24 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.events import ExecuteTransform, SetInfo
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset, check_objects, put_blocks
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyAnswer, VerifyPayload
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.datasets.verify.note import read_note
-from odf_node.storage.stores.ports.errors import ObjectNotFound, RefConflict
-from odf_node.workers.jobs.transform import replay
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.jobs.verify.candidate import NotValidated, run_candidate
 from tests.workers.derivatives import add_rows, commit, derivative, moment, node_of, root
 from tests.workers.verify.test_elsewhere import forged_watermarks
 from tests.workers.verify.test_verification import another_number, forged
+from throwaway import throwaway_stores
+
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import ExecuteTransform, SetInfo
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset, check_objects, put_blocks
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.job_payloads.verify_job import VerifyAnswer, VerifyPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.verify.note import read_note
+from odf_storage.stores.ports.errors import ObjectNotFound, RefConflict
+from odf_workers.jobs.transform import replay
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.verify.candidate import NotValidated, run_candidate
 
 COPY = "select event_time, city, n * 10 as n from cities"
 NOW = moment(5000)

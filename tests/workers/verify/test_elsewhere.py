@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
 from throwaway import throwaway_stores
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.errors import Conflict
-from odf_node.protocol.instant import Instant
-from odf_node.protocol.metadata.data import Checkpoint
-from odf_node.protocol.metadata.engine import TransformResponseInvalidQuery
-from odf_node.protocol.metadata.events import ExecuteTransform
-from odf_node.protocol.metadata.schema import DataTypeOption, DataTypeUInt64
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.dataset.engines import (
+from odf_protocol.chain.author import author
+from odf_protocol.errors import Conflict
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import Checkpoint
+from odf_protocol.metadata.engine import TransformResponseInvalidQuery
+from odf_protocol.metadata.events import ExecuteTransform
+from odf_protocol.metadata.schema import DataTypeOption, DataTypeUInt64
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.engines import (
     EngineNote,
     EngineRun,
     load_note,
@@ -27,19 +28,18 @@ from odf_node.storage.datasets.dataset.engines import (
     read_note,
     write_note,
 )
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.stores.ports.errors import RefConflict
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.jobs.transform import replay
-from odf_node.workers.jobs.transform.engines import noted_as_computed
-from odf_node.workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.jobs.verify import replays
-from odf_node.workers.jobs.verify.run import run_verification
-from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.jobs.transform import replay
+from odf_workers.jobs.transform.engines import noted_as_computed
+from odf_workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.verify import replays
+from odf_workers.jobs.verify.run import run_verification
 
 COPY = "select event_time, city, n * 10 as n from {}"
 NOON = "2024-01-01T12:00:00Z"
@@ -104,7 +104,7 @@ def verdicts(stores: Stores, dataset: Dataset, bench: Any) -> tuple[bool, list[s
 
 def forged_watermarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine write checkpoints with watermarks that no input had."""
-    from odf_node.workers.engines.iteration import transform as module
+    from odf_workers.engines.iteration import transform as module
 
     honest = module.write_checkpoint
 
@@ -318,7 +318,7 @@ def test_intervals_of_other_engines_have_to_be_those_of_their_inputs(
 def test_state_of_this_engine_alone_proves_nothing(
     stores: Stores, source: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_node.workers.jobs.transform import other_engines as module
+    from odf_workers.jobs.transform import other_engines as module
 
     made = computed(stores, [source], bench)
     forged = Instant.parse("2030-01-01T00:00:00Z")

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root, transform
 from throwaway import throwaway_stores
 
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.metadata.events import SetTransform
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.dataset.engines import EngineNote, write_note
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.workers.jobs.transform import sql_grammar
-from odf_node.workers.jobs.transform.never_runs import _defined
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.jobs.verify.run import run_verification
-from odf_node.workers.jobs.work.context import Engines
-from tests.workers.derivatives import add_rows, derivative, moment, node_of, root, transform
+from odf_protocol.chain.author import author
+from odf_protocol.metadata.events import SetTransform
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.engines import EngineNote, write_note
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.reset import reset
+from odf_workers.jobs.transform import sql_grammar
+from odf_workers.jobs.transform.never_runs import _defined
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.verify.run import run_verification
+from odf_workers.jobs.work.context import Engines
 
 NOON = "2024-01-01T12:00:00Z"
 ENGINES = ["datafusion", pytest.param("spark", marks=pytest.mark.spark)]
@@ -64,7 +64,7 @@ def engine(request: Any) -> str:
 
 @pytest.fixture
 def bench(stores: Stores, engine: str, tmp_path: Path, request: Any) -> Any:
-    from odf_node.workers.engines.spark_engine.engine import SparkEngine
+    from odf_workers.engines.spark_engine.engine import SparkEngine
 
     made = node_of(stores, tmp_path)
     if engine == "datafusion":

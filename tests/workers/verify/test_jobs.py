@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
 from throwaway import throwaway_stores
 
-from odf_node.protocol.identity import DatasetId
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.job_payloads import compact_job, verify_job
-from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.receipt import receipt_of
-from odf_node.storage.stores.ports.values import Failed, JobOutcome, JobSpec, Succeeded
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.program.loop import Worker
-from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
+from odf_protocol.identity import DatasetId
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.job_payloads import compact_job, verify_job
+from odf_storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.receipt import receipt_of
+from odf_storage.stores.ports.values import Failed, JobOutcome, JobSpec, Succeeded
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.program.loop import Worker
 
 
 @pytest.fixture

@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 from damaged import DatasetMaker
-
-from odf_node.protocol.errors import Unavailable
-from odf_node.protocol.metadata.events import AddData
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload, answer_of, to_json
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.verify.run import verify_chain
-from odf_node.storage.datasets.verify.stages import Split
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.port.job_listener import Heard
-from odf_node.workers.jobs.ingest.ways import LARGE, SMALL
-from odf_node.workers.jobs.verify.run import run_verification
-from odf_node.workers.jobs.verify.spread import OnPartitions
-from odf_node.workers.runtime.progress import JobLost, JobProgress
 from tests.workers.derivatives import add_rows, moment, root
 from tests.workers.verify import stages
 from tests.workers.verify.test_spread import DATASET, chain_made, damage, stored
 
+from odf_protocol.errors import Unavailable
+from odf_protocol.metadata.events import AddData
+from odf_storage.datasets.job_payloads.verify_job import VerifyPayload, answer_of, to_json
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.verify.run import verify_chain
+from odf_storage.datasets.verify.stages import Split
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.engines.port.job_listener import Heard
+from odf_workers.jobs.ingest.ways import LARGE, SMALL
+from odf_workers.jobs.verify.run import run_verification
+from odf_workers.jobs.verify.spread import OnPartitions
+from odf_workers.runtime.progress import JobLost, JobProgress
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.spark
 def way(spark: SparkSession) -> Iterator[OnSpark]:
     from pyspark import cloudpickle
 
-    from odf_node.workers.partitions.on_spark import OnSpark
+    from odf_workers.partitions.on_spark import OnSpark
 
     cloudpickle.register_pickle_by_value(sys.modules[stages.__name__])
     made = OnSpark(spark)

@@ -18,31 +18,31 @@ from damaged import ROWS, DatasetMaker, change_block, change_object, flip
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 from servers import S3Server
+from tests.workers.partitions.many import Many
 
-from odf_node.protocol.arrow_schema import from_arrow
-from odf_node.protocol.attributes import Attributes
-from odf_node.protocol.metadata.events import (
+from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.attributes import Attributes
+from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
     ExecuteTransform,
     SetDataSchema,
 )
-from odf_node.protocol.multihash import Multihash
-from odf_node.storage.datasets.verify import data
-from odf_node.storage.datasets.verify.run import verify_chain
-from odf_node.storage.datasets.verify.source import ChainSource, ObjectSource
-from odf_node.storage.datasets.verify.stages import Split, in_threads
-from odf_node.storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
-from odf_node.storage.stores.objects.local import LocalObjectStore
-from odf_node.storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_node.storage.stores.ports import LocatedObjects
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.exchange import links, worker_side
-from odf_node.workers.engines.exchange.files import ExchangeFault
-from odf_node.workers.jobs.verify import spread
-from odf_node.workers.jobs.verify.spread import OnPartitions
-from odf_node.workers.partitions.memory import bounded_memory
-from tests.workers.partitions.many import Many
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.verify import data
+from odf_storage.datasets.verify.run import verify_chain
+from odf_storage.datasets.verify.source import ChainSource, ObjectSource
+from odf_storage.datasets.verify.stages import Split, in_threads
+from odf_storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
+from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
+from odf_storage.stores.ports import LocatedObjects
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.engines.exchange import links, worker_side
+from odf_workers.engines.exchange.files import ExchangeFault
+from odf_workers.jobs.verify import spread
+from odf_workers.jobs.verify.spread import OnPartitions
+from odf_workers.partitions.memory import bounded_memory
 
 CHAINS = int(os.environ.get("ODF_TEST_VERIFIED_CHAINS", "40"))
 DATASET = some_id("spread")
@@ -187,7 +187,7 @@ def test_tasks_read_objects_of_a_bucket_where_they_lie(
     gone = named(made, 7)[0]
     del made.source.objects[gone.kind, gone.hash]
     if not held:
-        monkeypatch.setattr("odf_node.storage.datasets.verify.objects.HELD_BYTES", 100)
+        monkeypatch.setattr("odf_storage.datasets.verify.objects.HELD_BYTES", 100)
     for (kind, name), content in made.source.objects.items():
         key = f"{dataset_folder(DATASET)}/{KIND_FOLDERS[kind]}/{name}"
         bucket.call("put_object", key, Body=content)

@@ -12,37 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from known import document
 from msgspec.structs import replace
-from throwaway import throwaway_stores
-
-from odf_node.protocol.chain.author import author
-from odf_node.protocol.metadata.block import HashedBlock
-from odf_node.protocol.metadata.engine import (
-    TransformResponseInternalError,
-    TransformResponseInvalidQuery,
-)
-from odf_node.protocol.metadata.events import AddData, ExecuteTransform, SetInfo
-from odf_node.storage.datasets.dataset.dataset import Dataset
-from odf_node.storage.datasets.dataset.local_files import chunks
-from odf_node.storage.datasets.job_payloads.compact_job import CompactPayload
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.job_payloads.verify_job import (
-    VerifyAnswer,
-    VerifyPayload,
-    answer_of,
-    to_json,
-)
-from odf_node.storage.datasets.node.stores import Stores
-from odf_node.storage.datasets.rewrite.compact import keep_metadata_only
-from odf_node.storage.datasets.rewrite.reset import reset
-from odf_node.storage.datasets.verify.note import read_note
-from odf_node.storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_node.workers.engines.port.port import QueryTooSlow
-from odf_node.workers.jobs.compact.run import run_compaction
-from odf_node.workers.jobs.transform.deprecate import deprecate
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.jobs.verify.run import run_verification
-from odf_node.workers.runtime.progress import JobLost, JobProgress
-from odf_node.workers.slices.write import described, write_batches
 from tests.workers.derivatives import (
     add_rows,
     commit,
@@ -53,6 +22,37 @@ from tests.workers.derivatives import (
     root,
     transform,
 )
+from throwaway import throwaway_stores
+
+from odf_protocol.chain.author import author
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.engine import (
+    TransformResponseInternalError,
+    TransformResponseInvalidQuery,
+)
+from odf_protocol.metadata.events import AddData, ExecuteTransform, SetInfo
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.job_payloads.compact_job import CompactPayload
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.job_payloads.verify_job import (
+    VerifyAnswer,
+    VerifyPayload,
+    answer_of,
+    to_json,
+)
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.compact import keep_metadata_only
+from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.verify.note import read_note
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+from odf_workers.engines.port.port import QueryTooSlow
+from odf_workers.jobs.compact.run import run_compaction
+from odf_workers.jobs.transform.deprecate import deprecate
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.verify.run import run_verification
+from odf_workers.runtime.progress import JobLost, JobProgress
+from odf_workers.slices.write import described, write_batches
 
 COPY = "select event_time, city, n * 10 as n from {}"
 NOW = moment(5000)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
-from odf_node.protocol.identity import DatasetRef
-from odf_node.storage.datasets.job_payloads.transform_job import TransformPayload
-from odf_node.storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_node.storage.datasets.verify.note import read_note
-from odf_node.workers.jobs.transform.run import run_transform
-from odf_node.workers.main import main
-from odf_node.workers.program.verify_command import inputs_of
 from tests.workers.derivatives import add_rows, derivative, moment, node_of, root
+
+from odf_protocol.identity import DatasetRef
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.datasets.verify.note import read_note
+from odf_workers.jobs.transform.run import run_transform
+from odf_workers.main import main
+from odf_workers.program.verify_command import inputs_of
 
 COPY = "select event_time, city, n * 10 as n from {}"
 
@@ -43,7 +43,7 @@ def test_a_derivative_and_what_it_is_made_of_are_verified(tmp_path: Path) -> Non
     command = [
         sys.executable,
         "-m",
-        "odf_node.workers.main",
+        "odf_workers.main",
         *words,
     ]  # a Spark of its own, to be ended
     shown = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from throwaway import throwaway_stores
-
-from odf_node.storage.datasets.job_payloads.verify_job import VerifyPayload
-from odf_node.workers.jobs.ingest.ways import SMALL
-from odf_node.workers.jobs.verify.run import run_verification
-from odf_node.workers.jobs.verify.where import OUT_OF_REACH
-from odf_node.workers.jobs.work.stages_ran import BatchSize, StagesRan
 from tests.workers.datasets import bench_without_engine
 from tests.workers.derivatives import add_rows, moment, root
+from throwaway import throwaway_stores
+
+from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_workers.jobs.ingest.ways import SMALL
+from odf_workers.jobs.verify.run import run_verification
+from odf_workers.jobs.verify.where import OUT_OF_REACH
+from odf_workers.jobs.work.stages_ran import BatchSize, StagesRan
 
 
 @pytest.mark.parametrize(("limit", "because"), [(1 << 30, SMALL), (0, OUT_OF_REACH)])

@@ -1,0 +1,135 @@
+"""`odf-node account`: create and list accounts and set passwords, on the machine of the node."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.stores.ports.values import Account
+
+from .admin import node_stores, store_options
+from .audit_entries import record_command
+
+PAGE = 500
+
+
+class NoPassword(BadInput):
+    """Standard input was empty where a password was expected."""
+
+
+@click.group()
+def account() -> None:
+    """Create and list accounts of a node and set passwords; run on the node's machine."""
+
+
+@account.command()
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read a password from standard input.")
+@click.option("--admin", is_flag=True, help="Make it an administrator.")
+@store_options
+def create(
+    name: str,
+    password_stdin: bool,
+    admin: bool,
+    data: Path | None,
+    database_url: str | None,
+    as_json: bool,
+) -> None:
+    """Create an account. An account without a password can use tokens only."""
+    from ..service.accounts.accounts import create_account
+    from ..service.auth.passwords import check_new
+
+    password = check_new(_from_stdin()) if password_stdin else None
+    with node_stores(data, database_url, may_be_new=True) as (stores, settings):
+        created = create_account(stores.accounts, name, os.urandom, is_admin=admin)
+        if password is not None:
+            _set(stores, settings, created, password)
+        record_command(stores, "create_account", account=created.name, admin=admin)
+    shown = {"accountName": created.name, "accountId": created.id, "isAdmin": created.is_admin}
+    click.echo(json.dumps(shown) if as_json else f"{created.name}  {created.id}")
+
+
+@account.command(name="list")
+@store_options
+def list_(data: Path | None, database_url: str | None, as_json: bool) -> None:
+    """List all accounts by name."""
+    shown: list[dict[str, Any]] = []
+    with node_stores(data, database_url) as (stores, _):
+        after = None
+        while page := stores.accounts.page(after=after, limit=PAGE):
+            shown += [_shown(stores, item) for item in page]
+            after = page[-1].name.lower()
+    if as_json:
+        click.echo(json.dumps(shown))
+        return
+    for item in shown:
+        marks = [word for word in ("admin", "password") if item[_FIELDS[word]]]
+        click.echo(f"{item['accountName']}  {item['accountId']}  {','.join(marks) or '-'}")
+
+
+_FIELDS = {"admin": "isAdmin", "password": "hasPassword"}
+
+
+@account.command()
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read it from standard input, unasked.")
+@store_options
+def password(
+    name: str, password_stdin: bool, data: Path | None, database_url: str | None, as_json: bool
+) -> None:
+    """Set an account's password; its sessions end. Tokens stay as they are."""
+    from ..service.accounts.accounts import ensure_account, find_account
+    from ..service.auth.passwords import check_new
+    from ..service.setting_groups.words import Tenancy
+
+    chosen = check_new(_from_stdin() if password_stdin else _asked())
+    with node_stores(data, database_url) as (stores, settings):
+        if settings.tenancy is Tenancy.SINGLE and name.lower() == SINGLE_OWNER:
+            ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
+        found = find_account(stores.accounts, name)
+        _set(stores, settings, found, chosen)
+        record_command(stores, "set_password", account=found.name)
+    click.echo(json.dumps({"accountName": found.name}) if as_json else f"{found.name} has it")
+
+
+def _set(stores: Any, settings: Any, owner: Account, chosen: str) -> None:
+    from ..service.accounts.accounts import set_password
+    from ..service.auth.passwords import Cost
+
+    now, cost = Instant(time.time_ns()), Cost(settings.password_work)
+    set_password(stores.accounts, owner, chosen, os.urandom, now, cost)
+
+
+def _shown(stores: Any, item: Account) -> dict[str, Any]:
+    return {
+        "accountName": item.name,
+        "accountId": item.id,
+        "isAdmin": item.is_admin,
+        "hasPassword": stores.accounts.find_password(item.id) is not None,
+    }
+
+
+def _from_stdin() -> str:
+    """Return the first line of standard input, without its line end.
+
+    Raises:
+        NoPassword: the line is empty.
+    """
+    line = sys.stdin.readline(2048).rstrip("\r\n")
+    if not line:
+        raise NoPassword("standard input held no password")
+    return line
+
+
+def _asked() -> str:
+    asked: str = click.prompt("New password", hide_input=True, confirmation_prompt=True)
+    return asked

@@ -1,0 +1,221 @@
+"""`odf-node ingest`: post a file of records to a push source."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePath
+from typing import Any
+
+import click
+
+from odf_protocol.errors import NodeError
+from odf_protocol.instant import Instant
+
+from ..client.environment import HOME
+from ..client.files import FILE_TYPES, sendable
+from ..client.gateways import may_pass
+from ..client.http import open_http
+from ..client.node_api import REPLAYED, NodeApi, Seen
+from ..client.text import one_line
+from ..client.urls import Location, UnsupportedUrl
+from .blocks import STDIN, opened_file
+from .output import json_option, print_json
+from .progress_bars import stepwise
+from .tokens import token_option
+
+Step = Callable[[str, int, int], None]
+PACKED = (".gz", ".zip", ".bz2", ".zst")
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.argument("url", metavar="DATASET")
+@click.option("--source-name", metavar="N", help="Push source; needed when there are several.")
+@click.option(
+    "--changelog",
+    is_flag=True,
+    help="FILE corrects rows: it has the columns of DATASET, and `op` says 1 for a row that it "
+    "takes back, 0 for one that it adds.",
+)
+@click.option("--media-type", metavar="T", help="Format of FILE; default: by its extension.")
+@click.option(
+    "--event-time", metavar="T", help="Event time (RFC 3339) of rows that have none; default: now."
+)
+@click.option("--expected-head", metavar="H", help="Refuse if the head of the dataset is another.")
+@click.option("--dry-run", is_flag=True, help="Show what would become of it; commit nothing.")
+@click.option(
+    "--on-bad-rows",
+    type=click.Choice(["fail", "quarantine"]),
+    help="Refuse FILE for a bad row (default), or ingest the others and keep the bad ones apart.",
+)
+@click.option(
+    "--max-bad-rows", type=click.IntRange(1), metavar="N", help="With quarantine: so many at most."
+)
+@click.option("--key", metavar="K", help="Name of this request; the same again changes nothing.")
+@click.option(
+    "--repeat-for",
+    "repeat_s",
+    type=click.FloatRange(0, 86_400),
+    metavar="SECONDS",
+    help="How long to send again after 502, 503, 504 or a broken connection; default: 300.",
+)
+@click.option("--async", "no_wait", is_flag=True, help="Do not wait: print where to look.")
+@token_option
+@json_option
+def ingest(
+    file: str,
+    url: str,
+    *,
+    media_type: str | None,
+    event_time: str | None,
+    no_wait: bool,
+    key: str | None,
+    token: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Post the records of FILE (`-` is standard input) to DATASET.
+
+    Prints the receipt: how many rows were read, added and already known, and the new head.
+    When the connection breaks, or a proxy answers 502, 503 or 504, the command sends FILE again
+    under the same key, so that no row is added twice, and waits for the job.
+    """
+    if event_time is not None:
+        event_time = str(Instant.parse(event_time))
+    media_type = media_type or media_type_of(file)
+    with open_http() as http, stepwise(quiet=as_json) as step:
+        api = NodeApi(dataset_base(url), token, http=http)
+        given = {"media_type": media_type, "event_time": event_time, **asked}
+        receipt = post_file(api, file, step, key=key, quiet=as_json, wait=not no_wait, **given)
+    if as_json:
+        print_json(receipt)
+    elif no_wait:
+        click.echo(f"job {receipt.get('job')}\n{receipt.get('url')}")
+    else:
+        click.echo(receipt_text(receipt))
+
+
+def post_file(
+    api: NodeApi,
+    file: str,
+    step: Step | None,
+    *,
+    key: str | None = None,
+    quiet: bool = False,
+    **asked: Any,
+) -> dict[str, Any]:
+    """Post a file (`-` is standard input) and return the receipt. Send it again, under the same
+    key, while the connection breaks or a server before the node has no patience; tell a person of
+    it unless `quiet`."""
+    key = key or str(uuid.uuid4())
+
+    def told(error: NodeError, pause: float) -> None:
+        click.echo(f"{one_line(error.message, 1000)}; again in {pause:.1f} s", err=True)
+
+    with opened_file(file) as stream, sendable(stream) as content:
+
+        def sent() -> Iterator[bytes]:
+            chunks = content.chunks()
+            return chunks if step is None else _counted(chunks, content.size, step)
+
+        try:
+            return api.ingest(
+                sent,
+                size=content.size,
+                key=key,
+                seen=job_progress(step),
+                told=None if quiet else told,
+                **asked,
+            )
+        except NodeError as error:
+            if may_pass(error):
+                error.facts["idempotency_key"] = key
+                if not quiet:
+                    click.echo(f"with --key {key} nothing is added twice", err=True)
+            raise
+
+
+def _counted(chunks: Iterable[bytes], size: int | None, step: Step) -> Iterator[bytes]:
+    """Yield the chunks, and report to `step` how many bytes were sent."""
+    sent = 0
+    for chunk in chunks:
+        yield chunk
+        sent += len(chunk)
+        step("sent", sent, size or 0)
+
+
+def job_progress(step: Step | None) -> Seen | None:
+    """Return a function that reports the progress of a job to `step`, or None without `step`.
+
+    It reports the phase of the job, or its status before the first phase.
+    """
+    if step is None:
+        return None
+
+    def seen(job: dict[str, Any]) -> None:
+        progress = job.get("progress") or {}
+        total = int(progress.get("total", 0))
+        count = int(progress.get("done" if total else "rows", 0))
+        step(str(progress.get("phase") or job.get("status")), count, total)
+
+    return seen
+
+
+def media_type_of(file: str) -> str | None:
+    """Return the media type of a file by its extension.
+
+    For standard input return None; the node then uses the format of the source.
+
+    Raises:
+        click.UsageError: the extension is unknown.
+    """
+    if file == STDIN:
+        return None
+    path = PurePath(file)
+    packed = path.suffix.lower() in PACKED and path.stem  # nodes unpack the files they read
+    suffix = PurePath(packed or path).suffix.lower()
+    if suffix not in FILE_TYPES:
+        known = " ".join(FILE_TYPES)
+        raise click.UsageError(
+            f"cannot tell the format of {file} (known: {known}); pass --media-type"
+        )
+    return FILE_TYPES[suffix]
+
+
+def dataset_base(url: str) -> str:
+    """Return the HTTP base of the URL of a dataset or node. The URL may begin with `odf+`.
+
+    Raises:
+        UnsupportedUrl: the address is not a URL of a node.
+    """
+    location = Location.parse(url)
+    if not location.base:
+        raise UnsupportedUrl(
+            f"this takes a dataset of a node: its URL http(s)://…, or with --node or {HOME} its "
+            f"name, not {url!r}",
+            url=url,
+        )
+    return location.base
+
+
+def receipt_text(receipt: dict[str, Any]) -> str:
+    """Return the receipt as two lines for a person, with one more line for each warning."""
+    if not receipt:
+        return "done (this node gives no receipt)"
+    counted = (("added", "rowsAdded"), ("already known", "rowsKnown"))
+    changed = (("retracted", "rowsRetracted"), ("corrected", "rowsCorrected"))
+    parts = [f"{receipt.get(key, 0)} {word}" for word, key in counted]
+    if receipt.get("rowsRejected"):
+        parts.append(f"{receipt['rowsRejected']} rejected (job {receipt.get('rejectedJob')})")
+    parts += [f"{receipt[key]} {word}" for word, key in changed if receipt.get(key)]
+    if receipt.get("rowsLate"):
+        parts.append(f"{receipt['rowsLate']} left out as late")
+    would = "dry run, " if receipt.get("dryRun") else ""
+    would += "replayed (the node had this request before), " if receipt.get(REPLAYED) else ""
+    read = f"{receipt.get('rowsRead', 0)} row(s) read"
+    text = f"{would}{receipt.get('outcome')}: {read}, {', '.join(parts)}"
+    if receipt.get("offsetStart") is not None:
+        text += f", offsets {receipt['offsetStart']} to {receipt['offsetEnd']}"
+    warnings = [f"warning: {one_line(warning, 1000)}" for warning in receipt.get("warnings", ())]
+    return "\n".join([text, f"head {receipt.get('head')}", *warnings])

@@ -1,0 +1,185 @@
+"""`odf-node`: the command line. Every subcommand is loaded only when it runs.
+
+Exit codes: 0 done, 1 failed or not a valid dataset, 2 wrong usage, 3 not found, 4 refused,
+5 conflict (diverged, taken, busy), 6 damaged bytes, 130 interrupted by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from ..client.notices import as_lines
+from .help import explain
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class LazyGroup(click.Group):
+    """A group of commands that imports a command (`module:attribute`) only when it is needed.
+
+    `lazy` maps the name of a command to its `module:attribute` and its help in one line.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.lazy = dict(lazy)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self.lazy:
+            return None
+        module, _, attribute = self.lazy[cmd_name][0].partition(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{module}:{attribute} is no command")
+        return explain(command, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.lazy.items()])
+
+
+class ReportsErrors(click.Command):
+    """The root command of a program. It alone turns errors into messages and exit codes."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        if not standalone_mode:
+            return super().main(words, prog_name, complete_var, False, **extra)
+        try:
+            result = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except Exception as error:
+            from .output import report_error
+
+            sys.exit(report_error(error, as_json="--json" in words))
+        except KeyboardInterrupt:
+            sys.exit(130)
+        sys.exit(result if isinstance(result, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Output that nobody reads any more, as of `| head`, ends it quietly."""
+        try:
+            with as_lines():
+                return super().invoke(ctx)
+        except BrokenPipeError as error:  # here, because click would exit with 1
+            from .output import report_error
+
+            return report_error(error, as_json=False)
+
+
+class MainGroup(ReportsErrors, LazyGroup):
+    """The root command of `odf-node`."""
+
+
+COMMANDS = {
+    "serve": ("odf_node.cli.serve:serve", "Run a node."),
+    "login": ("odf_node.cli.login:login", "Log in at a node by a page in the browser."),
+    "logout": ("odf_node.cli.login:logout", "Forget the login at a node."),
+    "whoami": ("odf_node.cli.login:whoami", "Show as whom commands act at a node."),
+    "account": (
+        "odf_node.cli.accounts:account",
+        "Make and list accounts of a node, set passwords.",
+    ),
+    "token": ("odf_node.cli.admin:token", "Make, list and revoke access tokens of a node."),
+    "dataset": ("odf_node.cli.datasets:dataset", "Create, list and show datasets of a node."),
+    "publish": (
+        "odf_node.cli.publish:publish",
+        "Make a dataset of a file: propose, ask, post.",
+    ),
+    "describe": (
+        "odf_node.cli.describe:describe",
+        "Set description, keywords, license and README of a dataset.",
+    ),
+    "access": ("odf_node.cli.access:access", "Say who may read or change a dataset."),
+    "sharing": (
+        "odf_node.cli.sharing:sharing",
+        "Let others read datasets of a node by Delta Sharing.",
+    ),
+    "ingest": ("odf_node.cli.ingest:ingest", "Post a file of records to a dataset."),
+    "retract": (
+        "odf_node.cli.retract:retract",
+        "Take rows of a dataset back: show them, ask, retract.",
+    ),
+    "refresh": (
+        "odf_node.cli.refresh:refresh",
+        "Have a node fetch the polling source of a dataset.",
+    ),
+    "schedule": ("odf_node.cli.schedules:schedule", "Have a dataset refreshed by itself."),
+    "webhook": ("odf_node.cli.webhooks:webhook", "Have an address told of new blocks."),
+    "variable": ("odf_node.cli.variables:variable", "Variables and secrets of polled sources."),
+    "job": ("odf_node.cli.jobs:job", "List, show and cancel the work on a dataset."),
+    "pull": (
+        "odf_node.cli.transfer:pull",
+        "Copy a dataset, or what is new in it, into a folder.",
+    ),
+    "push": ("odf_node.cli.transfer:push", "Publish a dataset folder, or what is new in it."),
+    "repo": ("odf_node.cli.repo:repo", "Name nodes to pull from and push to."),
+    "verify": ("odf_node.cli.verify:verify", "Check every block, file and row of a dataset."),
+    "compact": ("odf_node.cli.history:compact", "Join small slices of a dataset on a node."),
+    "reset": ("odf_node.cli.history:reset", "Move the head of a dataset on a node back."),
+    "set-watermark": ("odf_node.cli.history:set_watermark", "Set the watermark of a dataset."),
+    "conformance": (
+        "odf_node.cli.conformance:conformance",
+        "Check a node against the protocols.",
+    ),
+    "fsck": (
+        "odf_node.cli.upkeep:fsck",
+        "Check a node's stores: every object there and whole.",
+    ),
+    "gc": ("odf_node.cli.upkeep:gc", "Remove what no chain of a node names."),
+    "merge-state": (
+        "odf_node.cli.merge_state:merge_state",
+        "Check or drop what merges keep of histories.",
+    ),
+    "projection": (
+        "odf_node.cli.projection:projection",
+        "Publish a dataset of a node as tables of other programs.",
+    ),
+    "index": ("odf_node.cli.upkeep:index", "Make a node's index again from its objects."),
+    "audit": ("odf_node.cli.audit:audit", "Show who did what on a node."),
+    "db": ("odf_node.cli.upkeep:db", "Bring a node's database up to date."),
+    "lineage": (
+        "odf_node.cli.lineage:lineage",
+        "Show what a dataset is made of, and what of it.",
+    ),
+    "lookup": ("odf_node.cli.lookup:lookup", "Print rows of a dataset that have a value."),
+    "read": ("odf_node.cli.read:read", "Print rows of a dataset, as of some time if asked."),
+    "watch": ("odf_node.cli.events:watch", "Follow what changes on a node."),
+    "sql": ("odf_node.cli.sql:sql", "Ask datasets of a node, or in folders, by SQL."),
+    "log": ("odf_node.cli.log:log", "Show the blocks of a dataset, newest first."),
+    "inspect": ("odf_node.cli.blocks:inspect", "Show a block file as a manifest."),
+    "encode": ("odf_node.cli.blocks:encode", "Turn the manifest of a block into its bytes."),
+    "hash": ("odf_node.cli.blocks:hash_", "Physical or logical hash of a file."),
+}
+
+
+@click.group(
+    cls=MainGroup,
+    lazy=COMMANDS,
+    context_settings=HELP,
+    epilog="Exit codes: 0 done, 1 failed or invalid, 2 usage, 3 not found, 4 refused, "
+    "5 conflict, 6 damaged, 130 interrupted.",
+)
+@click.version_option(package_name="odf-node", prog_name="odf-node")
+def main() -> None:
+    """A repository node for Open Data Fabric, and its client.
+
+    Name a DATASET by its folder, its URL, its name or id on the node of --node or ODF_NODE_URL, or
+    by REPOSITORY/NAME (see `odf-node repo`). A folder that is there goes before a name.
+    A URL odf+http(s)://… uses the smart protocol, http(s)://… the simple one. The access token
+    comes from --token, from ODF_NODE_TOKEN or from `odf-node login`.
+    """

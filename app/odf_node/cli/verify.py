@@ -1,0 +1,151 @@
+"""`odf-node verify`: check the blocks, files and rows of a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads.verify_job import answer_of
+from odf_storage.datasets.job_payloads.verify_text import answer_text, report_text
+
+from ..client.http import open_http
+from ..client.node_api import NodeApi
+from ..client.sync import opened
+from ..client.urls import Location
+from .heal import NODES_HEAL, healed_at, healed_text
+from .ingest import dataset_base, job_progress
+from .output import DAMAGED, json_option, print_json
+from .progress_bars import stepwise
+from .tokens import any_token, token_at
+
+if TYPE_CHECKING:
+    from odf_storage.datasets.verify.run import Interval
+
+
+CHANGELOG_IS_LOOKED_AT_HERE = "--changelog is looked at here, and --replay by the node: ask twice"
+CHANGELOG_READS_ROWS = "--changelog reads rows; it does not go with --metadata-only"
+RECURSIVE_GOES_WITH_REPLAY = "--recursive goes with --replay: a folder does not know its inputs"
+
+
+@click.command()
+@click.argument("where", metavar="DATASET")
+@click.option("--metadata-only", is_flag=True, help="Blocks and rules only: no files are read.")
+@click.option("--no-rows", is_flag=True, help="Files by their bytes only, not by their rows.")
+@click.option("--after", metavar="BLOCK", help="Look only at data behind this block.")
+@click.option("--upto", metavar="BLOCK", help="Look only at data up to this block.")
+@click.option(
+    "--changelog",
+    is_flag=True,
+    help="Warn of retractions and corrections of rows that do not stand.",
+)
+@click.option(
+    "--replay", is_flag=True, help="Have the node make the executions of a derivative again."
+)
+@click.option("--recursive", is_flag=True, help="With --replay: the datasets it is made of, too.")
+@click.option(
+    "--heal",
+    is_flag=True,
+    help="First fetch damaged and missing files from the addresses in DIR/.remotes.json.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each data block.")
+@any_token
+@json_option
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    where: str,
+    metadata_only: bool,
+    no_rows: bool,
+    after: str | None,
+    upto: str | None,
+    changelog: bool,
+    replay: bool,
+    recursive: bool,
+    heal: bool,
+    verbose: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Check every block, rule, file and row of DATASET.
+
+    With --heal, the command first fetches damaged and missing files of DIR, by hash, from the
+    addresses in DIR/.remotes.json: where DIR was pushed to, the last one first, then where it was
+    pulled from. The command connects to every address in that file, so read the file before you
+    heal a folder that a stranger packed.
+
+    Ends with exit code 6 when something is wrong; each problem names block, file and reason.
+    Only --replay executes transforms: the node executes them, for datasets that it has.
+    """
+    healed = healed_at(where, token) if heal and not replay else []
+    token = token_at(where, token)
+    combined = {"replay": replay, "changelog": changelog, "heal": heal, "recursive": recursive}
+    _refuse({name for name, given in combined.items() if given}, metadata_only=metadata_only)
+    if replay:
+        asked = {"metadataOnly": metadata_only, "rows": not no_rows, "recursive": recursive}
+        within = {"after": after, "upto": upto}
+        is_ok = _replayed(where, token, {**asked, **within}, as_json=as_json, verbose=verbose)
+        ctx.exit(0 if is_ok else DAMAGED)
+    from odf_storage.datasets.verify.run import verify_chain  # Arrow is slow to load
+
+    with (
+        opened(Location.parse(where), token, whole=True) as repository,
+        stepwise(quiet=as_json) as progress,
+    ):
+        report = verify_chain(
+            repository,
+            objects=not metadata_only,
+            logical=not no_rows,
+            interval=_interval(after, upto),
+            progress=progress,
+        )
+        if changelog and report.ok and not metadata_only:
+            from odf_storage.datasets.read.retractions import changelog_notes
+
+            notes = (*report.notes, *changelog_notes(repository))
+            report = replace(report, notes=notes)
+    if as_json:
+        print_json({**report.to_data(), **({"healed": healed} if heal else {})})
+    else:
+        for line in (*map(healed_text, healed), report_text(report, verbose=verbose)):
+            click.echo(line)
+    ctx.exit(0 if report.ok else DAMAGED)
+
+
+def _refuse(given: set[str], *, metadata_only: bool) -> None:
+    """Refuse options that do not go together. Raises `click.UsageError`."""
+    wrong = (
+        ({"replay", "changelog"} <= given, CHANGELOG_IS_LOOKED_AT_HERE),
+        ({"replay", "heal"} <= given, NODES_HEAL),
+        ("changelog" in given and metadata_only, CHANGELOG_READS_ROWS),
+        ("recursive" in given and "replay" not in given, RECURSIVE_GOES_WITH_REPLAY),
+    )
+    for is_so, why in wrong:
+        if is_so:
+            raise click.UsageError(why)
+
+
+def _interval(after: str | None, upto: str | None) -> Interval:
+    from odf_storage.datasets.verify.run import Interval
+
+    return Interval(
+        after=None if after is None else Multihash.parse(after),
+        upto=None if upto is None else Multihash.parse(upto),
+    )
+
+
+def _replayed(
+    where: str, token: str | None, asked: dict[str, Any], *, as_json: bool, verbose: bool
+) -> bool:
+    """Have the node verify the dataset, print its report, and return whether all is well."""
+    with open_http() as http, stepwise(quiet=as_json) as step:
+        answer = NodeApi(dataset_base(where), token, http=http).act(
+            "verify", seen=job_progress(step), **asked
+        )
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(answer_text(answer_of(answer), verbose=verbose))
+    return bool(answer.get("ok"))

@@ -1,0 +1,70 @@
+"""Limits of what a client accepts from a node that it does not trust: counts, bytes, seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odf_protocol.codec.blocks import MAX_BLOCK_BYTES
+from odf_protocol.errors import LimitExceeded
+from odf_protocol.transfer.messages import MAX_MESSAGE_BYTES
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """All limits of a transfer; sizes in bytes, times in seconds."""
+
+    ref_bytes: int = 512
+    text_bytes: int = 1 * MIB
+    """Limit of a JSON or text response of the HTTP interface."""
+    block_bytes: int = MAX_BLOCK_BYTES
+    metadata_bytes: int = 1024 * MIB
+    """Limit of all blocks of one exchange together."""
+    blocks: int = 1_000_000
+    message_bytes: int = MAX_MESSAGE_BYTES
+    """Limit of a WebSocket message; a batch takes 3.57 characters per byte."""
+    object_bytes: int | None = None
+    """Limit of a data slice or checkpoint; None accepts the size in its block."""
+    networks: tuple[str, ...] | None = None
+    """Address ranges allowed beside the public network; None allows all addresses."""
+    connect_s: float = 20.0
+    answer_s: float = 120.0
+    """Limit of the wait for a whole response head, with its connection and request."""
+    whole_s: float | None = None
+    """Limit of all requests of one exchange together, bodies included."""
+    idle_s: float = 60.0
+    """Limit of a pause within an HTTP body."""
+    patience_s: float = 120.0
+    """Time after which a body must keep the minimum speed below."""
+    slowest_bytes_per_s: float = 256.0
+    """Minimum speed of a body; the client gives up a slower server."""
+    message_s: float = 120.0
+    """Limit of the wait for a message of the smart protocol."""
+    confirm_s: float = 1800.0
+    """Limit of the wait for the confirmation of a push, before which the node checks everything."""
+    repeat_s: float = 300.0
+    """Time for which a post with a key is repeated after broken connections and 502, 503, 504."""
+    reread_s: float = 10.0
+    """Time for which a read is repeated if a server before the node answers 502, 503 or 504."""
+    rows_message_bytes: int = 512 * MIB
+    """Limit of one message of rows that a node sends as Arrow."""
+    parallel_simple: int = 10
+    parallel_smart: int = 4
+    objects_per_request: int = 1000
+    resumable_bytes: int = 1 * MIB
+    """Size from which objects are uploaded resumably."""
+    attempts: int = 3
+    """Attempts per object if the connection breaks or the server is overloaded."""
+
+
+LIMITS = ClientLimits()
+
+
+class TooMuch(LimitExceeded):
+    """The peer sends or announces more than the client accepts."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(
+            f"{what} is more than this client takes (limit {limit})", what=what, limit=limit
+        )

@@ -1,0 +1,156 @@
+"""Which lines of a CSV file name its columns, and which repeat the header or give units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from odf_protocol.csv_header import HeaderMismatch, match
+
+from ..client.text import one_line
+from .records import distinct_names
+from .values import guess, is_word_for_nothing
+
+SHOWN_NAMES = 5
+JUDGED_ROWS = 1_000
+YEARS = range(1000, 3000)
+Row = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The names of the columns; `by_position` means that the names in the file do not tell which
+    column is which."""
+
+    names: tuple[str, ...]
+    is_there: bool
+    by_position: bool = False
+    notes: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+
+
+def header_of(rows: Sequence[Row], wanted: bool | None) -> Header:
+    """Decide whether the first of these rows, at least one, is a header. `wanted` is what a person
+    says."""
+    first, rest = rows[0], rows[1:JUDGED_ROWS]
+    there, notes, questions = wanted is True, list[str](), tuple[str, ...]()
+    if wanted is None:
+        there, doubt, questions = _judged(first, rest)
+        if doubt:
+            notes.append(doubt)
+    if not there:
+        names = tuple(f"column_{at}" for at in range(1, len(first) + 1))
+        if wanted is None and not questions:
+            notes.append("no line names the columns (--header takes the first one for the names)")
+        return Header(names=names, is_there=False, notes=tuple(notes), questions=questions)
+    names = distinct_names(first)
+    notes += [
+        f"column {at} is called {cell!r} in the header, and {name!r} here"
+        for at, (cell, name) in enumerate(zip(first, names, strict=True), 1)
+        if name != cell
+    ]
+    return Header(
+        names=names, is_there=True, by_position=not _finds(first, names), notes=tuple(notes),
+        questions=questions,
+    )  # fmt: skip
+
+
+def units_below(header: Row, rows: Sequence[Row]) -> bool:
+    """Whether the first of these rows has units: text, or nothing, above numbers and times."""
+    if len(rows) < 3 or list(rows[0]) == list(header):
+        return False
+    first, rest = rows[0], rows[1:JUDGED_ROWS]
+    typed = [at for at in range(len(first)) if _kind(rest, at) not in (None, "String")]
+    named = [at for at in typed if first[at].strip()]
+    others = [at for at in range(len(first)) if at not in typed]
+    return (
+        bool(named)
+        and all(guess("", [first[at].strip()]).type == "String" for at in named)
+        and not any(is_word_for_nothing(first[at]) for at in named)
+        and not any(first[at].strip() for at in others)
+    )
+
+
+def _judged(first: Row, rest: Sequence[Row]) -> tuple[bool, str, tuple[str, ...]]:
+    """Return whether the first row is a header, a remark if nothing but its texts tells it, and
+    questions."""
+    cells = [cell.strip() for cell in first]
+    named = [cell for cell in cells if cell]
+    if not named:
+        return False, "", ()
+    kinds = [_kind(rest, at) for at in range(len(cells))]
+    own = [guess("", [cell]).type if cell else None for cell in cells]
+    differs = any(
+        kind not in (None, "String") and mine == "String" and not is_word_for_nothing(cell)
+        for kind, mine, cell in zip(kinds, own, cells, strict=True)
+    )
+    values = [at for at, mine in enumerate(own) if mine not in (None, "String")]
+    shown = one_line(", ".join(cells[:SHOWN_NAMES]), 80)
+    repeats = len({cell.casefold() for cell in named}) < len(named)
+    taken = (
+        f"the first line is taken for the names of the columns: {shown} (--no-header; --skip 1 if "
+        "it is a title)"
+    )
+    if not values:
+        if differs:
+            return True, taken if len(cells) == 1 else "", ()  # of one column it may be a title
+        if repeats:
+            asked = f"does the first line ({shown}) hold the names of the columns? (--header or "
+            return True, "", (asked + "--no-header)",)
+        return True, taken if rest else "", ()
+    if _are_labels([cells[at] for at in values], [kinds[at] for at in values], own, rest, values):
+        return True, f"the first line is taken for the names of the columns: {shown}", ()
+    if differs or (len(values) < len(named) and _count_up([cells[at] for at in values])):
+        asked = f"does the first line ({shown}) hold the names of the columns? (--header or "
+        return differs, "", (asked + "--no-header)",)
+    return False, "", ()
+
+
+def _are_labels(
+    cells: Sequence[str],
+    kinds: Sequence[str | None],
+    own: Sequence[str | None],
+    rest: Sequence[Row],
+    at: Sequence[int],
+) -> bool:
+    """Whether values in the first row are labels of their columns: dates or years that differ,
+    above values of another kind."""
+    if len(set(cells)) < len(cells) or not rest:
+        return False
+    if all(own[place] in ("Date", "Timestamp") for place in at):
+        return all(kind not in ("Date", "Timestamp", None) for kind in kinds)
+    if not all(own[place] == "Int64" and int(cells[i]) in YEARS for i, place in enumerate(at)):
+        return _is_pandas(cells, own, at)
+    below = [row[place].strip() for row in rest for place in at if row[place].strip()]
+    return any(not (text.isdecimal() and int(text[:9]) in YEARS) for text in below)
+
+
+def _is_pandas(cells: Sequence[str], own: Sequence[str | None], at: Sequence[int]) -> bool:
+    """Whether the row is what pandas writes above an index, if the columns have no names: a blank,
+    and numbers from 0."""
+    numbers = [str(number) for number in range(len(cells))]
+    return own[0] is None and list(cells) == numbers and len(at) == len(own) - 1
+
+
+def _count_up(cells: Sequence[str]) -> bool:
+    """Whether the values are whole numbers in even steps, as labels are."""
+    if not all(cell.isdecimal() and len(cell) < 10 for cell in cells):
+        return False
+    steps = {int(after) - int(one) for one, after in pairwise(cells)}
+    return len(cells) > 1 and len(steps) == 1 and steps != {0}
+
+
+def _kind(rows: Sequence[Row], at: int) -> str | None:
+    """Return the type of a column below the first row; None if it has no values."""
+    texts = [row[at].strip() for row in rows]
+    some = [text for text in texts if text and not is_word_for_nothing(text)]
+    return guess("", some).type if some else None
+
+
+def _finds(header: Row, names: Sequence[str]) -> bool:
+    """Whether the reader finds the columns by the header."""
+    try:
+        return match(header, names).in_order
+    except HeaderMismatch:
+        return False

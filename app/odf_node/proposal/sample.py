@@ -1,0 +1,352 @@
+"""The beginning of a file as a sample: its format, and as much unpacked content as needed."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePath
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from odf_protocol.errors import BadInput
+from odf_protocol.text_encodings import UTF8, encoding_of, marked_encoding
+from odf_storage.runtime.zip_entries import DAMAGED, entries_of, unpacked
+
+PIECE_BYTES = 16 * 1024
+"""Bytes that are unpacked at once. A piece is lost if the sample ends within it."""
+DIRECTORY_BYTES = 1 << 20
+"""Limit of the bytes of a zip archive's table of contents."""
+ARCHIVE_BYTES = 256 << 20
+"""Limit of the bytes of a file that is needed completely, and of what it unpacks to."""
+PARQUET, ZIP = b"PAR1", b"PK\x03\x04"
+SHEETS = frozenset({"xl/workbook.xml", "xl/workbook.bin"})
+OPEN_DOCUMENT = b"application/vnd.oasis.opendocument.spreadsheet"
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+SAMPLE_BYTES = 4 << 20
+"""Default number of unpacked bytes that are examined."""
+
+
+class Format(StrEnum):
+    """Formats of published files, by the names of their read steps."""
+
+    CSV = "Csv"
+    JSON = "Json"
+    NDJSON = "NdJson"
+    GEOJSON = "GeoJson"
+    NDGEOJSON = "NdGeoJson"
+    PARQUET = "Parquet"
+    SHAPEFILE = "EsriShapefile"
+
+
+FORMATS: dict[str, Format] = {
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".txt": Format.CSV,
+    ".json": Format.JSON,
+    ".ndjson": Format.NDJSON,
+    ".jsonl": Format.NDJSON,
+    ".geojson": Format.GEOJSON,
+    ".ndgeojson": Format.NDGEOJSON,
+    ".parquet": Format.PARQUET,
+    ".shp": Format.SHAPEFILE,
+}
+MEDIA_TYPES: dict[Format, str] = {
+    Format.CSV: "text/csv",
+    Format.JSON: "application/json",
+    Format.NDJSON: "application/x-ndjson",
+    Format.GEOJSON: "application/geo+json",
+    Format.NDGEOJSON: "application/x-ndgeojson",
+    Format.PARQUET: "application/vnd.apache.parquet",
+    Format.SHAPEFILE: "application/vnd.shp",
+}
+TEXT = frozenset({Format.CSV, Format.JSON, Format.NDJSON, Format.GEOJSON, Format.NDGEOJSON})
+
+
+class UnknownFormat(BadInput):
+    """The format of a file cannot be determined from its name or its beginning."""
+
+
+class DamagedPacking(BadInput):
+    """A packed file that cannot be unpacked, or that does not contain exactly one file."""
+
+
+class NotUtf8(BadInput):
+    """Text that is not in the encoding that is told, by default UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The beginning of a file: its format, its bytes, and whether they are the whole file."""
+
+    name: str
+    """Name of the file, without folders, and without endings of packed files."""
+    format: Format
+    data: bytes
+    is_whole: bool
+    file: Path | None = None
+    """The file itself, if its reader does not need to have it in memory."""
+    is_workbook: bool = False
+    """Whether the text is in a sheet of a workbook."""
+
+    @property
+    def content(self) -> bytes | Path:
+        return self.data if self.file is None else self.file
+
+    def utf8(self, encoding: str | None) -> bytes:
+        """Return the data as UTF-8, given in the encoding, or in the one that its byte order mark
+        tells. A character that the end of the sample cuts is left out. Raises `NotUtf8`."""
+        codec = self._codec(encoding)
+        if codec == UTF8 and b"\0" in self.data[:PIECE_BYTES]:
+            raise NotUtf8(
+                f"{self.name} has zero bytes, as UTF-16 has; --encoding names the encoding, "
+                "such as utf-16-le",
+                line=1,
+            )
+        try:
+            decoder = codecs.getincrementaldecoder(codec)()
+            text = decoder.decode(self.data, final=self.is_whole)
+            return self.data if codec == UTF8 and self.is_whole else text.encode()
+        except UnicodeError as bad:
+            start = bad.start if isinstance(bad, UnicodeDecodeError) else 0
+            line = self.data.count(b"\n", 0, start) + 1
+            shown = self.data[max(0, start - 12) : start + 12].decode("cp1252", "replace")
+            raise NotUtf8(
+                f"line {line} of {self.name} is not {codec.upper()}; --encoding names another "
+                f"encoding, such as windows-1252, which would read {shown!r} here",
+                line=line,
+            ) from None
+
+    def encoded(self, data: bytes, encoding: str | None) -> bytes:
+        """Return a beginning of the data, given in UTF-8, in the encoding of the file."""
+        codec = self._codec(encoding)
+        return data if codec == UTF8 else data.decode().encode(codec)
+
+    def declared(self, encoding: str | None) -> str | None:
+        """Return the encoding that a source has to declare. Raises `NotUtf8`."""
+        self._codec(encoding)
+        return encoding
+
+    def _codec(self, encoding: str | None) -> str:
+        if encoding is None:
+            return marked_encoding(self.data) or UTF8
+        codec = encoding_of(encoding)
+        if codec is None:
+            raise NotUtf8(f"--encoding: no encoding is called {encoding[:50]!r}")
+        return codec
+
+
+def sample_of(
+    file_name: str,
+    begin: bytes,
+    *,
+    is_whole: bool,
+    most: int = SAMPLE_BYTES,
+    form: Format | None = None,
+) -> Sample:
+    """Return a sample of a file with this beginning: at most `most` bytes of its unpacked content.
+
+    For a zip archive `begin` has to be the whole file, since the table of contents is at the end.
+
+    Raises:
+        UnknownFormat, DamagedPacking.
+    """
+    name = PurePath(file_name).name
+    if begin.startswith(OLE):
+        return Sample(name, Format.CSV, begin, is_whole, is_workbook=True)
+    for mark, ending, unpack in _PACKINGS:
+        if mark.match(begin):
+            if ending == ".zip" and form in (None, Format.CSV) and _holds_sheets(begin):
+                return Sample(name, Format.CSV, begin, is_whole, is_workbook=True)
+            if ending == ".zip" and form in (None, Format.SHAPEFILE) and _holds_shape(begin):
+                return Sample(_without(name, ending), Format.SHAPEFILE, begin, is_whole)
+            name, packed = _without(name, ending), begin
+            begin, ended, inner = unpack(packed, most + 1)
+            if begin.startswith(PARQUET) and not ended and is_whole:
+                begin, ended, inner = unpack(packed, ARCHIVE_BYTES)
+            name, is_whole = inner or name, is_whole and ended
+            break
+    form = form or _by_name(name, begin) or _by_content(begin)
+    if form is None:
+        known = " ".join(FORMATS)
+        raise UnknownFormat(
+            f"cannot tell the format of {name} (known: {known}); say it by --format"
+        )
+    if form is Format.SHAPEFILE:
+        raise UnknownFormat("a shapefile is published as a zip archive with its .shp and .dbf")
+    if form is Format.PARQUET:
+        return Sample(name, form, begin, is_whole)
+    return Sample(name, form, begin[:most], is_whole and len(begin) <= most)
+
+
+def sample_of_file(file: Path, *, most: int = SAMPLE_BYTES, form: Format | None = None) -> Sample:
+    """Return a sample of a file on this machine. Raises the same errors as `sample_of`."""
+    with file.open("rb") as stream:
+        if form in (None, Format.PARQUET) and stream.read(len(PARQUET)) == PARQUET:
+            return Sample(file.name, Format.PARQUET, b"", True, file)
+        stream.seek(0)
+        return sample_of_stream(file.name, stream, most=most, form=form)
+
+
+def sample_of_stream(
+    name: str, stream: BinaryIO, *, most: int = SAMPLE_BYTES, form: Format | None = None
+) -> Sample:
+    """Return a sample of an open file, wherever its position is: processes that look at a file at
+    the same time may share it. Raises the same errors as `sample_of`."""
+    file = stream.fileno()
+    begin, size = _beginning(file, most), os.fstat(file).st_size
+    if begin.startswith(EVERYTHING_FIRST):
+        begin = _beginning(file, ARCHIVE_BYTES)
+        if size > len(begin):
+            raise UnknownFormat(
+                f"{name} has more than {ARCHIVE_BYTES >> 20} MiB, and is needed whole; unpack it"
+            )
+    return sample_of(name, begin, is_whole=size <= len(begin), most=most, form=form)
+
+
+def _beginning(file: int, most: int) -> bytes:
+    """Read the first bytes of an open file, whose position stays."""
+    begin = bytearray()
+    while len(begin) < most and (piece := os.pread(file, most - len(begin), len(begin))):
+        begin += piece
+    return bytes(begin)
+
+
+def format_of(file_name: str, begin: bytes) -> Format:
+    """Return the format of a file with this beginning; a zip archive has to be whole. Raises the
+    same errors as `sample_of`."""
+    return sample_of(file_name, begin, is_whole=False, most=PIECE_BYTES).format
+
+
+def _without(name: str, ending: str) -> str:
+    return name[: -len(ending)] if name.lower().endswith(ending) else name
+
+
+def _by_name(name: str, begin: bytes) -> Format | None:
+    """Return the format that the ending says; features are GeoJSON by either ending."""
+    form = FORMATS.get(PurePath(name).suffix.lower())
+    return Format.GEOJSON if form is Format.JSON and _FEATURES.match(begin) else form
+
+
+def _by_content(begin: bytes) -> Format | None:
+    text = begin.lstrip()[:1]
+    if _FEATURES.match(begin):
+        return Format.GEOJSON
+    if begin.startswith(b"PAR1"):
+        return Format.PARQUET
+    return {b"[": Format.JSON, b"{": Format.NDJSON}.get(text)
+
+
+_FEATURES = re.compile(rb'\s{0,100}\{[^\[{]{0,1000}"type"\s{0,100}:\s{0,100}"FeatureCollection"')
+"""The beginning of a document of features, whose members before `type` are texts and numbers."""
+Unpacked = tuple[bytes, bool, str | None]
+"""The beginning of the unpacked content, whether it is all of it, and the name of the packed
+entry."""
+
+
+def _gunzip(data: bytes, most: int) -> Unpacked:
+    try:
+        stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        out = stream.decompress(data, most)
+    except zlib.error as bad:
+        raise DamagedPacking(f"the file is no intact gzip file ({bad})") from None
+    return out, stream.eof and not stream.unused_data, None
+
+
+def _bunzip2(data: bytes, most: int) -> Unpacked:
+    try:
+        stream = bz2.BZ2Decompressor()
+        out = stream.decompress(data, most)
+    except (OSError, ValueError) as bad:
+        raise DamagedPacking(f"the file is no intact bzip2 file ({bad})") from None
+    return out, stream.eof and not stream.unused_data, None
+
+
+def _unzstd(data: bytes, most: int) -> Unpacked:
+    out = bytearray()
+    try:
+        with pa.CompressedInputStream(pa.py_buffer(data), "zstd") as stream:
+            while len(out) < most and (piece := stream.read(min(most - len(out), PIECE_BYTES))):
+                out += piece
+    except (pa.ArrowException, OSError) as bad:
+        if not out:
+            raise DamagedPacking(f"the file is no intact zstd file ({bad})") from None
+        return bytes(out), False, None  # the sample ends within a frame
+    return bytes(out), len(out) < most, None
+
+
+def _unzip(data: bytes, most: int) -> Unpacked:
+    try:
+        with zipfile.ZipFile(_Bounded(data)) as archive:
+            entries = entries_of(archive)
+            if len(entries) != 1:
+                raise DamagedPacking(
+                    f"the archive holds {len(entries)} files; publish them one by one"
+                )
+            out = bytearray()
+            for piece in unpacked(archive, entries[0], piece_bytes=PIECE_BYTES):
+                out += piece
+                if len(out) >= most:
+                    break
+    except DAMAGED as bad:
+        raise DamagedPacking(
+            f"the file is no intact zip archive that a node can unpack ({bad})"
+        ) from None
+    return bytes(out[:most]), len(out) < most, PurePath(entries[0].filename).name
+
+
+class _Bounded(io.BytesIO):
+    """Limits each read to the size of a table of contents, since the library keeps the whole table
+    in memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = DIRECTORY_BYTES + 1 if size is None or size < 0 else min(size, DIRECTORY_BYTES + 1)
+        data = super().read(wanted)
+        if len(data) > DIRECTORY_BYTES:
+            raise DamagedPacking(
+                f"the table of contents of the archive is longer than {DIRECTORY_BYTES} bytes"
+            )
+        return data
+
+
+def _holds_sheets(data: bytes) -> bool:
+    """Whether an archive is a workbook, by the names of its parts."""
+    try:
+        with zipfile.ZipFile(_Bounded(data)) as archive:
+            entries = {one.filename: one for one in archive.filelist}
+            kind = entries.get("mimetype")
+            begin = b"" if kind is None else _first(archive, kind)
+    except DAMAGED:
+        return False
+    return bool(entries.keys() & SHEETS) or begin.startswith(OPEN_DOCUMENT)
+
+
+def _first(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    return next(unpacked(archive, entry, piece_bytes=PIECE_BYTES), b"")
+
+
+def _holds_shape(data: bytes) -> bool:
+    try:
+        with zipfile.ZipFile(_Bounded(data)) as archive:
+            return any(one.filename.lower().endswith(".shp") for one in entries_of(archive))
+    except DAMAGED:
+        return False
+
+
+_PACKINGS: tuple[tuple[re.Pattern[bytes], str, Callable[[bytes, int], Unpacked]], ...] = (
+    (re.compile(rb"\x1f\x8b"), ".gz", _gunzip),
+    (re.compile(rb"BZh[1-9]1AY&"), ".bz2", _bunzip2),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), ".zst", _unzstd),
+    (re.compile(rb"PK\x03\x04"), ".zip", _unzip),
+)
+"""Kinds of packed files: first bytes, ending of the name, and function to unpack."""
+EVERYTHING_FIRST = (ZIP, PARQUET, OLE)
+"""First bytes of files that are needed completely in order to examine their beginning."""

@@ -1,0 +1,372 @@
+"""The shape of a CSV file: what separates its fields, which lines are rows, what names the columns.
+
+Fields are separated by the reader's own tokenizer. What the file leaves open is a question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.reading import ReadStepCsv
+
+from ..client.text import one_line
+from .headers import header_of, units_below
+from .options import Choices
+from .records import MAX_CELLS, MAX_COLUMNS, NoRecords, Records
+from .sample import Sample
+
+SEPARATORS = (",", ";", "\t", "|")
+SNIFFED_RECORDS = 200
+SNIFFED_BYTES = 64 << 10
+MAX_TITLES = 50
+"""Records at the beginning that may be titles."""
+SHOWN_LINES = 3
+SHOWN_CHARS = 60
+_SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?sep=([,;|\t])\r?\n", re.IGNORECASE)
+"""The first line by which a spreadsheet is told the separator."""
+_OPENING = re.compile(rb"(?:^|(?<=[,;\t|\n]))'")
+_SINGLE_QUOTED = re.compile(rb"(?:^|(?<=[,;\t|\n]))'(?:[^'\n]|'')*'(?=[,;\t|\r\n]|\Z)")
+"""A field in single quotes, and the beginning of one."""
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A record, and the number of the line on which it begins."""
+
+    number: int
+    fields: Sequence[str]
+    raw: str
+
+    def __str__(self) -> str:
+        return f"line {self.number}, {one_line(self.raw, SHOWN_CHARS)!r}"
+
+    @property
+    def is_title(self) -> bool:
+        """Whether a single one of several fields has a text."""
+        return len(self.fields) > 2 and sum(1 for cell in self.fields if cell.strip()) <= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How fields are separated; without `escape` only doubled quotes work."""
+
+    separator: str
+    quote: str
+    escape: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Body:
+    """The records of a file that can be rows, header included, and the others."""
+
+    lines: Sequence[Line]
+    width: int
+    titles: Sequence[Line]
+    footers: Sequence[Line]
+    odd: Sequence[Line]
+    """Records between the rows that have more or fewer fields."""
+
+
+def texts_of(sample: Sample, choices: Choices) -> Records:
+    """Return the columns of a CSV file as texts.
+
+    Raises:
+        NoRecords, NotUtf8.
+    """
+    if sample.is_workbook:
+        data, warnings = _sheet(sample, choices)
+    else:
+        data, warnings = sample.utf8(choices.encoding), ()
+    told = _SEP_LINE.match(data) if choices.separator is None else None
+    skip = choices.skip if choices.skip is not None else int(told is not None)
+    form, notes = _form(sample, data, choices, told[1].decode() if told else None, skip)
+    lines, cut = _lines(data, form, skip, sample)
+    whole = sample.is_whole and cut is None
+    some = _without_footer(data, lines, choices.footer) if choices.footer and whole else lines
+    body = _body(some, choices, is_whole=whole)
+    if body.width > MAX_COLUMNS:
+        raise NoRecords(
+            f"{sample.name} has {body.width} columns; {MAX_COLUMNS} are looked at at most"
+        )
+    notes += ["the first line tells the separator, and is left out"] if told else []
+    notes += [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
+    if body.width == 1 and (blank := _blank_lines(data)):
+        notes.append(f"{blank} blank lines are no rows")
+    footer = choices.footer or 0
+    if body.footers and not choices.sets_aside:
+        footer = _full_lines(data, body.footers[0].number)
+    questions = _odd_lines(sample, body, form, choices, footer)
+    head = body.lines[0]
+    others = [line.fields for line in body.lines[1:] if line.raw != head.raw]
+    header = header_of([head.fields, *others], choices.header)
+    questions += () if header.is_there else _narrow_header(body)
+    first = [head.fields] if header.is_there else []
+    rest = others if first else [line.fields for line in body.lines]
+    units = choices.units or 0
+    if choices.units is None and first and units_below(first[0], rest):
+        units = 1
+        notes.append(f"left out as a line of units: {_shown(body.lines[1:2])} (--units 0)")
+    repeated = [line for line in body.lines[1:] if first and line.raw == head.raw]
+    if repeated:
+        notes.append(f"left out, since they repeat the header: {_shown(repeated)}")
+    rest = rest[units:]
+    options: dict[str, Any] = {
+        "odf-node/skipLines": head.number - 1 if body.titles else skip,
+        "odf-node/unitLines": units,
+        "odf-node/footerLines": footer,
+        "odf-node/repeatedHeader": "skip" if repeated else None,
+        "odf-node/csvHeader": "position" if header.by_position else None,
+        "odf-node/sheet": choices.sheet,
+    }
+    return Records(
+        names=header.names,
+        columns=tuple(tuple(row[at] or None for row in rest) for at in range(body.width)),
+        content=_content(sample, data, cut, choices),
+        is_whole=whole,
+        step=_step(sample, form, choices, header=header.is_there),
+        options={key: value for key, value in options.items() if value},
+        notes=(*warnings, *notes, *header.notes),
+        questions=(*questions, *header.questions),
+    )
+
+
+def _step(sample: Sample, form: Form, choices: Choices, *, header: bool) -> ReadStepCsv:
+    return ReadStepCsv(
+        header=header,
+        separator=None if form.separator == "," else form.separator,
+        quote=None if form.quote == '"' else form.quote,
+        escape=form.escape or "",
+        encoding=sample.declared(choices.encoding),
+    )
+
+
+def _sheet(sample: Sample, choices: Choices) -> tuple[bytes, tuple[str, ...]]:
+    """Return a sheet of a workbook as CSV, and remarks. Raises `NoRecords`."""
+    from odf_workers.stages.preview import sheet_csv  # not in the service
+
+    try:
+        return sheet_csv(sample.content, choices.sheet)
+    except BadInput as bad:
+        message = bad.message.replace("odf-node/sheet", "--sheet")
+        raise NoRecords(f"{sample.name}: {message}", **bad.facts) from None
+
+
+def _content(sample: Sample, data: bytes, cut: int | None, choices: Choices) -> bytes | Path:
+    """Return what the reader reads of a sample, of which `data` is the text."""
+    if cut is None:
+        return sample.content
+    return data[:cut] if sample.is_workbook else sample.encoded(data[:cut], choices.encoding)
+
+
+def _form(
+    sample: Sample, data: bytes, choices: Choices, told: str | None, skip: int
+) -> tuple[Form, list[str]]:
+    """Return how fields are separated, and remarks."""
+    form = Form(
+        separator=choices.separator or told or ("," if sample.is_workbook else ""),
+        quote=choices.quote or '"',
+        escape=choices.escape or None,
+    )
+    notes = []
+    if choices.quote is None and not sample.is_workbook and _is_single_quoted(data):
+        form = replace(form, quote="'")
+        notes.append("fields are in single quotes, which are left out (--quote)")
+    if not form.separator:
+        form = replace(form, separator=_separator(sample, data, form, skip))
+    if choices.escape is None and _needs_escape(data, form, skip):
+        notes.append("a backslash escapes the quote behind it (--escape none)")
+        form = replace(form, escape="\\")
+    elif form.escape is None and (line := _quote_inside(data, form)) is not None:
+        notes.append(f"line {line}: a quote inside of quotes is not doubled (--escape, --quote)")
+    return form, notes
+
+
+def _is_single_quoted(data: bytes) -> bool:
+    """Whether fields at the beginning are in single quotes: no quotes are double, and each that
+    begins a field has another at its end."""
+    some = data[:SNIFFED_BYTES]
+    if b'"' in some:
+        return False
+    begun, whole = len(_OPENING.findall(some)), len(_SINGLE_QUOTED.findall(some))
+    return whole > 1 and begun - whole <= (len(some) < len(data))
+
+
+def _separator(sample: Sample, data: bytes, form: Form, skip: int) -> str:
+    """Return the separator that splits most of the first records into equally many fields, as many
+    as possible."""
+    if sample.name.lower().endswith((".tsv", ".tab")):
+        return "\t"
+    best, most = ",", (0.0, 1)
+    for separator in SEPARATORS:
+        widths = _widths(data, replace(form, separator=separator), skip)
+        (width, count), *_ = widths.most_common(1) or [(1, 0)]
+        share = count / max(1, widths.total())
+        found = (min(1.0, round(share + 0.1, 1)), width)
+        if width > 1 and found > most:
+            best, most = separator, found
+    return best
+
+
+def _widths(data: bytes, form: Form, skip: int) -> Counter[int]:
+    try:
+        some = islice(_separated(data, form), SNIFFED_RECORDS)
+        return Counter(len(record.fields) for record in some if record.number > skip)
+    except BadInput:
+        return Counter()
+
+
+def _needs_escape(data: bytes, form: Form, skip: int) -> bool:
+    """Whether the first records are whole, equally wide, and without text behind a closing quote,
+    only if backslashes escape quotes."""
+    if b"\\" + form.quote.encode() not in data:
+        return False
+    if _quote_inside(data, form, rb"\\") is not None:
+        return True
+    plain = _widths(data, form, skip)
+    escaped = _widths(data, replace(form, escape="\\"), skip)
+    return bool(escaped) and len(escaped) == 1 and plain.keys() != escaped.keys()
+
+
+def _quote_inside(data: bytes, form: Form, before: bytes = b"") -> int | None:
+    """Return the first line of a field in quotes at the beginning in which a quote, behind a
+    pattern, is neither doubled nor the end."""
+    separator, sign = (re.escape(each).encode() for each in (form.separator, form.quote))
+    begin = rb"(?:^|(?<=[\n" + separator + b"]))" + sign
+    inside = b"(?:[^" + sign + b"]|" + sign * 2 + b")*" + before + sign
+    after = b"(?=[^" + separator + sign + rb"\r\n])"
+    some = data[:SNIFFED_BYTES]
+    found = re.search(begin + inside + after, some)
+    return None if found is None else some.count(b"\n", 0, found.start()) + 1
+
+
+def _separated(data: bytes, form: Form) -> Any:
+    from odf_workers.stages.preview import csv_records  # not in the service
+
+    for number, fields, raw in csv_records(
+        data, separator=form.separator, quote=form.quote, escape=form.escape
+    ):
+        yield Line(number, fields, raw.rstrip("\r\n"))
+
+
+def _lines(data: bytes, form: Form, skip: int, sample: Sample) -> tuple[list[Line], int | None]:
+    """Return the records after the skipped lines, and the length of the bytes that have them, if
+    that is not the whole sample.
+
+    Raises:
+        NoRecords.
+    """
+    lines: list[Line] = []
+    cells = 0
+    try:
+        for line in _separated(data, form):
+            if line.number <= skip:
+                continue
+            cells += len(line.fields)
+            lines.append(line)
+            if cells > MAX_CELLS:
+                return lines[:-1], _start_of(data, line.number)
+    except BadInput as bad:
+        if sample.is_whole or not lines:
+            raise NoRecords(f"{bad.message} (--quote takes another sign)", **bad.facts) from None
+        return lines, _start_of(data, _line_of(bad, lines))
+    if not lines:
+        raise NoRecords(f"{sample.name} has no records")
+    if sample.is_whole or len(lines) == 1:
+        return lines, None
+    last = lines.pop()  # it may be cut
+    return lines, _start_of(data, last.number)
+
+
+def _line_of(bad: BadInput, lines: Sequence[Line]) -> int:
+    line = bad.facts.get("line")
+    return line if isinstance(line, int) else lines[-1].number + 1
+
+
+def _start_of(data: bytes, line: int) -> int:
+    """Return the number of bytes before a line."""
+    ends = _LINE_END.finditer(data)
+    last = next(islice(ends, line - 2, None), None) if line > 1 else None
+    return last.end() if last else 0
+
+
+def _body(lines: Sequence[Line], choices: Choices, *, is_whole: bool) -> _Body:
+    """Tell rows from titles before them, and from lines after the last row."""
+    widths = Counter(len(line.fields) for line in lines)
+    width = max(widths, key=lambda one: (widths[one], one))
+    fits = [len(line.fields) == width and not (line.is_title and len(lines) > 2) for line in lines]
+    start, end = 0, len(lines)
+    if choices.skip is None:
+        start = next((at for at, fit in enumerate(fits[:MAX_TITLES]) if fit), 0)
+    if is_whole and choices.footer is None and not choices.sets_aside:
+        end = next((at for at in range(len(lines), start, -1) if fits[at - 1]), len(lines))
+    inside = lines[start:end]
+    return _Body(
+        lines=[line for line in inside if len(line.fields) == width],
+        width=width,
+        titles=lines[:start],
+        footers=lines[end:],
+        odd=[line for line in inside if len(line.fields) != width],
+    )
+
+
+def _blank_lines(data: bytes) -> int:
+    """Return the number of blank lines: in a file of one column they may stand for no value."""
+    lines = _LINE_END.split(data)
+    return sum(1 for line in lines[:-1] if not line.strip())
+
+
+def _full_lines(data: bytes, start: int) -> int:
+    """Return the number of lines that are not blank, from the line `start` on."""
+    rest = data[_start_of(data, start) :]
+    return sum(1 for line in _LINE_END.split(rest) if line.strip())
+
+
+def _without_footer(data: bytes, lines: Sequence[Line], count: int) -> Sequence[Line]:
+    """Leave out records in the last `count` lines that are not blank. Raises `NoRecords`."""
+    numbered = enumerate(_LINE_END.split(data), 1)
+    full = deque((number for number, line in numbered if line.strip()), maxlen=count)
+    kept = [line for line in lines if line.number < full[0]]
+    if not kept:
+        raise NoRecords("no line remains before the footer (--footer)")
+    return kept
+
+
+def _odd_lines(
+    sample: Sample, body: _Body, form: Form, choices: Choices, footer: int
+) -> tuple[str, ...]:
+    """Return questions about lines that are no rows. Raises `NoRecords` for one among the rows."""
+    if body.odd and not choices.sets_aside:
+        odd = body.odd[0]
+        raise NoRecords(
+            f"line {odd.number} of {sample.name} has {len(odd.fields)} fields, others have "
+            f"{body.width}: {one_line(odd.raw, SHOWN_CHARS)!r}. If it is no row, --on-bad-rows "
+            f"quarantine keeps it apart; fields were separated by {form.separator!r} (--separator, "
+            "and --quote for signs around fields, take others)",
+            line=odd.number,
+        )
+    if not body.footers or choices.sets_aside:
+        return ()
+    told = f"after the last row: {_shown(body.footers)}; --footer {footer} leaves such lines out"
+    return (f"{told}, --on-bad-rows quarantine keeps them apart",)
+
+
+def _narrow_header(body: _Body) -> tuple[str, ...]:
+    """Return a question about a line before the first row that may be a header of other width."""
+    if not body.titles or body.titles[-1].is_title or len(body.titles[-1].fields) == 1:
+        return ()
+    line = body.titles[-1]
+    found = f"{line} has {len(line.fields)} fields, and the rows have {body.width}"
+    return (f"{found}: if it is no header, --skip {line.number} leaves it out",)
+
+
+def _shown(lines: Sequence[Line]) -> str:
+    more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
+    return "; ".join(map(str, lines[:SHOWN_LINES])) + more

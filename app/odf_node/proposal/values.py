@@ -1,0 +1,261 @@
+"""The type of a column's texts: numbers, dates or times, judged by all its texts in the sample.
+
+These are guesses, which the reader then tests. A type is proposed only if it keeps all that the
+texts say; otherwise they stay text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+
+from odf_protocol.errors import BadInput
+from odf_protocol.time_patterns import TimePattern, pattern_of
+
+INT64 = range(-(2**63), 2**63)
+NULL_WORDS = frozenset(
+    {
+        *("NA", "N/A", "n/a", "#N/A", "#NA", "n.a.", "n. a.", "NULL", "null", "Null", "(null)"),
+        *("None", "none", "nil", "\\N", "-", "--", "–", "—", "?", ".", "..", "...", "…", ":"),
+        *("#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "missing", "<null>", "<NA>"),
+        "NaT",
+    }
+)
+"""Words that are often used for a missing value."""
+MOSTLY = 20
+"""A column is told as one of numbers although it is text, if only one of so many, or of fewer, is
+another."""
+FLOAT_DIGITS = 15
+"""Every number of so many digits is kept by a Float64."""
+_INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
+_ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
+_FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
+_LEADING = re.compile(r" *-?0\d.*", re.ASCII)
+_TRUTHS = ("true", "false")
+_DIGITS = re.compile(r"\d")
+_MONEY = r"(?:[€$£¥]|[A-Z]{3}|kr|%|‰)"
+_FIGURES = r"[\d.,'_ ]{1,60}"
+_SIGNED = re.compile(
+    rf"[-+(]?{_MONEY} ?[-+]?{_FIGURES}\)?|[-+(]?{_FIGURES}{_MONEY}\)?|\({_FIGURES}\)|{_FIGURES}-"
+)
+_GROUPS = re.compile(r"-?\d{1,3}([.,'_ ]\d{3})+", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?))?",
+    re.ASCII,
+)
+_DAYS = (
+    *("d.M.yyyy", "d.M.yy", "d/M/yyyy", "M/d/yyyy", "d/M/yy", "M/d/yy", "d-M-yyyy", "M-d-yyyy"),
+    *("yyyy/M/d", "yyyy.M.d", "yyyy-M-d", "d MMM yyyy", "d-MMM-yyyy", "d MMMM yyyy"),
+    *("MMM d, yyyy", "MMMM d, yyyy", "MMM d yyyy"),
+)
+_CLOCKS = (" H:mm:ss", " H:mm", " H:mm:ss.SSS", "'T'H:mm", " h:mm a", " h:mm:ss a")
+DATE_PATTERNS = _DAYS
+TIME_PATTERNS = tuple(day + clock for day in _DAYS for clock in _CLOCKS)
+_EPOCH_NAME = re.compile(r"(?i)(^|_)(ts|time|timestamp|epoch|unix)(_?(s|ms))?$|_at$")
+_SECONDS = range(631_152_000, 4_102_444_800)
+"""Seconds since 1970 of the years 1990 to 2099."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """The type of a column; the patterns that fit all its texts if they are not ISO 8601; and a
+    remark."""
+
+    type: str
+    patterns: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """How numbers are written: the sign before the fraction, and the one between thousands."""
+
+    decimal: str = "."
+    thousands: str = ""
+
+    @property
+    def _pattern(self) -> re.Pattern[str]:
+        point = re.escape(self.decimal)
+        groups = rf"|\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+" if self.thousands else ""
+        return re.compile(rf"-?(\d+{groups})?({point}\d*)?([eE][-+]?\d+)?", re.ASCII)
+
+    def plain(self, texts: Sequence[str]) -> Sequence[str] | None:
+        """Return numbers as a program writes them; None if a text is no number of this form."""
+        pattern = self._pattern
+        if not all(pattern.fullmatch(text) and _DIGITS.search(text) for text in texts):
+            return None
+        swapped = texts
+        if self.thousands:
+            swapped = [text.replace(self.thousands, "") for text in swapped]
+        return [text.replace(self.decimal, ".") for text in swapped]
+
+
+PLAIN = Signs()
+OTHER_SIGNS = tuple(Signs(*pair) for pair in (",.", ".,", (",", ""), ", ", ".'", ". "))
+"""Other forms of numbers, the most telling first."""
+
+
+def guess(name: str, texts: Sequence[str], signs: Signs = PLAIN) -> Guess:
+    """Return the narrowest type that fits all of these texts; the list may be empty."""
+    if not texts:
+        return Guess("String", note="no value in the sample, so text")
+    distinct = list(dict.fromkeys(text.strip() for text in texts))
+    if all(text.lower() in _TRUTHS for text in distinct):
+        return Guess("Bool")
+    numbers = distinct if signs == PLAIN else (signs.plain(distinct) or distinct)
+    if all(map(_INT.fullmatch, numbers)):
+        return _integer(name, numbers)
+    if all(map(_FLOAT.fullmatch, numbers)):
+        return _fraction(name, numbers)
+    if all(map(_DATE.fullmatch, distinct)):
+        return _if_real("Date", "yyyy-MM-dd", distinct)
+    if all(map(_TIME.fullmatch, distinct)):
+        return _if_real("Timestamp", "yyyy-MM-dd", [text[:10] for text in distinct])
+    for kind, patterns in (("Date", DATE_PATTERNS), ("Timestamp", TIME_PATTERNS)):
+        if fitting := _fitting(patterns, distinct):
+            return Guess(kind, fitting)
+    return Guess("String", note=_remark(distinct))
+
+
+def is_word_for_nothing(text: str) -> bool:
+    """Whether a text often stands for a missing value."""
+    return text.strip() in NULL_WORDS
+
+
+def null_words(texts: Iterable[str], signs: Signs = PLAIN) -> frozenset[str]:
+    """Return the words that mark a missing value in a column that otherwise is not text."""
+    counted = Counter(texts)
+    words = frozenset(text for text in counted if is_word_for_nothing(text))
+    others = [text for text in counted if text not in words]
+    if not any(_DIGITS.search(text) or text.lower() in _TRUTHS for text in others):
+        return frozenset()  # nothing but such words: they may be names, as Null is
+    if not words or guess("", others, signs).type == "String":
+        return frozenset()
+    return words
+
+
+def signs_of(columns: Iterable[Sequence[str]]) -> Signs:
+    """Return how most columns of numbers are written, if that is not as programs do it and no
+    column contradicts."""
+    found: Counter[Signs] = Counter()
+    for texts in columns:
+        distinct = list(dict.fromkeys(text.strip() for text in texts))
+        if not distinct or all(map(_INT.fullmatch, distinct)):
+            continue
+        if all(map(_FLOAT.fullmatch, distinct)):
+            return PLAIN
+        if not all(map(_GROUPS.fullmatch, distinct)) or any(_is_telling(text) for text in distinct):
+            fitting = (signs for signs in OTHER_SIGNS if signs.plain(distinct) is not None)
+            if (signs := next(fitting, None)) is not None:
+                found[signs] += 1
+    if not found:
+        return PLAIN
+    return found.most_common(1)[0][0]
+
+
+def keeps(text: str) -> bool:
+    """Whether a Float64 keeps the number that the text says."""
+    if len(_DIGITS.findall(text)) <= FLOAT_DIGITS:
+        return abs(float(text)) != float("inf") or not _DIGITS.search(text)
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        return False
+    exact = Decimal(text.strip())
+    return exact in (Decimal(repr(value)), Decimal(format(value, ".17g")))
+
+
+def is_day_first(pattern: str) -> bool | None:
+    """Whether the day is before the month in a pattern whose figures are ambiguous; None for
+    others."""
+    if "MMM" in pattern or pattern.startswith(("y", "d.")):
+        return None
+    return pattern.startswith("d")
+
+
+def _is_telling(text: str) -> bool:
+    """Whether the text has groups of thousands that are no fraction."""
+    return len(re.findall(r"[.,'_ ]", text)) > 1
+
+
+def _remark(texts: Sequence[str]) -> str:
+    for what, pattern in (("numbers", _FLOAT), ("dates", _DATE), ("times", _TIME)):
+        others = [text for text in texts if not pattern.fullmatch(text)]
+        if others and len(others) <= max(1, len(texts) // MOSTLY) < len(texts) - 1:
+            return (
+                f"{what}, but for {len(others)} texts such as {others[0][:40]!r}, so text "
+                "(--type, with --on-bad-rows quarantine)"
+            )
+    if all(map(_GROUPS.fullmatch, texts)):
+        return (
+            "numbers with thousands or fractions, which the sample does not tell, so text "
+            "(--thousands or --decimal)"
+        )
+    if all(signs.plain(texts) is None for signs in OTHER_SIGNS):
+        if all(map(_SIGNED.fullmatch, texts)):
+            return "numbers with a sign of money or per cent, or in brackets, so text"
+        return ""
+    return "numbers of another form than others in the file, so text (--decimal, --thousands)"
+
+
+def _integer(name: str, texts: Sequence[str]) -> Guess:
+    if any(map(_ZEROS.fullmatch, texts)):
+        return Guess("String", note="figures with leading zeros, so text")
+    numbers = [int(text) for text in texts]
+    if any(number not in INT64 for number in numbers):
+        return Guess("String", note="numbers of more than 64 bits, so text")
+    if _EPOCH_NAME.search(name):
+        for factor, unit in ((1, "seconds"), (1000, "milliseconds")):
+            if all(number // factor in _SECONDS for number in numbers):
+                note = f"looks like {unit} since 1970; kept as a number"
+                return Guess("Int64", note=note)
+    return Guess("Int64")
+
+
+def _fraction(name: str, texts: Sequence[str]) -> Guess:
+    if any(map(_LEADING.fullmatch, texts)):
+        return Guess("String", note="figures with leading zeros, so text")
+    if all(map(keeps, texts)):
+        return Guess("Float64")
+    scale = max(len(text.partition(".")[2].strip()) for text in texts)
+    return Guess(
+        "String",
+        note="numbers of more digits than a Float64 keeps, so text "
+        f"(--type {name or 'COLUMN'}=Decimal(38,{min(scale, 38)}) keeps them as numbers)",
+    )
+
+
+def _if_real(kind: str, pattern: str, days: Sequence[str]) -> Guess:
+    if _reads(_pattern(pattern), days):
+        return Guess(kind)
+    return Guess("String", note="looks like dates, but names days that are none, so text")
+
+
+def _fitting(patterns: Sequence[str], texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the patterns that read all texts."""
+    first = texts[:1]
+    if not _DIGITS.search(first[0]):
+        return ()
+    likely = [one for one in patterns if _reads(_pattern(one), first)]
+    return tuple(one for one in likely if _reads(_pattern(one), texts))
+
+
+def _reads(pattern: TimePattern, texts: Sequence[str]) -> bool:
+    try:
+        for text in texts:
+            pattern.read(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _pattern(text: str) -> TimePattern:
+    found = pattern_of(text)
+    if found is None:
+        raise BadInput(f"{text} is no pattern")
+    return found

@@ -1,0 +1,282 @@
+"""A dataset as a table for Arrow, pandas, Polars, DuckDB; its history, changes and verification."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from odf_protocol.errors import BadInput
+
+from ..client.event_lines import block_data
+from ..client.sync import opened
+from ..client.walk import ChainReader
+from ..service.read.read import CHANGELOG, ReadRequest
+from .changes import Changes, Position, changes_since
+from .following import Following, NothingToFollow
+from .libraries import library
+from .place import Place, place_of
+from .publish import Receipt
+from .retracting import MOST_ROWS, standing
+from .rows import FromChain, FromNode, Rows, RowSource
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from odf_storage.datasets.job_payloads.verify_report import VerifyReport
+
+Time = str | datetime
+"""A text in the format of RFC 3339, or a time with a zone."""
+FOLLOWED_ROWS = 1_000_000
+"""Default limit of the rows in memory at once while a dataset is followed."""
+ProjectionName = Literal["changelog", "state", "facts"]
+
+
+class TimeWithoutZone(BadInput):
+    """A time without a zone."""
+
+
+class OtherProjection(BadInput):
+    """`changelog=True` beside another projection."""
+
+
+class Selection(TypedDict, total=False):
+    """Rows and columns to read; by default all columns of the current rows."""
+
+    columns: Sequence[str]
+    """Only these columns, in this order."""
+    filter: str | Sequence[str]
+    """`column:operator:value`, in the syntax of `GET read?filter=`; rows must satisfy all of
+    several filters. The reader skips slices that cannot contain such a row."""
+    as_of: Time
+    """Events up to this event time, corrections folded."""
+    changelog: bool
+    """Every row as it was written, with those that were retracted or corrected since; the same as
+    `projection="changelog"`."""
+    projection: ProjectionName
+    """`facts`: current rows, those that were neither retracted nor corrected; `state`: the last
+    row of each primary key; `changelog`: every row. By default the facts."""
+    skip: int
+    """Number of rows to skip first."""
+    limit: int
+    """Limit of rows."""
+
+
+class Dataset:
+    """A dataset in a folder, a bucket, or at a URL. Create it with `odf_node.open`.
+
+    It keeps nothing in memory or open between two calls; each call reads as of the newest block,
+    unless the dataset was opened `at` one.
+    """
+
+    def __init__(self, place: Place, source: RowSource, at: str | None) -> None:
+        self._place, self._source, self._at = place, source, at
+
+    def __repr__(self) -> str:
+        at = "" if self._at is None else f", at={self._at!r}"
+        return f"odf_node.open({str(self._place.location)!r}{at})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns, including system columns, with their Arrow types."""
+        with self.batches(limit=0, changelog=True) as rows:
+            return rows.reader.schema
+
+    @property
+    def block(self) -> str:
+        """Hash of the block as of which rows are read now."""
+        with self.batches(limit=0, changelog=True) as rows:
+            return rows.block
+
+    @contextmanager
+    def batches(self, **selection: Unpack[Selection]) -> Iterator[Rows]:
+        """Read rows as a stream of Arrow batches, which need not fit into memory.
+
+        Raises:
+            BadInput: an unknown column or projection, a malformed filter or a value that does not
+                fit its column, a state without a primary key.
+            NotFound: the dataset does not exist or may not be seen; no such block.
+            Damaged, HashMismatch: with `verify`, bytes that do not fit their hash.
+            TransferFailed: the server or store does not answer, or not properly.
+        """
+        with self._source.rows(_request(self._at, selection)) as rows:
+            yield rows
+
+    def arrow(self, **selection: Unpack[Selection]) -> pa.Table:
+        """Return the current rows as an Arrow table; its metadata names the block (`odf.block`)."""
+        with self.batches(**selection) as rows:
+            table = rows.reader.read_all()
+        return table.replace_schema_metadata({"odf.block": rows.block})
+
+    def pandas(self, **selection: Unpack[Selection]) -> pd.DataFrame:
+        """Return the current rows as a pandas frame; `attrs["odf.block"]` names the block."""
+        library("pandas", "Dataset.pandas")
+        table = self.arrow(**selection)
+        frame: pd.DataFrame = table.replace_schema_metadata(None).to_pandas()
+        frame.attrs["odf.block"] = table.schema.metadata[b"odf.block"].decode()
+        return frame
+
+    def polars(self, **selection: Unpack[Selection]) -> pl.DataFrame:
+        """Return the current rows as a Polars frame."""
+        polars = library("polars", "Dataset.polars")
+        frame: pl.DataFrame = polars.from_arrow(self.arrow(**selection))
+        return frame
+
+    def duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None, **selection: Unpack[Selection]
+    ) -> duckdb.DuckDBPyRelation:
+        """Return the current rows as a DuckDB relation of the connection, by default that of
+        DuckDB."""
+        default = library("duckdb", "Dataset.duckdb")
+        relation: duckdb.DuckDBPyRelation = (connection or default).from_arrow(
+            self.arrow(**selection)
+        )
+        return relation
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return blocks, newest first, each checked against its hash: number, time, event, hash."""
+        with opened(self._place.location, self._place.token, whole=limit is None) as repository:
+            chain = ChainReader(repository)
+            return [block_data(block) for block in islice(chain.back(repository.head()), limit)]
+
+    def changes(self, since: Position | str | int = 0, *, limit: int | None = None) -> Changes:
+        """Return rows from a position on, as they were written, and the next position.
+
+        `since` is an offset, or the `position` of earlier changes, which can also be given as text.
+        `limit` is the largest number of rows; the next call continues at the new position.
+
+        Raises:
+            HistoryReplaced: the block of the position is no longer in the chain.
+        """
+        return changes_since(self._source, self._at, Position.of(since), limit=limit)
+
+    def follow(
+        self,
+        since: Position | str | int = 0,
+        *,
+        timeout: float | None = None,
+        poll: float | None = None,
+        limit: int = FOLLOWED_ROWS,
+    ) -> Following:
+        """Yield changes from a position on: first the existing ones, then new ones as they arrive.
+
+        A node sends events; the heads of folders and buckets are polled. The iteration continues
+        after broken connections and restarts, and yields each row once, in order. Other threads can
+        end it with `stop()`.
+
+        Args:
+            since: as in `changes`; each of the changes has the `position` from which to continue.
+            timeout: seconds without news after which the iteration ends; by default it does not.
+                0: only the existing changes.
+            poll: seconds between two checks of the head; also needed for a server that is not a
+                node.
+            limit: largest number of rows at once.
+
+        Raises:
+            HistoryReplaced: the block of the last position is no longer in the chain.
+            NothingToFollow: the dataset was opened `at` a block. Also the errors of `batches`.
+        """
+        if self._at is not None:
+            raise NothingToFollow(f"{self!r} does not change; open it without at=")
+        position = Position.of(since)
+        return Following(
+            self._place, self._source, position, timeout_s=timeout, poll_s=poll, limit=limit
+        )
+
+    def retract(
+        self,
+        *,
+        key: Mapping[str, Any] | None = None,
+        filter: str | Sequence[str] = (),  # noqa: A002 - as of `batches`
+        offsets: Sequence[int] = (),
+        dry_run: bool = False,
+        most: int = MOST_ROWS,
+    ) -> Receipt:
+        """Take current rows back: those that have these values (`key`), these offsets and satisfy
+        these filters. They stay in the history.
+
+        Args:
+            dry_run: have the node check the retractions, and commit nothing.
+            most: refuse to take back more rows.
+
+        Raises:
+            NoRowsNamed, NoSuchRows, TooManyRows. NothingToFollow: the dataset was opened `at` a
+            block. RequestRefused: a row was changed meanwhile. Also the errors of `batches`.
+        """
+        if self._at is not None:
+            raise NothingToFollow(f"{self!r} does not change; open it without at=")
+        filters = (filter,) if isinstance(filter, str) else tuple(filter)
+        found = standing(self._place, filters=filters, key=key, offsets=offsets, most=most)
+        return Receipt.of(found.take_back(dry_run=dry_run))
+
+    def verify(self, *, rows: bool = True) -> VerifyReport:
+        """Hash every block and slice, check the chain against its rules, and with `rows` hash every
+        row."""
+        from odf_storage.datasets.verify.run import verify_chain
+
+        with opened(self._place.location, self._place.token, whole=True) as repository:
+            return verify_chain(repository, objects=True, logical=rows)
+
+
+def open_dataset(
+    where: str | os.PathLike[str],
+    *,
+    token: str | None = None,
+    at: Time | None = None,
+    verify: bool = False,
+) -> Dataset:
+    """Return a dataset at a URL, in a folder or bucket, or REPOSITORY/[ACCOUNT/]NAME.
+
+    Args:
+        where: `http(s)://…`, `odf+http(s)://…`, `s3://…`, a folder, or the name of a repository
+            (see `odf-node repo`) and of a dataset in it.
+        token: for a private dataset; default: the repository's, or `ODF_NODE_TOKEN`.
+        at: read the dataset as of this block (its hash) or this system time.
+        verify: for a dataset on a node, fetch chain and slices and hash them before rows are
+            returned; otherwise the node reads, and sends only the requested rows. Folders and
+            buckets are always read this way.
+
+    Nothing is fetched yet.
+    """
+    place = place_of(where, token)
+    source = FromNode(place) if place.is_served and not verify else FromChain(place)
+    return Dataset(place, source, None if at is None else _text(at))
+
+
+def _request(at: str | None, selection: Selection) -> ReadRequest:
+    columns, as_of = selection.get("columns"), selection.get("as_of")
+    filters = selection.get("filter", ())
+    return ReadRequest(
+        as_at=at,
+        as_of=None if as_of is None else _text(as_of),
+        projection=_projection(selection),
+        columns=None if columns is None else ",".join(columns),
+        skip=selection.get("skip", 0),
+        limit=selection.get("limit"),
+        filters=(filters,) if isinstance(filters, str) else tuple(filters),
+    )
+
+
+def _projection(selection: Selection) -> str | None:
+    named = selection.get("projection")
+    if not selection.get("changelog"):
+        return named
+    if named not in (None, CHANGELOG):
+        raise OtherProjection(f"changelog=True and projection={named!r}: give one of them")
+    return CHANGELOG
+
+
+def _text(time: Time) -> str:
+    if isinstance(time, str):
+        return time
+    if time.tzinfo is None:
+        raise TimeWithoutZone(f"{time} has no zone; say tzinfo=datetime.UTC", time=str(time))
+    return time.isoformat()

@@ -1,0 +1,238 @@
+"""Publish a frame or a file: as a new dataset of a node, or as more rows of an existing one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from odf_protocol.errors import BadInput
+from odf_protocol.multihash import Multihash
+
+from ..client.folder import chunks_of
+from ..client.http import open_http
+from ..client.new_dataset import NewDataset, kept_if_filled, new_dataset, node_and_alias
+from ..client.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
+from ..client.urls import UnsupportedUrl
+from .place import Place, place_of
+
+if TYPE_CHECKING:
+    import httpx
+    import pyarrow as pa
+
+    from ..proposal.options import Choices
+    from ..proposal.sample import Sample
+
+MergeName = Literal["append", "ledger", "snapshot", "upsert"]
+MEDIA_TYPE = "application/vnd.apache.parquet"
+ROW_GROUP_ROWS = 1 << 17
+"""Rows of a group: the first groups are looked at for a new dataset."""
+
+
+class NotATable(BadInput):
+    """Data without rows and columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The node's report about posted rows."""
+
+    outcome: str
+    block: str | None
+    """Head of the dataset afterwards."""
+    rows_read: int
+    rows_added: int
+    rows_known: int
+    """Rows that the dataset had already."""
+    rows_corrected: int
+    rows_retracted: int
+    warnings: tuple[str, ...]
+    replayed: bool
+    """Whether the node had this request before: the rows entered then, and not a second time."""
+    notes: tuple[str, ...]
+    """What was noticed when the dataset was created for these rows."""
+    answer: Mapping[str, Any]
+    """The complete response of the node."""
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Receipt:
+        return cls(
+            outcome=str(answer.get("outcome", "")),
+            block=answer.get("head"),
+            rows_read=int(answer.get("rowsRead", 0)),
+            rows_added=int(answer.get("rowsAdded", 0)),
+            rows_known=int(answer.get("rowsKnown", 0)),
+            rows_corrected=int(answer.get("rowsCorrected", 0)),
+            rows_retracted=int(answer.get("rowsRetracted", 0)),
+            warnings=tuple(answer.get("warnings", ())),
+            replayed=bool(answer.get(REPLAYED, False)),
+            notes=notes,
+            answer=answer,
+        )
+
+
+def publish(
+    data: Any,
+    url: str,
+    *,
+    key: Sequence[str] | None = None,
+    merge: MergeName | None = None,
+    event_time: str | None = None,
+    description: str | None = None,
+    visibility: Literal["private", "public"] = "private",
+    token: str | None = None,
+    expected_head: str | None = None,
+    idempotency_key: str | None = None,
+    **options: Any,
+) -> Receipt:
+    """Post the rows of a frame or a file to the dataset at `url`, which is created if it does not
+    exist. A new dataset stays only if the rows enter.
+
+    Args:
+        data: a pandas or Polars frame, a DuckDB relation, an Arrow table, batch or stream, a list
+            of dicts, or a dict of columns. A pandas index is included if it has a name. Or the path
+            of a file, of a format that `odf-node publish` takes.
+        url: `http(s)://node/[account/]name`.
+        key: columns that identify a row; used if the dataset is created.
+        merge: `append`: all rows are new; `ledger`: rows with a new key are added; `upsert`: they
+            are added or correct the row of their key; `snapshot`: the frame is the whole state,
+            rows that it lacks are retracted. By default `upsert` with a key, else `append`.
+        event_time: the column with the time at which each row happened. Like `merge`, used if the
+            dataset is created.
+        expected_head: block that the dataset must have as its head, else `RequestConflict`.
+        idempotency_key: name of this call. A second call with the same name changes nothing, and
+            its receipt says `replayed`. By default the hash of the rows and the head at the
+            beginning of the call (or `expected_head`): a repeat before the rows have entered is
+            recognized, and the same rows after another change are another change.
+        options: how a file is read, as `odf-node publish --help` lists: `separator`, `header`, …
+            Of a file, `key=()` and `event_time=""` mean none, None that the file decides.
+
+    While the connection breaks or a proxy gives up, the rows are sent again.
+
+    Raises:
+        NotATable, UnusableChoice, UnusableOption, TransferFailed. QuestionOpen: a file leaves it
+        open. Refused: the token does not allow it. RowsNotTaken: the node rejects the rows.
+    """
+    place = _node_place(url, token)
+    given = {"merge": merge, "description": description, **options}
+    with open_http() as http, _rows(data) as rows:
+        given["key"] = () if key is None and rows.is_frame else key
+        given["event_time"] = "" if event_time is None and rows.is_frame else event_time
+        choices = _choices(given, place)
+        digest = Multihash.of_chunks(rows.chunks())
+        head, made, notes = _dataset(place, rows, choices, visibility, http)
+        api = NodeApi(place.location.base, place.token, http=http)
+        with nullcontext() if made is None else kept_if_filled(made, api):
+            answer = api.ingest(
+                rows.chunks,
+                media_type=rows.media_type,
+                size=rows.size,
+                expected_head=expected_head,
+                on_bad_rows=None if choices.on_bad_rows == "fail" else choices.on_bad_rows,
+                key=idempotency_key or f"rows-{digest}-{expected_head or head}",
+            )
+    return Receipt.of(answer, notes)
+
+
+def _node_place(url: str, token: str | None) -> Place:
+    place = place_of(url, token)
+    if not place.is_served:
+        raise UnsupportedUrl(f"rows are posted to a node, http(s)://…, not to {url!r}", url=url)
+    return place
+
+
+def _choices(given: Mapping[str, Any], place: Place) -> Choices:
+    from ..proposal.options import chosen  # as all of proposals, slow to load
+
+    return chosen(given, name=node_and_alias(place.location.base)[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows as a file that is sent; `sample` is what a proposal looks at."""
+
+    file: BinaryIO
+    media_type: str
+    size: int
+    sample: Sample
+    is_frame: bool
+
+    def chunks(self) -> Iterator[bytes]:
+        self.file.seek(0)
+        return chunks_of(self.file)
+
+
+@contextmanager
+def _rows(data: Any) -> Iterator[_Rows]:
+    """Yield a frame as Parquet, or the file at a path. Raises `NotATable`."""
+    from ..proposal.sample import MEDIA_TYPES, Format, Sample, sample_of_file
+
+    if isinstance(data, str | os.PathLike):
+        path = Path(data)
+        sample = sample_of_file(path)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            yield _Rows(file, MEDIA_TYPES[sample.format], size, sample, is_frame=False)
+        return
+    with _parquet(table_of(data)) as path:
+        sample = Sample("frame.parquet", Format.PARQUET, b"", is_whole=True, file=path)
+        with path.open("rb") as file:
+            yield _Rows(file, MEDIA_TYPE, path.stat().st_size, sample, is_frame=True)
+
+
+def _dataset(
+    place: Place, rows: _Rows, choices: Choices, visibility: str, http: httpx.Client
+) -> tuple[str, NewDataset | None, tuple[str, ...]]:
+    """Return the head of the dataset, which is created for the rows unless it exists; the new
+    dataset; and what was noticed about its rows."""
+    base = place.location.base
+    dataset = NodeApi(base, place.token, http=http)
+    try:
+        return str(dataset.dataset()["head"]), None, ()
+    except NothingThere:
+        node, _ = node_and_alias(base)
+    from ..proposal.manifest import to_manifest
+    from ..proposal.proposal import propose
+
+    proposal = propose(rows.sample, choices)
+    proposal.check_decided()
+    manifest = to_manifest(proposal, rows.sample.name).encode()
+    try:
+        made = new_dataset(
+            http, node, place.token, manifest, proposal.snapshot(), visibility=visibility
+        )
+    except RequestConflict:  # another client created it between the two calls
+        return str(dataset.dataset()["head"]), None, ()
+    return made.head, made, proposal.notes
+
+
+def table_of(data: Any) -> pa.Table:
+    """Convert any frame to an Arrow table. Raises `NotATable`."""
+    import pyarrow as pa
+
+    try:
+        if type(data).__module__.partition(".")[0] == "pandas":
+            named = any(name is not None for name in data.index.names)
+            return pa.Table.from_pandas(data, preserve_index=named).replace_schema_metadata(None)
+        if isinstance(data, list):
+            return pa.Table.from_pylist(data)
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as broken:
+        raise NotATable(
+            f"a {type(data).__name__} cannot be read as a table: {str(broken)[:200]}"
+        ) from broken
+
+
+@contextmanager
+def _parquet(table: pa.Table) -> Iterator[Path]:
+    """Write the rows to a Parquet file, and yield its path."""
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory(prefix="publish-") as folder:
+        path = Path(folder) / "rows.parquet"
+        pq.write_table(table, path, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+        yield path

@@ -1,0 +1,251 @@
+"""A dataset as a source for Spark, in batches and streams: `format("odf")`.
+
+    spark.dataSource.register(odf_node.SparkSource)
+    spark.read.format("odf").load("https://node.example/weather")
+
+A batch has the current rows, or those of another `projection`; a stream has the rows of the
+changelog. Partitions are slices, which Spark's Python workers fetch and hash themselves; the node,
+or the reader of a folder, says which of their rows were taken back. The offset of a stream is a
+position of the dataset: a checkpoint of Spark records which rows were read, so that each row is in
+exactly one batch, even after a stop at any moment.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType, TimeType
+
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.pruning.filters import Filter, parsed_filter
+from odf_storage.datasets.read.rows import Projection
+
+from ..service.read.read import CHANGELOG, FACTS
+from .changes import Position, require_same_history
+from .place import place_of
+from .rows import FromChain, FromNode
+from .slices import Listed, listed
+from .spark_filters import pushed
+from .spark_types import spark_schema, to_spark
+
+PARTITION_BYTES = 64 << 20
+NOWHERE = 2**62
+"""An offset after all others, at which no slice exists."""
+TIMES_OF_DAY = (
+    "times of day in the columns {}: if Spark says UNSUPPORTED_TIME_TYPE, set "
+    "spark.sql.timeType.enabled to true, or leave these out by the option columns"
+)
+PROJECTIONS = tuple(Projection)
+NEXT, BLOCK = "next", "block"
+"""Keys in an offset of a stream: the next offset of the dataset, and the block of its
+`Position`."""
+
+
+class UnusableOption(BadInput):
+    """An option of the source that is unknown, missing, or has an invalid value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of `format("odf")`, by their names there."""
+
+    path: str
+    token: str | None = None
+    at: str | None = None
+    columns: str | None = None
+    filter: str | None = None
+    projection: str | None = None
+    startingposition: str = "0"
+    maxfilespertrigger: int | None = None
+    maxrowspertrigger: int | None = None
+    maxpartitionbytes: int = PARTITION_BYTES
+    filterpushdown: bool = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Options:
+        """Parse the options. Raises `UnusableOption`."""
+        words: dict[str, Any] = {name.lower(): value for name, value in given.items()}
+        unknown = sorted(words.keys() - set(cls.__slots__))
+        if unknown or "path" not in words:
+            known = ", ".join(cls.__slots__)
+            said = f"no option {unknown[0][:100]!r}" if unknown else "no address: load('https://…')"
+            raise UnusableOption(f"{said}; known are {known}")
+        if words.get("projection", FACTS) not in PROJECTIONS:
+            known, said = ", ".join(PROJECTIONS), words["projection"]
+            raise UnusableOption(f"a projection is one of {known}, not {said[:50]!r}")
+        for name in ("maxfilespertrigger", "maxrowspertrigger", "maxpartitionbytes"):
+            if name in words:
+                words[name] = _count(name, words[name])
+        words["filterpushdown"] = str(words.get("filterpushdown", "")).lower() == "true"
+        return cls(**words)
+
+    @property
+    def filters(self) -> list[Filter]:
+        """Filters, one in each line of the option."""
+        return [parsed_filter(each) for each in (self.filter or "").splitlines() if each]
+
+    @property
+    def block(self) -> Multihash | None:
+        if self.at is None:
+            return None
+        try:
+            return Multihash.parse(self.at)
+        except NodeError:
+            raise UnusableOption(f"at is the hash of a block, not {self.at[:100]!r}") from None
+
+    def listed(self, since: int = 0, at: Multihash | None = None) -> Listed:
+        return listed(place_of(self.path, self.token), at or self.block, since=since)
+
+
+def _count(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise UnusableOption(f"{name} is a whole number above 0, not {text[:50]!r}")
+    return int(text)
+
+
+class SparkSource(DataSource):  # type: ignore[misc] # Spark's types are not followed
+    """The source to be registered with `spark.dataSource.register`; it takes the options of
+    `Options`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._options = Options.of(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "odf"
+
+    def schema(self) -> StructType:
+        asked = self._options
+        names = None if asked.columns is None else asked.columns.split(",")
+        found = spark_schema(asked.listed(since=NOWHERE).schema, names)
+        times = [each.name for each in found if isinstance(each.dataType, TimeType)]
+        if times:  # the process that asks does not know the settings of the session
+            warnings.warn(TIMES_OF_DAY.format(", ".join(times)[:200]), stacklevel=1)
+        return found
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        kind = PushingReader if self._options.filterpushdown else Reader
+        return kind(self._options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        return StreamReader(self._options, schema)
+
+
+@dataclass
+class Part(InputPartition):  # type: ignore[misc]
+    """Some slices, and the filters for their rows."""
+
+    slices: Listed
+    filters: Sequence[Filter]
+
+
+class _Reading:
+    """Common part of the readers of batches and streams."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options, self._schema = options, schema
+        self._filters = options.filters
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a partition. Runs in a Python worker of Spark."""
+        with partition.slices.rows(self._schema.names, partition.filters) as batches:
+            for batch in batches:
+                if batch.num_rows:
+                    yield to_spark(batch, self._schema)
+
+    def _parts(self, found: Listed, filters: Sequence[Filter]) -> list[Part]:
+        groups = found.pruned(filters).groups(self._options.maxpartitionbytes)
+        return [Part(each, tuple(filters)) for each in groups]
+
+
+class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
+    """Reads the dataset as of one block."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found = self._options.listed().shown(self._options.projection or FACTS)
+        return self._parts(found, self._filters)
+
+
+class PushingReader(Reader):
+    """Accepts Spark's filters too; Spark refuses such a source unless it is configured to allow
+    it."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's
+        """Leave out rows that cannot pass the filters; Spark still checks all others."""
+        self._filters = [*self._filters, *pushed(filters, self._options.listed(NOWHERE).schema)]
+        return filters
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads the rows from one position to a later one."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        if options.at is not None:
+            raise UnusableOption("a stream has no end: leave the option at= out")
+        if options.projection not in (None, CHANGELOG):
+            raise UnusableOption("a stream has the rows of the changelog: leave projection= out")
+        self._last: Multihash | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
+        return _told(Position.of(self._options.startingposition))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
+        asked = self._options
+        if asked.maxrowspertrigger is not None:
+            return ReadMaxRows(asked.maxrowspertrigger)
+        if asked.maxfilespertrigger is not None:
+            return ReadMaxFiles(asked.maxfilespertrigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
+        self._last = self._options.listed(NOWHERE).block
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return the offset at which the next batch ends. Raises `HistoryReplaced`."""
+        position = Position(start[NEXT], start.get(BLOCK))
+        place = place_of(self._options.path, self._options.token)
+        source = FromNode(place) if place.is_served else FromChain(place)
+        require_same_history(source, position)
+        found = self._options.listed(position.offset, self._last)
+        end = _end(found, position.offset, limit)
+        return start if end <= position.offset else {NEXT: end, BLOCK: str(found.block)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        first, last = start[NEXT], end[NEXT]
+        found = self._options.listed(first, Multihash.parse(end[BLOCK]))
+        offset = found.vocab.offset_column
+        between = [Filter(offset, "ge", (str(first),)), Filter(offset, "lt", (str(last),))]
+        return self._parts(found, [*between, *self._filters])
+
+
+def _told(position: Position) -> dict[str, Any]:
+    block = {} if position.block is None else {BLOCK: position.block}
+    return {NEXT: position.offset, **block}
+
+
+def _end(found: Listed, start: int, limit: ReadLimit) -> int:
+    """Return the offset at which a batch of these slices ends."""
+    if isinstance(limit, ReadMaxFiles):
+        found = replace(found, slices=found.slices[: limit.max_files])
+    end = start if found.end is None else found.end
+    return min(end, start + limit.max_rows) if isinstance(limit, ReadMaxRows) else end

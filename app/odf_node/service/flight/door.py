@@ -1,0 +1,151 @@
+"""Start and stop of the Flight SQL server of a service, if the settings name a port for it."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from odf_protocol.errors import NodeFault
+from odf_storage.runtime.randomness import Random
+
+from ..auth.callers import Callers
+from ..limits.shares import Slots
+from ..query.inputs import Inputs
+from ..query.query import Queries
+from ..settings import Settings
+
+if TYPE_CHECKING:
+    from .bridge import Bridge
+    from .observed import Watching
+    from .port import FlightPort, PortOptions
+
+
+class FlightAddressInUse(NodeFault):
+    """The service cannot listen on the port of Flight SQL."""
+
+
+class FlightNotInstalled(NodeFault):
+    """A port of Flight SQL is set, but gRPC is not installed."""
+
+
+class FlightCertificatesUnusable(NodeFault):
+    """Only one of key and certificates is set, or their files cannot be read."""
+
+
+class FlightDoor:
+    """The Flight SQL server of a service, from `start` to `stop`. gRPC is imported by `start`
+    only."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        callers: Callers,
+        queries: Queries,
+        inputs: Inputs,
+        watching: Watching,
+        random: Random,
+    ) -> None:
+        self._settings, self._callers = settings, callers
+        self._queries, self._inputs = queries, inputs
+        self._watching, self._random = watching, random
+        self._bridge: Bridge | None = None
+        self._port: FlightPort | None = None
+
+    @property
+    def port(self) -> int | None:
+        """The port of the server, also if the system chose it; None if the server is not
+        running."""
+        return None if self._port is None else self._port.port
+
+    def start(self) -> None:
+        """Start the server, if a port is set. Call it in the running event loop.
+
+        Raises:
+            FlightNotInstalled, FlightAddressInUse, FlightCertificatesUnusable.
+        """
+        if self._settings.flight_port is None:
+            return
+        if find_spec("grpc") is None:
+            raise FlightNotInstalled(
+                "Flight SQL takes the library grpcio; install odf-node[datafusion]",
+                setting="ODF_NODE_FLIGHT_PORT",
+            )
+        from .bridge import Bridge
+
+        self._bridge = Bridge(asyncio.get_running_loop())
+        options = self._options()
+        try:
+            self._port = self._opened(options, self._bridge)
+        except OSError:
+            raise FlightAddressInUse(
+                f"cannot listen on {options.address} for Flight SQL; choose another port"
+                + (", or other certificates" if options.tls else ""),
+                setting="ODF_NODE_FLIGHT_PORT",
+            ) from None
+
+    def stop(self) -> None:
+        """Cancel running work and stop the server. This blocks, and the event loop must run
+        meanwhile, so call it in another thread."""
+        if self._bridge is not None and self._port is not None:
+            self._bridge.stop()
+            self._port.stop()
+            self._port = None
+
+    def _options(self) -> PortOptions:
+        from .port import PortOptions
+
+        settings = self._settings
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        files = (settings.flight_tls_key, settings.flight_tls_certificates)
+        tls = None
+        if (files[0] is None) != (files[1] is None):
+            raise FlightCertificatesUnusable(
+                "TLS takes both the key and the certificates of Flight SQL",
+                setting="ODF_NODE_FLIGHT_TLS_KEY",
+            )
+        if files[0] is not None and files[1] is not None:
+            try:
+                tls = files[0].read_bytes(), files[1].read_bytes()
+            except OSError as error:
+                raise FlightCertificatesUnusable(
+                    f"the key or the certificates of Flight SQL cannot be read: {error.strerror}",
+                    setting="ODF_NODE_FLIGHT_TLS_KEY",
+                ) from None
+        return PortOptions(
+            address=f"{host}:{settings.flight_port}",
+            calls=settings.flight_calls,
+            message_bytes=settings.flight_message_bytes,
+            tls=tls,
+        )
+
+    def _opened(self, options: PortOptions, bridge: Bridge) -> FlightPort:
+        from .callers import CallersOfFlight
+        from .fetching import Fetching
+        from .observed import Observed
+        from .port import FlightPort
+        from .server import FlightSql
+        from .statements import Statements
+        from .tables import Tables
+
+        settings = self._settings
+        fetching = Fetching(
+            Statements(self._queries, settings.query_max_rows),
+            batch_bytes=settings.flight_batch_bytes,
+            idle_s=settings.flight_idle_s,
+        )
+        slots = Slots(
+            "Flight calls",
+            most=settings.flight_calls,
+            each=settings.flight_calls_caller,
+            settings=("ODF_NODE_FLIGHT_CALLS", "ODF_NODE_FLIGHT_CALLS_CALLER"),
+        )
+        anonymous = settings.allow_anonymous
+        return FlightPort(
+            options,
+            CallersOfFlight(self._callers, self._random, allow_anonymous=anonymous),
+            FlightSql(fetching, Tables(self._inputs.access, self._inputs)),
+            bridge,
+            slots,
+            Observed(self._watching, bridge),
+        )

@@ -1,0 +1,103 @@
+"""The single file of an upload form, read in pieces (multipart/form-data, RFC 7578)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+
+from odf_protocol.errors import BadInput
+
+FILE_PART = "file"
+MAX_HEADERS = 8
+MAX_HEADER_BYTES = 4096
+OVERHEAD_BYTES = 64 * 1024
+"""Limit of bytes that boundaries and headers may add to the size of the file."""
+
+
+class NotTheUploadForm(BadInput):
+    """A body is not a form with exactly one file."""
+
+    def __init__(self) -> None:
+        super().__init__("Expected 'file' to be the only part of upload form")
+
+
+class UploadForm:
+    """Reads a form with one part. Its name must be `file`, unless `any_name` is set.
+
+    A form with more parts, or one that cannot be parsed, is refused.
+    """
+
+    def __init__(self, content_type: str, *, any_name: bool = False) -> None:
+        """Raises `NotTheUploadForm` if the content type is not that of a form."""
+        self._any_name = any_name
+        self.file_name, self.content_type = "", ""
+        kind, options = parse_options_header(content_type)
+        boundary = options.get(b"boundary")
+        if kind != b"multipart/form-data" or not boundary:
+            raise NotTheUploadForm
+        try:
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_part_begin": self._begin,
+                    "on_header_field": self._field,
+                    "on_header_value": self._value,
+                    "on_header_end": self._header,
+                    "on_headers_finished": self._headers,
+                    "on_part_data": self._data,
+                    "on_end": self._end,
+                },
+                max_header_count=MAX_HEADERS,
+                max_header_size=MAX_HEADER_BYTES,
+            )
+        except FormParserError:
+            raise NotTheUploadForm from None
+        self._name, self._content = bytearray(), bytearray()
+        self._disposition = b""
+        self._pieces: list[bytes] = []
+        self._parts, self._ended = 0, False
+
+    def file(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of the file. Raises `NotTheUploadForm` while the chunks are read."""
+        for chunk in chunks:
+            try:
+                self._parser.write(chunk)
+            except FormParserError:
+                raise NotTheUploadForm from None
+            pieces, self._pieces = self._pieces, []
+            yield from pieces
+        if not self._ended or self._parts != 1:
+            raise NotTheUploadForm
+
+    def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > 1:
+            raise NotTheUploadForm
+
+    def _field(self, data: bytes, start: int, end: int) -> None:
+        self._name += data[start:end]
+
+    def _value(self, data: bytes, start: int, end: int) -> None:
+        self._content += data[start:end]
+
+    def _header(self) -> None:
+        if self._name.lower() == b"content-disposition":
+            self._disposition = bytes(self._content)
+        if self._name.lower() == b"content-type":
+            self.content_type = self._content.decode("latin-1")
+        self._name, self._content = bytearray(), bytearray()
+
+    def _headers(self) -> None:
+        kind, options = parse_options_header(self._disposition)
+        is_named = self._any_name or options.get(b"name") == FILE_PART.encode()
+        if kind != b"form-data" or not is_named:
+            raise NotTheUploadForm
+        self.file_name = options.get(b"filename", b"").decode("utf-8", "replace")
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        self._pieces.append(data[start:end])
+
+    def _end(self) -> None:
+        self._ended = True

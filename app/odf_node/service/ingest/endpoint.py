@@ -1,0 +1,127 @@
+"""POST …/ingest: receive a body, queue it for a worker, wait for the receipt.
+
+The endpoint is plain ASGI in front of the framework, because the framework needs more time for
+routing and parameters than it takes to queue a post.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import State
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from odf_storage.stores.ports.values import Job
+
+from ..auth.access import address
+from ..auth.actors import Actor
+from ..http.addresses import Route, path_of
+from ..http.bodies import LIMIT, Body, BodyTooLong, small_body
+from ..http.deps import base_at
+from ..http.encodings import decoded
+from ..http.multipart import OVERHEAD_BYTES, UploadForm
+from ..jobs.waiting import Waiting, accepted, patience_of, receipt_answer
+from ..limits.coalescer import Coalescer
+from ..limits.shares import Turns, caller_of
+from ..settings import Settings
+from ..uploads.uploaded_files import FileUploads
+from .asked import Asked, asked_of
+from .content import Content, FileOfForm, Whole
+from .post import Post, Posted
+from .posts import INLINE_BYTES, Posts
+from .uploaded import uploaded_content
+
+REPLAYED = "idempotent-replayed"
+
+
+class IngestEndpoint:
+    """ASGI application. Posts with short bodies that arrive concurrently are queued together."""
+
+    def __init__(
+        self, posts: Posts, uploads: FileUploads, waiting: Waiting, settings: Settings, state: State
+    ) -> None:
+        """`state.bodies` has the turns for reading bodies, `state.watchers` the tasks that clear
+        away uploads."""
+        self._posts, self._uploads, self._waiting = posts, uploads, waiting
+        self._settings, self._state = settings, state
+        self._coalescer = Coalescer(posts.take)
+        self._short = min(INLINE_BYTES, settings.max_body_bytes)
+
+    def routes(self, prefix: str) -> list[Route]:
+        """Return the routes for the table of addresses."""
+        return [Route(f"{prefix}/ingest", self, ("POST",))]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request, asked = Request(scope, receive), asked_of(scope)
+        posted = await self._posted(request, asked)
+        answer = await self._answer(posted, partial(base_at, self._settings, request), asked.prefer)
+        await answer(scope, receive, send)
+
+    async def _posted(self, request: Request, asked: Asked) -> Posted:
+        """Queue the job. A short body is read in the event loop, and needs no thread."""
+        actor: Actor = request.scope["state"]["actor"]
+        path = path_of(request.scope)
+        dataset = address(self._settings.tenancy, path.account, path.dataset)
+        post = partial(Post, actor=actor, dataset=dataset, request=asked.request)
+        if asked.upload_token is not None:
+            uploaded = partial(uploaded_content, self._uploads, actor, asked.upload_token)
+            return await self._in_turn(request, post(open=uploaded))
+        if self._is_short(asked):
+            body = await small_body(request, self._short)
+            return await self._coalescer.ask(post(open=partial(Whole, body, asked.media_type)))
+        limit = self._sent(asked)
+        if asked.length is not None and asked.length > limit:
+            raise BodyTooLong(self._settings.max_body_bytes, LIMIT)
+        async with Body(request.receive, limit=limit, setting=LIMIT) as coming:
+            return await self._in_turn(request, post(open=partial(self._arriving, asked, coming)))
+
+    def _is_short(self, asked: Asked) -> bool:
+        plain = not (asked.is_form or asked.encoding)
+        return plain and asked.length is not None and asked.length <= self._short
+
+    def _sent(self, asked: Asked) -> int:
+        """Return the limit of bytes that the client may send."""
+        limit = self._settings.max_body_bytes
+        return limit + OVERHEAD_BYTES if asked.is_form else limit
+
+    def _arriving(self, asked: Asked, body: Body) -> Content:
+        """Return the content of a body that still arrives. Raises `UnsupportedEncoding`,
+        `NotTheUploadForm`."""
+        ratio, limit = self._settings.max_unpacked_ratio, self._sent(asked)
+        chunks = decoded(body.chunks(), asked.encoding, limit=limit, ratio=ratio)
+        if asked.is_form:
+            form = UploadForm(asked.media_type or "", any_name=True)
+            return FileOfForm(form, chunks, self._settings.max_body_bytes)
+        return Content(chunks, asked.media_type)
+
+    async def _in_turn(self, request: Request, post: Post) -> Posted:
+        """Queue the job of a post whose body is read in a separate thread."""
+        bodies: Turns = self._state.bodies
+        return await bodies.run(caller_of(request.scope), partial(self._posts.take_one, post))
+
+    async def _answer(self, posted: Posted, base: Callable[[], str], prefer: str) -> Response:
+        """Wait for the job and return its receipt, or, when patience ends, 202 with the URL of
+        the job below `base`."""
+        ended = await self._ended(posted, patience_of(prefer, self._waiting.most_s))
+        if ended is None and posted.upload is not None:  # the upload must be deleted all the same
+            watcher = asyncio.create_task(self._ended(posted, None))
+            watchers: set[asyncio.Task[Job | None]] = self._state.watchers
+            watchers.add(watcher)
+            watcher.add_done_callback(watchers.discard)
+        answer = accepted(posted.job, base()) if ended is None else receipt_answer(ended)
+        if posted.repeated:
+            answer.headers[REPLAYED] = "true"
+        return answer
+
+    async def _ended(self, posted: Posted, patience: float | None) -> Job | None:
+        """Return the job after it has ended and its upload is cleared away, or None when patience
+        ends first."""
+        ended = await self._waiting.watch.ended(posted.job, patience)
+        if ended is not None and posted.upload is not None:
+            await run_in_threadpool(self._posts.uploads.done_with, posted.upload)
+        return ended

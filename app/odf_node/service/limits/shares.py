@@ -1,0 +1,181 @@
+"""Limited resources shared among callers: a limit in sum, and a limit for each caller.
+
+A caller is an account, or the client address of a request without one (for IPv6 the /64 network,
+because one person has all its 2^64 addresses). The limit for each caller leaves something for the
+others. When a limit is reached, `Slots` refuse the caller, and `Turns` make it wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+
+from odf_protocol.errors import LimitExceeded
+from odf_storage.runtime.networks import network_of
+
+from ..auth.actors import Actor
+
+T = TypeVar("T")
+RETRY_AFTER_S = 5
+
+
+class ShareTaken(LimitExceeded):
+    """One caller has reached its share."""
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        message = f"{limit} {what} of yours are under way already; try again later"
+        super().__init__(message, limit=limit, setting=setting, retry_after_s=RETRY_AFTER_S)
+
+
+class AllTaken(LimitExceeded):
+    """All callers together have reached the limit in sum."""
+
+    def __init__(self, what: str, limit: int, setting: str) -> None:
+        message = f"{limit} {what} are under way on this node already; try again later"
+        super().__init__(message, limit=limit, setting=setting, retry_after_s=RETRY_AFTER_S)
+
+
+def caller_of(scope: MutableMapping[str, Any]) -> str:
+    """Return the caller whose share a request uses: its account, else its client address."""
+    actor: Actor | None = scope.get("state", {}).get("actor")
+    if actor is not None and actor.account is not None:
+        return f"account {actor.account.id}"
+    client = scope.get("client")
+    return f"address {network_of(client[0])}" if client else "address"
+
+
+class Slots:
+    """A limited number of concurrent long-lived uses. When none is free, the caller is refused."""
+
+    def __init__(self, what: str, *, most: int, each: int, settings: tuple[str, str]) -> None:
+        """`most` is the limit in sum, `each` the limit for one caller; `settings` are the names of
+        the settings of both."""
+        self._what, self._most, self._each, self._settings = what, most, each, settings
+        self._held: Counter[str] = Counter()
+        self._sum = 0
+        self._lock = Lock()
+
+    @contextmanager
+    def taken(self, caller: str) -> Iterator[None]:
+        """Take a slot for the duration of the `with` block. Raises `ShareTaken`, `AllTaken`."""
+        self.take(caller)
+        try:
+            yield
+        finally:
+            self.give_back(caller)
+
+    def take(self, caller: str) -> None:
+        """Take a slot, to be given back by `give_back`. Raises `ShareTaken`, `AllTaken`."""
+        with self._lock:
+            if self._held[caller] >= self._each:
+                raise ShareTaken(self._what, self._each, self._settings[1])
+            if self._sum >= self._most:
+                raise AllTaken(self._what, self._most, self._settings[0])
+            self._held[caller] += 1
+            self._sum += 1
+
+    def give_back(self, caller: str) -> None:
+        with self._lock:
+            self._sum -= 1
+            self._held[caller] -= 1
+            if not self._held[caller]:
+                del self._held[caller]
+
+
+class Outgoing:
+    """Requests to servers of strangers, during a request to this node: they wait in threads of
+    their own, so that slow servers take none from anybody else."""
+
+    def __init__(self, *, most: int, each: int) -> None:
+        self._slots = Slots(
+            "requests to other servers",
+            most=most,
+            each=each,
+            settings=("ODF_NODE_OUTGOING", "ODF_NODE_OUTGOING_CALLER"),
+        )
+        self._threads = CapacityLimiter(most)
+
+    async def run(self, caller: str, work: Callable[[], T]) -> T:
+        """Run the work in a thread. Raises `ShareTaken`, `AllTaken`, and the errors of the work."""
+        with self._slots.taken(caller):
+            return await to_thread.run_sync(work, limiter=self._threads)
+
+
+class Turn:
+    """A turn that was taken. Any task may give it back; only the first time counts."""
+
+    def __init__(self, turns: Turns, caller: str) -> None:
+        self._turns, self._caller = turns, caller
+        self._is_held = True
+
+    def give_back(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._turns.forget(self._caller, self)
+
+
+class Turns:
+    """A limited number of concurrent short uses. When none is free, the caller waits for a turn.
+
+    A caller waits for its share first, and then for the limit in sum, so that its waiting requests
+    do not delay other callers.
+    """
+
+    def __init__(
+        self, what: str, *, most: int, each: int, settings: tuple[str, str] = ("", "")
+    ) -> None:
+        """`most` is the limit in sum, `each` the limit for one caller; `settings` are the names of
+        the settings of both."""
+        self._what, self._most, self._each, self._settings = what, most, each, settings
+        self._all, self._threads = CapacityLimiter(most), CapacityLimiter(most)
+        self._shares: dict[str, CapacityLimiter] = {}
+        self._users: Counter[str] = Counter()
+        """Number of requests of each caller that use its share or wait for it."""
+
+    async def take(self, caller: str, patience_s: float | None = None) -> Turn:
+        """Wait for a turn and return it. Raises `ShareTaken`, `AllTaken` when patience ends
+        first."""
+        share = self._shares.setdefault(caller, CapacityLimiter(self._each))
+        self._users[caller] += 1
+        turn, has_share = Turn(self, caller), False
+        try:
+            async with asyncio.timeout(patience_s):
+                await share.acquire_on_behalf_of(turn)
+                has_share = True
+                await self._all.acquire_on_behalf_of(turn)
+        except BaseException as error:
+            if has_share:
+                share.release_on_behalf_of(turn)
+            self._leave(caller)
+            if not isinstance(error, TimeoutError):
+                raise
+            if has_share:
+                raise AllTaken(self._what, self._most, self._settings[0]) from None
+            raise ShareTaken(self._what, self._each, self._settings[1]) from None
+        return turn
+
+    async def run(self, caller: str, work: Callable[[], T]) -> T:
+        """Run the work in a thread during a turn of the caller. Return its result or raise its
+        error."""
+        turn = await self.take(caller)
+        try:
+            return await to_thread.run_sync(work, limiter=self._threads)
+        finally:
+            turn.give_back()
+
+    def forget(self, caller: str, turn: Turn) -> None:
+        """Make the turn available again. `Turn.give_back` calls it."""
+        self._all.release_on_behalf_of(turn)
+        self._shares[caller].release_on_behalf_of(turn)
+        self._leave(caller)
+
+    def _leave(self, caller: str) -> None:
+        self._users[caller] -= 1
+        if not self._users[caller]:
+            del self._users[caller], self._shares[caller]

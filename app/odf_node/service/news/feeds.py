@@ -1,0 +1,170 @@
+"""News after a position: of one dataset by its chain, of the whole node by the log of head moves.
+
+Listeners at the same position share one lookup. Clients send a position back as `Last-Event-ID`,
+so any process of the node can resume a stream where it broke off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetId
+from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
+from odf_storage.datasets.node.reader import Reader, Reading
+from odf_storage.stores.objects.layout import HEAD
+from odf_storage.stores.ports import HeadMoves
+from odf_storage.stores.ports.values import DatasetEntry, HeadMoved
+
+from .notices import Notice, block_notice, reset_notice
+
+BLOCKS_A_PAGE = 200
+MOVES_A_PAGE = 100
+BEGINNING = "beginning"
+"""The position before the first block."""
+Shown = Callable[[DatasetEntry], str]
+"""Returns the alias of a dataset as clients write it."""
+Named = Callable[["LogPosition"], str]
+"""Returns a position of the log as clients write it, see `positions.py`."""
+
+
+class InvalidPosition(BadInput):
+    """The `Last-Event-ID` is not one that a stream at this address has sent."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text[:100]!r} is no position of this stream; send the id of its last event, or "
+            f"{BEGINNING!r}"
+        )
+
+
+class ChainPosition(NamedTuple):
+    """The position after a block of a dataset; None means before the first block."""
+
+    dataset: DatasetId
+    block: Multihash | None
+
+    @classmethod
+    def parse(cls, dataset: DatasetId, text: str) -> ChainPosition:
+        """Parse the id of an event. Raises `InvalidPosition`."""
+        return cls(dataset, None if text == BEGINNING else _hash(text))
+
+
+class LogPosition(NamedTuple):
+    """The position after a line of the log; with a block, after that block of the line."""
+
+    number: int
+    block: Multihash | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The next notices, and the position after them; `is_last` if nothing newer exists yet."""
+
+    notices: Sequence[Notice]
+    position: ChainPosition | LogPosition
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class ChainFeed:
+    """News of single datasets. One `reset` notice reports a rewritten history."""
+
+    reading: Reading
+    shown: Shown
+
+    def pages(self, positions: Sequence[ChainPosition]) -> list[Page | Exception]:
+        with self.reading() as reader:
+            ids = {position.dataset for position in positions}
+            entries = reader.registry.find_all(ids)
+            heads = reader.refs.heads(ids)
+            found = {
+                position: self._page(
+                    reader, position, entries.get(position.dataset), heads.get(position.dataset)
+                )
+                for position in set(positions)
+            }
+        return [found[position] for position in positions]
+
+    def _page(
+        self,
+        reader: Reader,
+        position: ChainPosition,
+        entry: DatasetEntry | None,
+        head: Multihash | None,
+    ) -> Page:
+        if entry is None or head is None or head == position.block:
+            return Page((), position, is_last=True)
+        blocks = reader.blocks_behind.behind(entry.id, position.block, head, limit=BLOCKS_A_PAGE)
+        alias = self.shown(entry)
+        if blocks is None:
+            notice = reset_notice(entry, alias, head, str(head))
+            return Page([notice], ChainPosition(entry.id, head), is_last=True)
+        notices = [block_notice(entry, alias, block, str(block.hash)) for block in blocks]
+        last = blocks[-1].hash
+        return Page(notices, ChainPosition(entry.id, last), is_last=last == head)
+
+
+@dataclass(frozen=True)
+class LogFeed:
+    """News of all datasets, in the order of the log."""
+
+    moves: HeadMoves
+    reading: Reading
+    shown: Shown
+    named: Named
+
+    def pages(self, positions: Sequence[LogPosition]) -> list[Page | Exception]:
+        found: dict[LogPosition, Page | Exception] = {}
+        for position in set(positions):
+            found[position] = self._page(position)
+        return [found[position] for position in positions]
+
+    def _page(self, position: LogPosition) -> Page:
+        is_partial = position.block is not None
+        after = position.number - 1 if is_partial else position.number
+        moves = self.moves.moves(after=after, limit=MOVES_A_PAGE)
+        notices: list[Notice] = []
+        with self.reading() as reader:
+            entries = reader.registry.find_all({move.dataset for move in moves})
+            for move in moves:
+                room = BLOCKS_A_PAGE - len(notices)
+                if room == 0:
+                    return Page(notices, position, is_last=False)
+                start = position.block if move.number == position.number else move.old
+                entry = entries.get(move.dataset)
+                if entry is not None and move.ref == HEAD:
+                    told, cut = self._told(reader, entry, move, start, room)
+                    notices += told
+                    if cut is not None:
+                        return Page(notices, cut, is_last=False)
+                position = LogPosition(move.number)
+        return Page(notices, position, is_last=len(moves) < MOVES_A_PAGE)
+
+    def _told(
+        self,
+        reader: Reader,
+        entry: DatasetEntry,
+        move: HeadMoved,
+        start: Multihash | None,
+        room: int,
+    ) -> tuple[list[Notice], LogPosition | None]:
+        """Return notices of one line of the log, and the position after them if more follow."""
+        blocks = reader.blocks_behind.behind(entry.id, start, move.new, limit=room)
+        alias, end = self.shown(entry), LogPosition(move.number)
+        if blocks is None:
+            return [reset_notice(entry, alias, move.new, self.named(end))], None
+        notices, behind = [], end
+        for block in blocks:
+            behind = end if block.hash == move.new else LogPosition(move.number, block.hash)
+            notices.append(block_notice(entry, alias, block, self.named(behind)))
+        return notices, None if behind == end else behind
+
+
+def _hash(text: str) -> Multihash:
+    try:
+        return Multihash.parse(text)
+    except (MalformedHash, MalformedMultibase):
+        raise InvalidPosition(text) from None

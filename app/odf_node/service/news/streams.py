@@ -1,0 +1,177 @@
+"""Streams of news: send one listener all news from a position on, while it may read them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from starlette.types import Message, Receive, Scope, Send
+
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId
+
+from ..auth.actors import Actor
+from ..http.streamed import StreamedAnswer
+from ..limits.coalescer import Coalescer
+from ..limits.shares import Slots
+from .feeds import ChainFeed, ChainPosition, LogFeed, LogPosition, Page
+from .head_watch import HeadWatch
+from .notices import KEEP_ALIVE, Notice
+from .positions import SealedPositions
+from .rights import Question, Rights
+from .row_texts import RowTexts
+
+RETRY = b"retry: 1000\n"
+"""Milliseconds after which a browser reconnects; part of the first frame, see `KEEP_ALIVE`."""
+TOGETHER = 4096
+"""Limit of listeners' questions in one batch; most of them are equal."""
+PIECE_BYTES = 64 * 1024
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+EVENT_STREAM = "text/event-stream"
+
+
+class ListenerTooSlow(NodeError):
+    """A client read nothing of a stream for too long; it can resume with its last id."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """One listener: its actor, and the datasets it listens to."""
+
+    actor: Actor
+    dataset: DatasetId | None
+    """None means all datasets of the node."""
+    only: frozenset[DatasetId] | None = None
+    """Selected datasets of the node; None means all."""
+    rows: bool = False
+    """Whether notices include the rows of their blocks."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The parts that all listeners of a process share."""
+
+    watch: HeadWatch
+    chain_feed: ChainFeed
+    log_feed: LogFeed
+    positions: SealedPositions
+    rights: Rights
+    row_texts: RowTexts
+    slots: Slots
+    keep_alive_s: float
+    idle_s: float
+    """Seconds for which a client may read nothing."""
+    _chain: Coalescer[ChainPosition, Page] = field(init=False)
+    _log: Coalescer[LogPosition, Page] = field(init=False)
+    _rights: Coalescer[Question, frozenset[DatasetId]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        set_once = object.__setattr__
+        set_once(self, "_chain", Coalescer(self.chain_feed.pages, most=TOGETHER))
+        set_once(self, "_log", Coalescer(self.log_feed.pages, most=TOGETHER))
+        set_once(self, "_rights", Coalescer(self.rights.readable, most=TOGETHER))
+
+    async def page(self, position: ChainPosition | LogPosition) -> Page:
+        """Return the news after the position, as of now or later."""
+        if isinstance(position, ChainPosition):
+            return await self._chain.ask(position)
+        return await self._log.ask(position)
+
+    async def readable(self, actor: Actor, datasets: frozenset[DatasetId]) -> frozenset[DatasetId]:
+        """Return those of the datasets that the actor may read now."""
+        return await self._rights.ask((actor.bearer, datasets))
+
+
+async def frames(
+    streams: Streams,
+    listener: Listener,
+    position: ChainPosition | LogPosition,
+    first: Notice | None,
+) -> AsyncIterator[bytes]:
+    """Yield pieces of the stream after `position`; `first` sends the position to a new client."""
+    yield RETRY + first.frame() if first is not None else KEEP_ALIVE
+    begun = first is not None
+    with streams.watch.listening(listener.dataset) as moved:
+        while not streams.watch.is_over:
+            moved.clear()
+            page = await streams.page(position)
+            if page.notices:
+                # Checked after the page was read, so that the listener may read what we send.
+                allowed = await _readable(streams, listener, page)
+                if allowed is None:
+                    return
+                async for piece in _pieces(streams, listener, page.notices, allowed):
+                    yield piece if begun else RETRY + piece
+                    begun = True
+            position = page.position
+            while page.is_last and not moved.is_set():
+                try:
+                    async with asyncio.timeout(streams.keep_alive_s):
+                        await moved.wait()
+                except TimeoutError:
+                    if await _readable(streams, listener, page) is None:
+                        return
+                    yield KEEP_ALIVE
+
+
+async def _readable(
+    streams: Streams, listener: Listener, page: Page
+) -> frozenset[DatasetId] | None:
+    """Return the datasets of the page that the listener may read; None if the stream must end."""
+    wanted = (
+        frozenset({listener.dataset})
+        if listener.dataset is not None
+        else frozenset(each.dataset for each in page.notices if each.dataset is not None)
+    )
+    if listener.only is not None:
+        wanted &= listener.only
+    found = await streams.readable(listener.actor, wanted)
+    return None if listener.dataset is not None and not found else found
+
+
+async def _pieces(
+    streams: Streams,
+    listener: Listener,
+    notices: Sequence[Notice],
+    allowed: frozenset[DatasetId],
+) -> AsyncIterator[bytes]:
+    """Yield the frames of the notices; small frames are joined."""
+    piece = b""
+    for notice in notices:
+        if notice.dataset not in allowed:
+            continue
+        rows = None
+        if listener.rows and notice.data is not None and notice.dataset is not None:
+            rows = await streams.row_texts.of(notice.dataset, notice.data)
+        piece += notice.frame(rows)
+        if len(piece) >= PIECE_BYTES:
+            yield piece
+            piece = b""
+    if piece:
+        yield piece
+
+
+class EventStream(StreamedAnswer):
+    """An endless response, which releases its slot when it is closed."""
+
+    def __init__(
+        self, pieces: AsyncIterator[bytes], idle_s: float, give_back: Callable[[], None]
+    ) -> None:
+        super().__init__(pieces, 200, HEADERS, EVENT_STREAM)
+        self._idle_s, self._give_back = idle_s, give_back
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream; raise `ListenerTooSlow` if the client reads nothing for too long."""
+
+        async def timed(message: Message) -> None:
+            try:
+                async with asyncio.timeout(self._idle_s):
+                    await send(message)
+            except TimeoutError:
+                raise ListenerTooSlow("a listener took nothing for too long") from None
+
+        await super().__call__(scope, receive, timed)
+
+    async def finished(self) -> None:
+        self._give_back()

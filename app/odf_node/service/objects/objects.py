@@ -1,0 +1,274 @@
+"""Find, check and locate the content-addressed objects of a dataset, and its references."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import BinaryIO, NamedTuple
+
+from odf_protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_protocol.identity import DatasetAlias, DatasetId
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.integrity.healing import (
+    DAMAGED,
+    HealingStores,
+    begin_healing,
+    heal_here,
+)
+from odf_storage.datasets.integrity.identity import Identity
+from odf_storage.datasets.integrity.opening import ensure_hashed
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.index.sqlite_heads import SqliteHeads
+from odf_storage.stores.objects.layout import DATASETS, KIND_FOLDERS, dataset_folder
+from odf_storage.stores.ports import Heads, MirrorReads
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
+
+from ..auth.access import Action, DatasetHidden, address, authorize
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..auth.mirror_rule import refuse_mirror
+from ..auth.signed_urls import SignedUrls
+from ..http.addresses import DatasetPath
+from ..http.hashes import parse_hash
+
+HEAD = "head"
+KINDS: dict[str, ObjectKind] = {
+    "blocks": ObjectKind.BLOCK,
+    "data": ObjectKind.DATA,
+    "checkpoints": ObjectKind.CHECKPOINT,
+}
+"""Kind of the objects in a folder of a dataset, by the word in the address."""
+HASHED_AT_ONCE_BYTES = 1024
+"""Up to this size, hashing takes no longer than looking up whether the file was hashed before."""
+MAX_PLACES = 4096
+"""Limit of addresses in the cache, each spelling counted."""
+SHA3_PREFIX = "f1620"
+_USUAL_HASH = re.compile(SHA3_PREFIX + "[0-9a-f]{64}")
+"""Matches a SHA3-256 hash in the usual spelling, which is also the name of the object's file."""
+
+
+class UnknownReference(NotFound):
+    """The request names a reference other than `head`."""
+
+
+class LengthRequired(BadInput):
+    """The upload has no `Content-Length`."""
+
+
+class ObjectTooLarge(LimitExceeded):
+    """The upload is larger than the configured limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object in the store: its key, its size, and how to open it at a position."""
+
+    key: ObjectKey
+    size: int
+    public: bool
+    open: Callable[[int], BinaryIO]
+
+
+class LocalObject(NamedTuple):
+    """The path at which an object is stored if it exists; `name` is its hash as text."""
+
+    dataset: DatasetId
+    kind: ObjectKind
+    name: str
+    public: bool
+    path: str
+
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.dataset, self.kind, Multihash.parse(self.name))
+
+
+class Place(NamedTuple):
+    """A cached result of resolving the address of a dataset."""
+
+    alias: DatasetAlias
+    folded: str
+    entry: DatasetEntry
+    folder: str
+
+
+class AtHand:
+    """Looks up what needs no waiting: local files, and heads in SQLite.
+
+    Any method may return None; the caller then uses the slow path, which raises all errors. Call
+    the methods in the thread of the event loop only.
+    """
+
+    def __init__(self, stores: Stores, access: DatasetAccess) -> None:
+        self._entries, self._tenancy, self._reads = access.entries, access.tenancy, access.reads
+        local = stores.objects.local_paths
+        self._root = None if local is None else str(local.root)
+        self._heads = SqliteHeads.of(stores.engine)
+        self.hashed = stores.hashed
+        self._places: dict[tuple[str | None, str], Place] = {}
+
+    def place(self, actor: Actor, account: str | None, dataset: str) -> Place | None:
+        """Return a recently requested dataset, or None. Raises the same errors as `authorize`."""
+        known = self._places.get((account, dataset))
+        alias = known.alias if known else address(self._tenancy, account, dataset)
+        folded = known.folded if known else alias.folded
+        entry = self._entries.recall(folded)
+        if entry is None:
+            return None
+        authorize(actor, entry, Action.READ, self._reads)
+        if known is None or known.entry is not entry:
+            folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
+            known = Place(alias, folded, entry, folder)
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            self._places[account, dataset] = known
+        return known
+
+    def object(self, place: Place | None, kind: ObjectKind, text: str) -> LocalObject | None:
+        """Return the path of an object, which may not exist. Raises `UnreadableHash`."""
+        if self._root is None or place is None:
+            return None
+        name = text if _USUAL_HASH.fullmatch(text) else str(parse_hash(text))
+        public = place.entry.visibility is Visibility.PUBLIC
+        path = f"{place.folder}/{KIND_FOLDERS[kind]}/{name}"
+        return LocalObject(place.entry.id, kind, name, public, path)
+
+    def is_right(self, name: str, body: bytes | bytearray, identity: Identity) -> bool:
+        """Return whether the bytes of a small file have the hash in its name: hash them, or use the
+        record of an earlier check."""
+        if len(body) > HASHED_AT_ONCE_BYTES and self.hashed.knows(name, identity):
+            return True
+        right = name[len(SHA3_PREFIX) :] == hashlib.sha3_256(body).hexdigest()
+        if right and len(body) > HASHED_AT_ONCE_BYTES:
+            self.hashed.note(name, identity)
+        return right
+
+    def head(self, place: Place | None) -> Multihash | None:
+        """Return the hash that `head` points to."""
+        if self._heads is None or place is None:
+            return None
+        return self._heads.head(place.entry.id)
+
+    def close(self) -> None:
+        if self._heads is not None:
+            self._heads.close()
+
+
+def read_ref(
+    access: DatasetAccess,
+    heads: Heads,
+    actor: Actor,
+    account: str | None,
+    dataset: str,
+    ref: str,
+) -> Multihash:
+    """Return the hash that a reference points to.
+
+    Raises:
+        UnknownReference, and the same errors as `DatasetAccess.resolve`.
+    """
+    entry = access.resolve(actor, account, dataset, Action.READ)
+    if ref != HEAD:
+        raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
+    return heads.head(entry.id)
+
+
+def signed_reader(
+    access: DatasetAccess, urls: SignedUrls, actor: Actor, path: DatasetPath, signature: str
+) -> Actor:
+    """Check a signed URL and return the actor with the right to read the dataset of the file.
+
+    Raises:
+        MalformedAddress, UnreadableHash.
+        DatasetHidden, SignedUrlExpired: for the same reasons as in `SignedUrls.check`.
+    """
+    entry = access.entries.find(address(access.tenancy, path.account, path.dataset))
+    if entry is None:
+        raise DatasetHidden
+    urls.check(signature, path.word, entry.id, parse_hash(path.name))
+    return replace(actor, reads=entry.id)
+
+
+def find_object(
+    access: DatasetAccess,
+    stores: HealingStores,
+    actor: Actor,
+    account: str | None,
+    dataset: str,
+    kind: ObjectKind,
+    text: str,
+) -> StoredObject:
+    """Find an object by the hash in its address, which may be in any multibase.
+
+    Raises:
+        UnreadableHash, ObjectNotFound, and the same errors as `DatasetAccess.resolve`.
+    """
+    entry = access.resolve(actor, account, dataset, Action.READ)
+    key = ObjectKey(entry.id, kind, parse_hash(text))
+    info = stores.objects.stat(key)
+    if info is None and kind is ObjectKind.BLOCK and stores.blocks.find(entry.id, key.hash):
+        ensure_hashed(stores, key)  # the index has the block, which heals the store
+        info = stores.objects.stat(key)
+    if info is None:
+        raise ObjectNotFound(kind, key.hash)
+    return StoredObject(
+        key,
+        info.size,
+        entry.visibility is Visibility.PUBLIC,
+        lambda offset: stores.objects.open(key, offset=offset),
+    )
+
+
+def made_sure(stores: HealingStores, found: StoredObject) -> StoredObject:
+    """Check the hash of an object before parts of it are sent, and heal it if it is damaged.
+
+    Raises `ObjectNotFound`, and the same errors as `ensure_hashed`.
+    """
+    ensure_hashed(stores, found.key, named=False)
+    info = stores.objects.stat(found.key)
+    if info is None:
+        raise ObjectNotFound(found.key.kind, found.key.hash)
+    return replace(found, size=info.size)
+
+
+def found_damaged(stores: HealingStores, key: ObjectKey) -> None:
+    """Quarantine and report an object whose sent bytes had the wrong hash, and begin to heal it."""
+    heal_here(stores, key, DAMAGED)
+    if key.kind is not ObjectKind.UPLOAD:
+        begin_healing(stores, key)
+
+
+def upload_target(
+    access: DatasetAccess,
+    mirrors: MirrorReads,
+    actor: Actor,
+    account: str | None,
+    dataset: str,
+    kind: ObjectKind,
+    text: str,
+) -> ObjectKey:
+    """Return the key of an upload. Raise if the actor may not write to the dataset."""
+    entry: DatasetEntry = access.resolve(actor, account, dataset, Action.WRITE)
+    refuse_mirror(mirrors, entry)
+    return ObjectKey(entry.id, kind, parse_hash(text))
+
+
+def announced_size(length: str | None, limit: int) -> int:
+    """Return the size in bytes that an upload announces.
+
+    Raises:
+        LengthRequired: absent or no number. ObjectTooLarge: above the limit.
+    """
+    if length is None or not length.isascii() or not length.isdigit():
+        raise LengthRequired("an upload needs a Content-Length header")
+    size = int(length)
+    if size > limit:
+        raise ObjectTooLarge(
+            f"the object has {size} bytes, this node takes {limit}",
+            limit=limit,
+            size=size,
+            setting="ODF_NODE_MAX_OBJECT_BYTES",
+        )
+    return size

@@ -1,0 +1,133 @@
+"""The metrics page for Prometheus: counters of this process, and the queues of the node.
+
+The page is built from plain numbers on request; only then is the client library imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from odf_storage.datasets.node.gauges import Gauges, read_gauges
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.version import app_version
+
+from ..setting_groups.words import Tenancy
+from .counters import BUCKETS_S, Counters
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """A collector of all metrics for the client library."""
+
+    counters: Counters
+    stores: Stores
+    tenancy: Tenancy
+    clock: Clock
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _of_process(self.counters, self.tenancy, self.stores.free_bytes())
+        yield from _of_requests(self.counters)
+        gauges = read_gauges(self.stores.engine)
+        yield from _of_node(gauges, self.clock().ns / 1e9)
+
+
+def page(metrics: Metrics) -> bytes:
+    """Return the page in Prometheus' text format."""
+    from prometheus_client import (
+        CollectorRegistry,
+        GCCollector,
+        PlatformCollector,
+        ProcessCollector,
+        generate_latest,
+    )
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(metrics)
+    return generate_latest(registry)
+
+
+def _of_process(counters: Counters, tenancy: Tenancy, free: int | None) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+    about = {"version": app_version(), "tenancy": tenancy.value}
+    yield InfoMetricFamily("odf_node", "This node.", value=about)
+    yield GaugeMetricFamily(
+        "odf_requests_in_flight", "Requests being answered.", value=counters.in_flight
+    )
+    yield CounterMetricFamily(
+        "odf_stalls", "Pauses of seconds in which nothing was answered.", value=counters.stalls
+    )
+    yield GaugeMetricFamily(
+        "odf_longest_stall_seconds", "The longest of them.", value=counters.longest_stall_s
+    )
+    if free is not None:
+        yield GaugeMetricFamily(
+            "odf_free_bytes", "Space that is free for objects and database.", value=free
+        )
+    yield CounterMetricFamily(
+        "odf_deeds_lost", "Deeds that could not be recorded.", value=counters.deeds_lost
+    )
+
+
+def _of_requests(counters: Counters) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    labels = ["method", "route", "status"]
+    answers = CounterMetricFamily("odf_requests", "Requests answered.", labels=labels)
+    sent = CounterMetricFamily("odf_sent_bytes", "Bytes of bodies sent.", labels=labels)
+    for (method, route, status), answered in list(counters.answers.items()):
+        answers.add_metric([method, route, str(status)], answered.count)
+        sent.add_metric([method, route, str(status)], answered.body_bytes)
+    took = HistogramMetricFamily(
+        "odf_request_seconds", "From the request to the end of its answer.", labels=labels[:2]
+    )
+    ends = [*map(str, BUCKETS_S), "+Inf"]
+    for (method, route), durations in list(counters.durations.items()):
+        classes = list(zip(ends, accumulate(durations.counts), strict=True))
+        took.add_metric([method, route], classes, durations.total_s)
+    ended = CounterMetricFamily("odf_transfers", "Transfers ended.", labels=["exchange", "code"])
+    for (exchange, code), count in list(counters.transfers.items()):
+        ended.add_metric([exchange, str(code)], count)
+    slices = CounterMetricFamily(
+        "odf_filtered_slices",
+        "Slices of datasets that filters or queries were asked of.",
+        labels=["outcome"],
+    )
+    slices.add_metric(["opened"], counters.slices_opened)
+    slices.add_metric(["left_out"], counters.slices_left_out)
+    yield from (answers, sent, took, ended, slices)
+
+
+def _of_node(gauges: Gauges, now_s: float) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    yield GaugeMetricFamily("odf_datasets", "Datasets registered.", value=gauges.datasets)
+    yield CounterMetricFamily(
+        "odf_head_moves", "Moves of heads since the node began.", value=gauges.last_move
+    )
+    yield GaugeMetricFamily(
+        "odf_damaged_objects",
+        "Objects that are damaged or missing, and not healed.",
+        value=gauges.damaged,
+    )
+    jobs = GaugeMetricFamily("odf_jobs", "Jobs that wait or run.", labels=["kind", "status"])
+    for (kind, status), count in gauges.jobs.items():
+        jobs.add_metric([kind, status], count)
+    oldest = GaugeMetricFamily(
+        "odf_oldest_job_wait_seconds", "How long the first of the queue waits.", labels=["kind"]
+    )
+    for kind, since in gauges.waiting_since.items():
+        oldest.add_metric([kind], max(0.0, now_s - since.ns / 1e9))
+    yield from (jobs, oldest)

@@ -1,0 +1,107 @@
+"""Pages for accounts: list, one account with its tokens, forms to create and change them."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from odf_protocol.errors import BadInput, Conflict, NodeError
+
+from ..accounts import administration
+from ..accounts.administration import Administration
+from ..auth.actors import Actor
+from ..errors import status_of
+from ..http.deps import part_of
+from . import views
+from .render import page
+from .showing import Form, posted, redirect, shown
+from .token_view import shown_tokens
+from .views import Views
+
+PATH = "/v/admin/accounts"
+ONE = PATH + "/{name}"
+ACCOUNTS = 100
+
+
+def _list(given: Views, actor: Actor, request: Request) -> Response:
+    return _list_page(given, actor, request)
+
+
+def _list_page(
+    given: Views, actor: Actor, request: Request, told: NodeError | None = None, name: str = ""
+) -> Response:
+    after = request.query_params.get("after")
+    found, more = administration.list_accounts(
+        part_of(request, Administration), actor, after=after and after[:200], limit=ACCOUNTS
+    )
+    content = {
+        "accounts": found,
+        "more": None if more is None else f"?after={quote(more)}",
+        "problem": told and told.message,
+        "name": name,
+        "can_make": actor.has_session,
+    }
+    around = views.frame(given, actor, PATH)
+    return page("admin_accounts", {**around, **content}, int(status_of(told)) if told else 200)
+
+
+def _make(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    name = form.get("name", "").strip()
+    try:
+        made = administration.make_account(
+            part_of(request, Administration),
+            actor,
+            name,
+            form.get("password", ""),
+            is_admin=form.get("admin") == "yes",
+        )
+    except (BadInput, Conflict) as error:
+        return _list_page(given, actor, request, error, name[:200])
+    return redirect(given, f"{PATH}/{quote(made.name)}")
+
+
+def _one(given: Views, actor: Actor, request: Request) -> Response:
+    return _one_page(given, actor, request)
+
+
+def _one_page(
+    given: Views, actor: Actor, request: Request, told: NodeError | None = None
+) -> Response:
+    its, name = part_of(request, Administration), request.path_params["name"]
+    account, tokens = administration.one_account(its, actor, name)
+    content = {
+        "its": account,
+        "tokens": shown_tokens(given.access, tokens, its.clock()),
+        "problem": told and told.message,
+        "can_make": actor.has_session,
+        "at": f"{views.root_of(given)}{PATH}/{quote(account['name'])}",
+    }
+    around = views.frame(given, actor, PATH)
+    return page("admin_account", {**around, **content}, int(status_of(told)) if told else 200)
+
+
+def _password(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    its, name = part_of(request, Administration), request.path_params["name"]
+    try:
+        administration.set_password_of(its, actor, name, form.get("password", ""))
+    except BadInput as error:
+        return _one_page(given, actor, request, error)
+    return redirect(given, f"{PATH}/{quote(name)}")
+
+
+def _revoke(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    its, name = part_of(request, Administration), request.path_params["name"]
+    administration.revoke_token_of(its, actor, name, form.get("token", "")[:200])
+    return redirect(given, f"{PATH}/{quote(name)}")
+
+
+ROUTES = (
+    Route(PATH, shown(_list), methods=["GET"]),
+    Route(PATH, posted(_make, is_costly=True), methods=["POST"]),
+    Route(ONE, shown(_one), methods=["GET"]),
+    Route(ONE + "/password", posted(_password, is_costly=True), methods=["POST"]),
+    Route(ONE + "/revoke", posted(_revoke), methods=["POST"]),
+)

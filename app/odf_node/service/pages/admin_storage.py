@@ -1,0 +1,80 @@
+"""The page of the node's storage: sizes, free space, damaged objects, and the largest datasets."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from odf_storage.datasets.node.gauges import read_gauges
+from odf_storage.stores.ports.audit_values import AuditFilter
+from odf_storage.stores.ports.overview_values import Order, SortBy, Wanted
+
+from ..audit.audit import shown as audit_shown
+from ..auth.actors import Actor
+from ..auth.admins import require_admin
+from ..auth.readable import readable
+from ..datasets.summaries import detailed_summary
+from ..http.deps import base_of, part_of
+from ..settings import Settings
+from ..verify.validation import validation_of
+from . import views
+from .render import page
+from .showing import shown
+from .views import Views
+
+PATH = "/v/admin/storage"
+LARGEST = 20
+DAMAGES = 100
+UPKEEP = ("fsck", "gc")
+"""Maintenance commands whose last runs are shown."""
+
+
+def _storage(given: Views, actor: Actor, request: Request) -> Response:
+    require_admin(actor)
+    stores, access = given.stores, given.access
+    wanted = Wanted(readable=readable(actor, access.reads))
+    largest = access.overviews.page(wanted, Order(SortBy.BYTES, descending=True), limit=LARGEST)
+    damages = stores.damages.open(limit=DAMAGES)
+    entries = stores.registry.find_all({one.key.dataset for one in damages})
+    base = base_of(request)
+    content = {
+        "gauges": read_gauges(stores.engine),
+        "free": stores.free_bytes(),
+        "least_free": part_of(request, Settings).min_free_bytes,
+        "trouble": stores.write_trouble(),
+        "upkeep": [
+            (
+                action,
+                [
+                    audit_shown(one)
+                    for one in stores.audit.page(AuditFilter(action=action), limit=1)
+                ],
+            )
+            for action in UPKEEP
+        ],
+        "damages": [
+            {
+                "dataset": access.shown_alias(entries[one.key.dataset])
+                if one.key.dataset in entries
+                else None,
+                "kind": str(one.key.kind),
+                "hash": str(one.key.hash),
+                "reason": one.reason,
+                "found": str(one.found_at),
+                "hopeless": one.hopeless,
+            }
+            for one in damages
+        ],
+        "largest": [
+            {
+                **detailed_summary(stores, access, one, base),
+                "validation": validation_of(stores.objects, one.entry.id, one.head),
+            }
+            for one in largest
+        ],
+    }
+    return page("admin_storage", {**views.frame(given, actor, PATH), **content})
+
+
+ROUTES = (Route(PATH, shown(_storage), methods=["GET"]),)

@@ -1,0 +1,222 @@
+"""The content of the page of a dataset, from the use cases of the API. This module has no HTML."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import Any
+from urllib.parse import urlsplit
+
+from markupsafe import Markup
+
+from odf_protocol.chain.state import ChainState
+from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_job
+from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.stores.ports.values import Failed, JobStatus, Schedule, Succeeded
+
+from ...client.text import age_text, one_line
+from ..auth.access import Action
+from ..catalogs.catalogs import Catalogs
+from ..datasets.datasets import description
+from ..derivatives.derivatives import derivation
+from ..files.parquet_files import list_files
+from ..http.media_types import extension_of
+from ..limits.shares import AllTaken, ShareTaken
+from ..limits.texts import MARKDOWN_CHARS
+from ..lineage import lineage
+from ..readers.tasks import MarkdownTask
+from .block_view import newest
+from .cells import cell_text, fields_of
+from .drawings import lineage_drawing
+from .loading import ways
+from .query_form import answered
+from .rows_view import column_table
+from .sample import ROWS
+from .sample import newest as newest_rows
+from .visit import Visit
+
+COLUMNS = 50
+BLOCKS = 10
+FILES = 5
+STEPS = 3
+"""Number of lineage steps that are shown in each direction."""
+EDGES = 100
+RUNS = 20
+RUN_KINDS = frozenset({ingest_job.KIND, poll_job.KIND, transform_job.KIND})
+WARNINGS, WARNING_CHARS = 5, 1000
+MARKDOWN = (".md", ".markdown")
+DEFAULT_SOURCE = "default"
+
+
+def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
+    """Return the content of the page: description, age, size, rows, columns, the result of a
+    query, blocks, files, and lineage."""
+    views, entry, state = visit.views, visit.entry, visit.state
+    shown = description(views.stores, views.access, entry, visit.base)
+    fields = fields_of(state.data_schema)
+    slices = len(views.outlines.of(visit.dataset, indexed=False)[0].slices)
+    rows = newest_rows(views, entry, visit.caller, skip=0, limit=ROWS, changelog=False)
+    columns, profiled, is_profiled_soon = column_table(visit, COLUMNS)
+    allowed = views.access.grants(visit.actor, entry)
+    attachments = state.attachments.attachments.items if state.attachments else ()
+    return {
+        "dataset": shown,
+        "owner": str(entry.alias.account or SINGLE_OWNER),
+        "changed_ago": _ago(visit, shown["updatedAt"]),
+        "slices": slices,
+        "schedules": [_schedule(each) for each in views.stores.schedules.of_dataset(entry.id)],
+        "derivation": derivation(views.derivatives, visit.actor, entry, state),
+        "transform": _queries(state.transform),
+        "failing": _failing(visit, in_full=Action.WRITE in allowed),
+        "runs": _runs(visit, in_full=Action.WRITE in allowed),
+        "attachments": [_document(visit, item.path, item.content) for item in attachments],
+        "license_url": _web_link(state.license.website_url if state.license else None),
+        "posting": _posting(state) if Action.WRITE in allowed else None,
+        "ways": ways(visit.base, visit.alias, is_open=visit.is_open),
+        "rows": {
+            "columns": list(rows.columns),
+            "values": rows.cells(ROWS, state.vocab.operation_type_column),
+            "problem": rows.problem,
+            "is_unsure": rows.is_unsure,
+        },
+        "standing": rows.standing,
+        "more_rows": (state.num_records if rows.standing is None else rows.standing) > ROWS,
+        "columns": columns,
+        "more_columns": max(0, len(fields) - COLUMNS),
+        "sampled": 0 if profiled is None else max(map(len, profiled.sample.values()), default=0),
+        "profiled": 0 if profiled is None else profiled.profile.rows,
+        "is_profiled_soon": is_profiled_soon,
+        "asked": _asked(visit, query),
+        "blocks": newest(visit, BLOCKS),
+        "files": list_files(
+            views.stores,
+            views.stores.blocks,
+            entry,
+            f"{visit.path}/",
+            at=None,
+            before=None,
+            limit=FILES,
+        )["files"],
+        "linked": _linked(visit, len(fields)),
+        **_lineage(visit),
+    }
+
+
+def _runs(visit: Visit, *, in_full: bool) -> dict[str, Any]:
+    """Return how many rows the last runs left out as late, and, for accounts that may write, the
+    warnings of the last one, which may quote posted rows."""
+    jobs = visit.views.stores.jobs.page(
+        dataset=visit.entry.id,
+        kinds=RUN_KINDS,
+        statuses={JobStatus.SUCCEEDED},
+        limit=RUNS,
+        newest_first=True,
+    )
+    results = [job.outcome.result for job in jobs if isinstance(job.outcome, Succeeded)]
+    warnings = results[0].get("warnings") or [] if results and in_full else []
+    return {
+        "count": len(results),
+        "late": sum(int(result.get("rowsLate") or 0) for result in results),
+        "warnings": [one_line(str(text), WARNING_CHARS) for text in warnings[:WARNINGS]],
+    }
+
+
+def _failing(visit: Visit, *, in_full: bool) -> dict[str, Any] | None:
+    """Return how many polls failed since the last one that succeeded, and for accounts that may
+    write why the last one did: the reason may quote the source. None if the last one succeeded."""
+    if visit.state.polling_source is None:
+        return None
+    jobs = visit.views.stores.jobs.page(
+        dataset=visit.entry.id,
+        kinds={poll_job.KIND},
+        statuses={JobStatus.SUCCEEDED, JobStatus.FAILED},
+        limit=RUNS,
+        newest_first=True,
+    )
+    failed = list(takewhile(lambda job: isinstance(job.outcome, Failed), jobs))
+    if not failed:
+        return None
+    last = failed[0].outcome
+    return {
+        "count": len(failed),
+        "is_all": len(failed) == RUNS,
+        "since": str(failed[-1].submitted_at),
+        "why": one_line(last.message, WARNING_CHARS)
+        if in_full and isinstance(last, Failed)
+        else None,
+    }
+
+
+def _linked(visit: Visit, width: int) -> dict[str, Any]:
+    """Return the dataset's metadata for catalogues, without columns if there are too many."""
+    catalogs = Catalogs(visit.views.stores, visit.views.access, visit.views.outlines)
+    document = catalogs.croissant(visit.entry, visit.base)
+    return document if width <= COLUMNS else {**document, "recordSet": []}
+
+
+def _ago(visit: Visit, instant: str) -> str:
+    now = visit.views.clock()
+    return age_text(instant, datetime.fromtimestamp(now.millis / 1000, UTC))
+
+
+def _schedule(schedule: Schedule) -> dict[str, Any]:
+    every = f"every {schedule.every_s} s" if schedule.cron is None else schedule.cron
+    return {
+        "when": every if schedule.cron is None else f"{every} ({schedule.time_zone})",
+        "paused": schedule.paused,
+        "next": None if schedule.next_at is None else str(schedule.next_at),
+    }
+
+
+def _queries(definition: Any) -> list[str]:
+    if definition is None:
+        return []
+    transform = definition.transform
+    steps = [step.query for step in transform.queries or ()]
+    return steps or ([transform.query] if transform.query else [])
+
+
+def _document(visit: Visit, path: str, content: str) -> dict[str, Any]:
+    """Return an attachment; Markdown also as HTML, unless it is too long or takes too much."""
+    html = None
+    if path.lower().endswith(MARKDOWN) and len(content) <= MARKDOWN_CHARS:
+        with suppress(ShareTaken, AllTaken):
+            html = visit.views.lineage.texts.answer(MarkdownTask(text=content), visit.caller)
+    safe = None if html is None else Markup(html)  # noqa: S704 - the renderer escapes HTML
+    return {"path": path, "content": content, "html": safe}
+
+
+def _web_link(url: str | None) -> str | None:
+    """Return the address if it is safe as a link (http, https); strangers write it."""
+    return url if url and urlsplit(url).scheme in ("http", "https") else None
+
+
+def _posting(state: ChainState) -> dict[str, Any] | None:
+    """Return a file name for the first push source, and its name if a post must give it."""
+    if not state.push_sources:
+        return None
+    name = min(state.push_sources)
+    read = state.push_sources[name].read
+    is_named = list(state.push_sources) != [DEFAULT_SOURCE]
+    return {"file": f"rows.{extension_of(read)}", "source": name if is_named else None}
+
+
+def _asked(visit: Visit, query: str | None) -> dict[str, Any]:
+    shown = answered(visit.views.queries, visit.actor, visit.caller, query, alias=visit.alias)
+    return {**shown, "values": [[cell_text(value) for value in row] for row in shown["values"]]}
+
+
+def _lineage(visit: Visit) -> dict[str, Any]:
+    """Return the inputs and the users of the dataset as edges; hidden datasets have no alias."""
+    graph = lineage.lineage_of(visit.views.lineage, visit.actor, visit.entry, up=STEPS, down=STEPS)
+    names: dict[str, str | None] = {str(one): item.alias for one, item in graph.known.items()}
+    names |= {str(one): None for one in graph.unknown}
+    edges = [(str(one), str(other)) for one, other in graph.edges]
+    return {
+        "edges": [
+            {"input": names.get(one), "output": names.get(other)} for one, other in edges[:EDGES]
+        ],
+        "more_edges": max(0, len(edges) - EDGES),
+        "drawing": lineage_drawing(str(graph.center), names, edges) if edges else None,
+    }

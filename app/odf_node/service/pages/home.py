@@ -1,0 +1,114 @@
+"""The front page: the datasets that the visitor may read, with search, filters and order by GET."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from odf_protocol.errors import BadInput
+
+from ...client.text import age_text
+from ..auth.actors import Actor
+from ..datasets.listing import MAX_SEARCH_CHARS, Asked, question
+from ..datasets.summaries import detailed_summary
+from ..errors import status_of
+from ..http.deps import base_of
+from ..setting_groups.words import Tenancy
+from . import views
+from .pagination import page_number, pages
+from .render import page
+from .showing import shown
+from .views import Views
+
+DATASETS = 50
+"""Datasets on one page of the list."""
+SHOWN_KEYWORDS = 5
+
+
+def _home(given: Views, actor: Actor, request: Request) -> Response:
+    asked = asked_of(request)
+    content = views.frame(given, actor, "/")
+    try:
+        found = datasets(given, actor, asked, request, "/")
+    except BadInput as error:
+        problem = {"asked": asked, "problem": error.message, "base": base_of(request)}
+        return page("home", content | around_list(given) | problem, int(status_of(error)))
+    return page("home", content | around_list(given) | found)
+
+
+def asked_of(request: Request) -> Asked:
+    """Return the parameters of the address; empty fields of the form count as absent."""
+    given = request.query_params
+    return Asked(**{name: given[name] for name in asdict(Asked()) if given.get(name)})
+
+
+def datasets(
+    given: Views,
+    actor: Actor,
+    asked: Asked,
+    request: Request,
+    path: str,
+    *,
+    account: str | None = None,
+) -> dict[str, Any]:
+    """Return one page of the list at `path`, which may be the page of an account.
+
+    Raises `MalformedPage`, and the same errors as `question`.
+    """
+    number = page_number(request.query_params.get("page"))
+    wanted = question(given.access, actor, replace(asked, account=account or asked.account))
+    total = given.access.overviews.count(wanted.wanted)
+    found = given.access.overviews.page(
+        wanted.wanted, wanted.order, skip=(number - 1) * DATASETS, limit=DATASETS
+    )
+    base, now = base_of(request), datetime.now(UTC)
+    address = f"{views.root_of(given)}{path}"
+    shown_ones = [detailed_summary(given.stores, given.access, one, base) for one in found]
+    return {
+        "base": base,
+        "asked": asked,
+        "problem": None,
+        "total": total,
+        "datasets": [
+            {
+                **one,
+                "age": age_text(one["updatedAt"], now),
+                "keywords": one["keywords"][:SHOWN_KEYWORDS],
+            }
+            for one in shown_ones
+        ],
+        "order": wanted.order,
+        "sorted_by": {
+            by: _link(address, replace(asked, sort=by, order=_turned(wanted.order, by)))
+            for by in ("name", "updated", "rows", "bytes")
+        },
+        "pages": pages(number, total, DATASETS, lambda to: _link(address, asked, page=to)),
+        "first": (number - 1) * DATASETS + 1,
+    }
+
+
+def around_list(given: Views) -> dict[str, Any]:
+    """Return what the search form of a list needs."""
+    is_multi = given.access.tenancy is Tenancy.MULTI
+    return {"is_multi": is_multi, "max_search_chars": MAX_SEARCH_CHARS}
+
+
+def _turned(order: Any, by: str) -> str | None:
+    """Return the opposite direction if the list is already ordered by this column; else None."""
+    if order.by != by:
+        return None
+    return "asc" if order.descending else "desc"
+
+
+def _link(address: str, asked: Asked, **more: object) -> str:
+    said = {name: text for name, text in (asdict(asked) | more).items() if text}
+    return f"{address}?{urlencode(said)}" if said else address
+
+
+ROUTES = (Route("/", shown(_home)),)

@@ -1,0 +1,230 @@
+"""The form that publishes a file: choose it, correct the proposal, publish. It needs no script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from odf_protocol.errors import NodeError
+from odf_storage.stores.ports.values import Failed, Visibility
+
+from ...proposal.columns import TYPES
+from ...proposal.options import NONE, OPTIONS, Kind
+from ...proposal.proposal import Proposal
+from ...proposal.records import MAX_COLUMNS
+from ..auth.actors import ANONYMOUS, Actor
+from ..auth.callers import Callers
+from ..auth.upload_tokens import UploadToken
+from ..datasets.access import parse_visibility
+from ..errors import status_of, status_of_failed
+from ..http.bodies import Body, MalformedForm, small_body
+from ..http.deps import part_of
+from ..http.multipart import OVERHEAD_BYTES, UploadForm
+from ..limits.shares import Turns, caller_of
+from ..settings import Settings
+from . import publishing as usecase
+from . import views
+from .publishing import FilePublishing
+from .render import page
+from .showing import problem, redirect, shown
+from .views import Views
+from .visitors import refuse_foreign, visitor
+
+PATH = "/v/publish"
+MAX_FORM_BYTES = 1 << 20
+MAX_FIELDS = 2 * MAX_COLUMNS + 20
+FIRST_ROWS = 3
+YES_NO = ("yes", "no")
+Fields = Mapping[str, list[str]]
+T = TypeVar("T")
+
+
+def _form(given: Views, actor: Actor, request: Request) -> Response:
+    if actor.account is None:
+        return redirect(given, f"/v/sign-in?next={PATH}")
+    return _shown(given, actor, request)
+
+
+async def _look(request: Request) -> Response:
+    """Receive the file, and respond with the proposal as a form."""
+    given, actor = part_of(request, Views), ANONYMOUS
+    publishing = part_of(request, FilePublishing)
+    try:
+        actor = await to_thread.run_sync(_visitor, request)
+        form = UploadForm(request.headers.get("content-type", ""))
+        limit = publishing.uploads.max_bytes + OVERHEAD_BYTES
+        async with Body(request.receive, limit=limit) as body:
+            work = partial(usecase.keep_file, publishing, actor, form, body.chunks())
+            token = await _in_turn(request, work)
+        proposal = await usecase.look(publishing, actor, token, {}, None)
+        shown = partial(_shown, given, actor, request, proposal=proposal, token=token)
+        return await to_thread.run_sync(shown)
+    except NodeError as error:
+        return await to_thread.run_sync(_told, given, actor, request, error)
+
+
+async def _in_turn(request: Request, work: Callable[[], T]) -> T:
+    """Run the work in a thread in a turn of the account, so that slow files delay no other's."""
+    files: Turns = request.app.state.files
+    return await files.run(caller_of(request.scope), work)
+
+
+async def _publish(request: Request) -> Response:
+    """Receive the corrected proposal: show it again, or create the dataset and post the file."""
+    given, actor = part_of(request, Views), ANONYMOUS
+    try:
+        actor = await to_thread.run_sync(_visitor, request)
+        fields = _fields(await small_body(request, MAX_FORM_BYTES))
+        token = UploadToken.parse(_one(fields, "upload"))
+    except NodeError as error:
+        return _told(given, actor, request, error)
+    publishing = part_of(request, FilePublishing)
+    proposal, shown = None, partial(_shown, given, actor, request, token=token, fields=fields)
+    try:
+        proposal = await usecase.look(publishing, actor, token, _reading(fields), None)
+        asked, name = _choices(fields, proposal), _one(fields, "name") or None
+        proposal = await usecase.look(publishing, actor, token, asked, name)
+        if _one(fields, "do") != "publish":
+            return await to_thread.run_sync(partial(shown, proposal=proposal))
+        proposal.check_decided()
+        visibility = parse_visibility(_one(fields, "visibility") or Visibility.PRIVATE)
+        work = partial(usecase.publish_file, publishing, actor, token, proposal, visibility)
+        entry, posted = await _in_turn(request, work)
+    except NodeError as error:
+        if proposal is None:
+            return await to_thread.run_sync(_told, given, actor, request, error)
+        status = int(status_of(error))
+        problem_shown = partial(shown, proposal=proposal, told=error.message, status=status)
+        return await to_thread.run_sync(problem_shown)
+    ended = await publishing.waiting.watch.ended(posted.job, publishing.waiting.most_s)
+    path = "/" + given.access.shown_alias(entry)
+    if ended is None:
+        return _shown(given, actor, request, waits=path, status=202)
+    if posted.upload is not None:
+        await to_thread.run_sync(publishing.posts.uploads.done_with, posted.upload)
+    if not isinstance(ended.outcome, Failed):
+        return redirect(given, path)
+    await to_thread.run_sync(usecase.give_up, publishing, actor, entry)
+    failed = ended.outcome
+    told = f"{failed.message}. Nothing was published."
+    return _shown(
+        given, actor, request, proposal=proposal, token=token, told=told, fields=fields,
+        status=int(status_of_failed(failed)),
+    )  # fmt: skip
+
+
+def _reading(fields: Fields) -> dict[str, Any]:
+    """Return the options that decide how the file splits into columns and rows."""
+    found: dict[str, Any] = {}
+    for option in OPTIONS:
+        texts = [text for text in fields.get(option.name, ()) if text]
+        if option.label and texts:
+            found[option.name] = texts if option.kind is Kind.WORDS else texts[0]
+    return found
+
+
+def _choices(fields: Fields, proposal: Proposal) -> dict[str, Any]:
+    """Return all options in the form, for the columns that it shows."""
+    names = [one.name for one in proposal.columns]
+    found = _reading(fields)
+    found["merge"] = _one(fields, "merge") or None
+    found["description"] = _one(fields, "description")
+    if _one(fields, "columns") != str(len(names)):  # the form shows other columns
+        return found
+    kinds = {one.name: one.kind for one in proposal.columns}
+    found["types"] = {
+        name: kind
+        for at, name in enumerate(names)
+        if (kind := _one(fields, f"type.{at}")) in TYPES and kind != kinds[name]
+    }
+    found["key"] = [name for at, name in enumerate(names) if str(at) in fields.get("key", ())]
+    at = _one(fields, "event_time")
+    is_column = at.isascii() and at.isdecimal() and len(at) < 9 and int(at) < len(names)
+    found["event_time"] = names[int(at)] if is_column else NONE
+    return found
+
+
+def _shown(
+    given: Views,
+    actor: Actor,
+    request: Request,
+    *,
+    proposal: Proposal | None = None,
+    token: UploadToken | None = None,
+    told: str | None = None,
+    waits: str | None = None,
+    fields: Fields | None = None,
+    status: int = 200,
+) -> Response:
+    chosen = fields or {}
+    content = {
+        **views.frame(given, actor, PATH),
+        "problem": told,
+        "waits": waits,
+        "proposal": proposal,
+        "upload": str(token) if token else "",
+        "file": token.file_name if token else "",
+        "most": part_of(request, Settings).max_upload_bytes,
+        "types": list(TYPES),
+        "merge": _one(chosen, "merge"),
+        "options": _offered(chosen, proposal),
+        "visibility": _one(chosen, "visibility") or "private",
+        "first_rows": FIRST_ROWS,
+    }
+    return page("publish", content, status)
+
+
+def _offered(fields: Fields, proposal: Proposal | None) -> list[dict[str, Any]]:
+    """Return the options that decide how a file of the format is read, with what was given."""
+    return [
+        {
+            "name": option.name,
+            "kind": option.kind.value,
+            "label": option.label,
+            "about": option.about,
+            "choices": option.values or YES_NO,
+            "given": [text for text in fields.get(option.name, ()) if text],
+        }
+        for option in OPTIONS
+        if option.label and proposal is not None and proposal.format in option.formats
+    ]
+
+
+def _told(given: Views, actor: Actor, request: Request, error: NodeError) -> Response:
+    """Return a page with the error, above an empty form if the visitor is signed in."""
+    if actor.account is None:
+        return problem(given, actor, request, error)
+    return _shown(given, actor, request, told=error.message, status=int(status_of(error)))
+
+
+def _visitor(request: Request) -> Actor:
+    """Return the visitor of the request. Raises `ForeignForm`, `AnonymousRestricted`."""
+    refuse_foreign(request, part_of(request, Views).public_url)
+    is_open = part_of(request, Settings).allow_anonymous
+    return visitor(part_of(request, Callers), request, allow_anonymous=is_open)
+
+
+def _fields(raw: bytes) -> Fields:
+    """Parse the fields of a form. Raises `MalformedForm`."""
+    try:
+        return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise MalformedForm(f"the body has to be a form of {MAX_FIELDS} fields at most") from None
+
+
+def _one(fields: Fields, name: str) -> str:
+    return fields.get(name, [""])[0]
+
+
+ROUTES = (
+    Route(PATH, shown(_form), methods=["GET"]),
+    Route(PATH, _look, methods=["POST"]),
+    Route(f"{PATH}/dataset", _publish, methods=["POST"]),
+)

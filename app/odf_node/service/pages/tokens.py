@@ -1,0 +1,121 @@
+"""The page of the visitor's access tokens: list, create (the token is shown once), revoke."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from odf_protocol.errors import NodeError
+from odf_storage.stores.ports.values import Scope
+
+from ..accounts import own_tokens
+from ..accounts.own_tokens import MalformedTokenRequest, OwnTokens, TokenAsked
+from ..auth.actors import Actor
+from ..errors import status_of
+from ..http.deps import base_of, part_of
+from . import views
+from .render import page
+from .showing import Form, posted, redirect, shown
+from .token_view import shown_tokens
+from .views import Views
+
+PATH = "/v/tokens"
+NEVER = "never"
+LIFETIMES = {
+    "30": "30 days",
+    "7": "7 days",
+    "90": "90 days",
+    "365": "a year",
+    NEVER: "until it is revoked",
+}
+"""Days for which a new token may be valid; the first is the default."""
+REACHES = {
+    "node": "all that I may do",
+    "account": "my own datasets only",
+    "dataset": "one dataset only",
+}
+SCOPES = {
+    Scope.READ: "read datasets",
+    Scope.WRITE: "write to datasets",
+    Scope.CREATE: "create datasets",
+    Scope.MANAGE: "manage datasets and the account",
+}
+
+
+def _tokens(given: Views, actor: Actor, request: Request) -> Response:
+    return _page(given, actor, request)
+
+
+def _make(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    tokens = part_of(request, OwnTokens)
+    try:
+        made = own_tokens.make_token(tokens, actor, _asked(form))
+    except NodeError as error:
+        if actor.account is None:
+            raise
+        return _page(given, actor, request, form=form, told=error)
+    answer = _page(given, actor, request, made=made)
+    answer.headers["cache-control"] = "no-store"
+    return answer
+
+
+def _revoke(given: Views, actor: Actor, request: Request, form: Form) -> Response:
+    own_tokens.revoke_token(part_of(request, OwnTokens), actor, form.get("token", "")[:200])
+    return redirect(given, PATH)
+
+
+def _asked(form: Form) -> TokenAsked:
+    """Return the request of the form. Raises `MalformedTokenRequest`."""
+    scopes = tuple(scope for scope in Scope if form.get(f"may_{scope}"))
+    days = form.get("days", "")
+    if days not in LIFETIMES:
+        raise MalformedTokenRequest("choose for how long the token holds")
+    ends = None
+    if days != NEVER:
+        ends = (datetime.now(UTC) + timedelta(days=int(days))).strftime("%Y-%m-%dT%H:%M:%SZ")
+    reach = form.get("reach", "node")
+    return TokenAsked(
+        label=form.get("label", "").strip(),
+        scopes=scopes,
+        expires_at=ends,
+        dataset=form.get("dataset", "").strip() if reach == "dataset" else None,
+        own_datasets_only=reach == "account",
+    )
+
+
+def _page(
+    given: Views,
+    actor: Actor,
+    request: Request,
+    *,
+    form: Form | None = None,
+    told: NodeError | None = None,
+    made: dict[str, Any] | None = None,
+) -> Response:
+    tokens = part_of(request, OwnTokens)
+    listed = own_tokens.list_tokens(tokens, actor)
+    content = {
+        "tokens": shown_tokens(given.access, listed, tokens.clock()),
+        "made": made,
+        "problem": told and told.message,
+        "form": form or {f"may_{scope}": "yes" for scope in Scope},
+        "can_make": actor.has_session,
+        "base": base_of(request),
+        "lifetimes": LIFETIMES,
+        "reaches": REACHES,
+        "scopes": SCOPES,
+        "max_label": own_tokens.MAX_LABEL_CHARS,
+    }
+    around = views.frame(given, actor, PATH)
+    return page("tokens", {**around, **content}, int(status_of(told)) if told else 200)
+
+
+ROUTES = (
+    Route(PATH, shown(_tokens), methods=["GET"]),
+    Route(PATH, posted(_make), methods=["POST"]),
+    Route(f"{PATH}/revoke", posted(_revoke), methods=["POST"]),
+)

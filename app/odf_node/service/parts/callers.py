@@ -1,0 +1,120 @@
+"""Parts about callers: identity, rights, sign-in, counters and limits."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from odf_storage.stores.accounts.sql_attempts import SqlAttempts
+
+from ..accounts.administration import Administration
+from ..accounts.login import Devices, Passwords, Sessions
+from ..accounts.own_tokens import OwnTokens
+from ..auth.callers import Callers
+from ..auth.dataset_access import DatasetAccess
+from ..auth.entry_cache import EntryMemory
+from ..auth.passwords import Cost
+from ..auth.roles import RoleMemory
+from ..auth.s3_keys import S3Callers, VendedKeys
+from ..auth.signed_urls import SignedUrls
+from ..auth.throttle import SharedThrottle, Throttle
+from ..limits.pressure import Pressure
+from ..observe.audit_writer import AuditWriter
+from ..observe.counters import Counters
+from ..observe.metrics import Metrics
+from .opened import Opened, is_shared
+
+
+class CallerParts(Opened):
+    """Parts about callers: identity, rights, sign-in, counters and limits."""
+
+    @cached_property
+    def roles(self) -> RoleMemory:
+        return RoleMemory()
+
+    @cached_property
+    def callers(self) -> Callers:
+        return Callers(self.stores.reading, self.roles, self.session_secrets, self.clock)
+
+    @cached_property
+    def access(self) -> DatasetAccess:
+        return DatasetAccess(
+            registry=self.stores.registry,
+            overviews=self.stores.overviews,
+            entries=EntryMemory(self.stores.registry),
+            reading=self.stores.reading,
+            tenancy=self.settings.tenancy,
+            reads=self.settings.anonymous_reads,
+        )
+
+    @cached_property
+    def signed_urls(self) -> SignedUrls:
+        return SignedUrls(self.session_secrets, self.settings.transfer_url_ttl_s, self.clock)
+
+    @cached_property
+    def vended_keys(self) -> VendedKeys:
+        return VendedKeys(self.session_secrets, self.settings.s3_keys_ttl_s, self.clock)
+
+    @cached_property
+    def s3_callers(self) -> S3Callers:
+        return S3Callers(self.access, self.vended_keys)
+
+    @cached_property
+    def throttle(self) -> Throttle | SharedThrottle:
+        """Services on one PostgreSQL share the count; on SQLite there is only one service."""
+        attempts, window_s = self.settings.login_attempts, self.settings.login_window_s
+        if is_shared(self.stores):
+            return SharedThrottle(SqlAttempts(self.stores.engine), attempts, window_s, self.clock)
+        return Throttle(attempts, window_s)
+
+    @cached_property
+    def passwords(self) -> Passwords:
+        return Passwords(self.stores.accounts, self.throttle, Cost(self.settings.password_work))
+
+    @cached_property
+    def own_tokens(self) -> OwnTokens:
+        accounts, most = self.stores.accounts, self.settings.max_account_tokens
+        return OwnTokens(accounts, self.access, self.clock, self.random, most)
+
+    @cached_property
+    def administration(self) -> Administration:
+        return Administration(self.stores.accounts, self.passwords.cost, self.clock, self.random)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        return Sessions(self.session_secrets[0], self.settings.session_ttl_s, self.clock)
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(
+            logins=self.stores.devices,
+            accounts=self.stores.accounts,
+            sessions=self.sessions,
+            throttle=self.throttle,
+            ttl_s=self.settings.device_login_ttl_s,
+            most=self.settings.max_device_logins,
+            most_per_address=self.settings.device_logins_per_address,
+            guesses=self.settings.device_code_guesses,
+            clock=self.clock,
+            random=self.random,
+        )
+
+    @cached_property
+    def counters(self) -> Counters:
+        return Counters()
+
+    @cached_property
+    def audit_writer(self) -> AuditWriter:
+        return AuditWriter(self.stores.audit, self.counters)
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        return Metrics(self.counters, self.stores, self.settings.tenancy, self.clock)
+
+    @cached_property
+    def pressure(self) -> Pressure:
+        return Pressure(
+            self.stores.jobs,
+            dataset=self.settings.max_waiting_dataset,
+            account=self.settings.max_waiting_account,
+            node=self.settings.max_waiting_node,
+        )

@@ -1,0 +1,256 @@
+"""The service's end of a query process: sends the question, receives the bytes of the answer.
+
+The caller of `Process` limits how many processes run. The service kills a process, without a
+request to stop, when its time is over, when its answer is closed, and when the service ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import BinaryIO
+
+from anyio import CapacityLimiter, to_thread
+
+from odf_protocol.errors import BadInput, LimitExceeded, NodeFault, Unavailable
+from odf_protocol.typed import decode_json
+from odf_storage.datasets.query.messages import (
+    END,
+    FRAME,
+    INDEX,
+    LINKED,
+    MAX_PLANNED_BYTES,
+    PIECE,
+    PLANNED,
+    QUESTION,
+    End,
+    Planned,
+    Question,
+    Wanted,
+    Why,
+    encoded,
+    frame,
+)
+from odf_storage.runtime.forked_processes import PID, end_forked, ending_signal
+
+from .spawner import Spawner
+
+START_S = 120.0
+"""Seconds that a process may take to start; the first also waits until the engine is loaded."""
+RECEIVE_BYTES = 256 * 1024
+_AT_LIMIT = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL)
+"""Signals that end a process after a failed allocation, depending on the allocator, or with which
+the system ends a process when the machine is out of memory."""
+
+
+MAX_INDEX_FILES = 10_000
+"""Limit of index files that a process may request."""
+OpenIndex = Callable[[Wanted], BinaryIO | None]
+
+
+class InvalidQuery(BadInput):
+    """The engine cannot run the query; its message says why."""
+
+
+class QueryAnswerTooLong(LimitExceeded):
+    """The rows have more bytes than an answer may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the rows take more than the {limit} bytes of an answer; ask for fewer, or for fewer "
+            "columns",
+            limit=limit,
+            setting="ODF_NODE_QUERY_MAX_BYTES",
+        )
+
+
+class QueryTakesTooMuchMemory(LimitExceeded):
+    """The query needs more memory than its process may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the query needs more than {limit} bytes of memory; ask for less at a time",
+            limit=limit,
+            setting="ODF_NODE_QUERY_PROCESS_BYTES",
+        )
+
+
+class QueryTakesTooLong(LimitExceeded):
+    """The query did not finish within its time limit."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the query takes more than {seconds:g} seconds; ask for less at a time",
+            limit=seconds,
+            setting="ODF_NODE_QUERY_TIME_S",
+        )
+
+
+class QueryProcessGone(Unavailable):
+    """The process of a query ended unexpectedly."""
+
+
+class QueryEngineBroken(NodeFault):
+    """The engine failed; the query is not at fault."""
+
+
+class Process:
+    """One process and its question. The caller must close it, which ends the process."""
+
+    def __init__(
+        self,
+        link: socket.socket,
+        told: int,
+        handle: int,
+        question: Question,
+        seconds: float,
+        threads: CapacityLimiter,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._link, self._told, self._question = link, told, question
+        self._seconds = self._left_s = seconds
+        self._threads = threads
+        self._handle = handle
+        self._received = bytearray()
+        self._loop = loop
+
+    async def plan(self, open_index: OpenIndex) -> Planned:
+        """Send the question and return the plan of the query. Raises the same errors as `pieces`.
+
+        The method calls `open_index` in a thread.
+        """
+        await self._say(frame(QUESTION, encoded(self._question)))
+        kind, content = await self._frame()
+        for _ in range(MAX_INDEX_FILES):
+            if kind != INDEX:
+                break
+            await self._hand_over(decode_json(content, Wanted), open_index)
+            kind, content = await self._frame()
+        if kind != PLANNED:
+            self._raise(kind, content)
+            raise QueryEngineBroken("the process of a query planned nothing")
+        return decode_json(content, Planned)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the encoded rows. Call this when the links to the files of all tables exist.
+
+        Raises:
+            InvalidQuery, QueryAnswerTooLong, QueryTakesTooMuchMemory, QueryTakesTooLong.
+            QueryProcessGone, QueryEngineBroken.
+        """
+        await self._say(frame(LINKED))
+        while True:
+            kind, content = await self._frame()
+            if kind != PIECE:
+                self._raise(kind, content)
+                return
+            yield content
+
+    def close(self) -> None:
+        """Kill the process. May block for a moment, while the kernel ends it."""
+        if self._handle >= 0:
+            end_forked(self._handle, self._told)  # afterwards its files can be removed
+            self._handle = -1
+        if self._link.fileno() >= 0:
+            self._link.close()
+            os.close(self._told)
+
+    async def _hand_over(self, wanted: Wanted, open_index: OpenIndex) -> None:
+        file = await to_thread.run_sync(open_index, wanted, limiter=self._threads)
+        if file is None:
+            await self._say(frame(INDEX))
+            return
+        with file:
+            try:
+                socket.send_fds(self._link, [frame(INDEX)], [file.fileno()])
+            except OSError:
+                await self._died()
+
+    def _raise(self, kind: bytes, content: bytes) -> None:
+        """Raise the error in the last frame, unless it says that all rows were sent."""
+        if kind != END:
+            raise QueryEngineBroken("the process of a query says what is not its turn to say")
+        end, limits = decode_json(content, End), self._question.limits
+        match end.why:
+            case None:
+                return
+            case Why.QUERY:
+                raise InvalidQuery(end.message, line=end.line, column=end.column)
+            case Why.LENGTH:
+                raise QueryAnswerTooLong(limits.max_bytes)
+            case Why.MEMORY:
+                raise QueryTakesTooMuchMemory(limits.process_bytes)
+            case Why.ENGINE:
+                raise QueryEngineBroken(f"the engine of queries failed: {end.message}")
+
+    async def _frame(self) -> tuple[bytes, bytes]:
+        kind, length = FRAME.unpack(await self._exactly(FRAME.size))
+        if kind not in (INDEX, PLANNED, PIECE, END) or length > MAX_PLANNED_BYTES:
+            raise QueryEngineBroken("the process of a query says what none says")
+        return kind, await self._exactly(length)
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            piece = await self._timed(
+                self._loop.sock_recv(self._link, max(RECEIVE_BYTES, size - len(self._received)))
+            )
+            if not piece:
+                await self._died()
+            self._received += piece
+        found = bytes(memoryview(self._received)[:size])
+        del self._received[:size]
+        return found
+
+    async def _say(self, raw: bytes) -> None:
+        await self._timed(self._loop.sock_sendall(self._link, raw))
+
+    async def _timed(self, work: Awaitable[bytes | None]) -> bytes:
+        """Subtract the time of the work from the time left; waiting for the client is free."""
+        began = self._loop.time()
+        try:
+            async with asyncio.timeout(self._left_s):
+                return await work or b""
+        except TimeoutError:
+            raise QueryTakesTooLong(self._seconds) from None
+        except OSError:
+            return b""
+        finally:
+            self._left_s = max(0.0, self._left_s - (self._loop.time() - began))
+
+    async def _died(self) -> None:
+        """Raise the error that the exit signal of the process means."""
+        number = await to_thread.run_sync(ending_signal, self._told, limiter=self._threads)
+        if number == signal.SIGXCPU:
+            raise QueryTakesTooLong(self._seconds)
+        if number in _AT_LIMIT:
+            raise QueryTakesTooMuchMemory(self._question.limits.process_bytes)
+        raise QueryProcessGone("the process of the query ended before it had answered; try again")
+
+
+def born(spawner: Spawner) -> tuple[socket.socket, int, int]:
+    """Start a process. Return a connection to it, a pipe that reports its end, and its handle.
+
+    May block until the engine is loaded. Raises `QueryProcessGone`.
+    """
+    for _ in range(2):  # the program that forks it may have been killed
+        ours, theirs = socket.socketpair()
+        told, tells = os.pipe()
+        handles: list[int] = []
+        try:
+            with theirs:
+                spawner.ask(theirs.fileno(), tells)
+            ours.settimeout(START_S)
+            _, handles, _, _ = socket.recv_fds(ours, PID.size, 1)
+        except OSError:
+            handles = []
+        finally:
+            os.close(tells)
+        if handles:
+            ours.setblocking(False)
+            return ours, told, handles[0]
+        ours.close()
+        os.close(told)
+    raise QueryProcessGone("no process could be started for the query; try again")

@@ -1,0 +1,108 @@
+"""The keys with which a node signs or has signed its answers, and the proof of an answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from odf_protocol.commitments import (
+    Commitment,
+    TextForm,
+    canonical,
+    did_key,
+    hash_of,
+    in_form,
+    sign,
+)
+from odf_protocol.errors import BadInput, NodeFault
+from odf_protocol.identity import DatasetId, MalformedDid
+from odf_protocol.keys import SEED_BYTES, KeyPair, key_pair
+from odf_protocol.multihash import MalformedMultibase, Multihash
+
+ACTIVE, RETIRED = "active", "retired"
+
+
+class SigningNotEnabled(NodeFault):
+    """The request asks for a proof, but the node has no signing key."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Response signing is not enabled by the node operator", setting="ODF_NODE_SIGNING_KEY"
+        )
+
+
+class MalformedSigningKey(BadInput):
+    """A setting has no valid key. The message does not repeat its text."""
+
+
+@dataclass(frozen=True)
+class SigningKeys:
+    """The active key, and the `retired` public keys (as `did:key`) that signed earlier answers."""
+
+    active: KeyPair | None = field(repr=False)
+    retired: tuple[str, ...] = ()
+
+    def published(self) -> list[dict[str, str]]:
+        """Return the public facts about the keys, the active one first."""
+        own = [] if self.active is None else [(did_key(self.active.public), ACTIVE)]
+        known = [*own, *((each, RETIRED) for each in self.retired)]
+        return [{"id": each, "state": state} for each, state in known]
+
+    def proven(self, asked: dict[str, Any], output: Multihash) -> dict[str, Any]:
+        """Return the parts of an answer that prove it. Raises `SigningNotEnabled`."""
+        if self.active is None:
+            raise SigningNotEnabled
+        commitment = Commitment(
+            input_hash=str(hash_of(asked)),
+            output_hash=str(output),
+            sub_queries_hash=str(hash_of([])),
+        )
+        proof = sign(commitment, self.active)
+        return {
+            "subQueries": [],
+            "commitment": msgspec.to_builtins(commitment),
+            "proof": msgspec.to_builtins(proof),
+        }
+
+
+def output_hash(data: bytes, facts: dict[str, Any], form: TextForm = TextForm.ESCAPED) -> Multihash:
+    """Return the hash of an output. `data` is canonical JSON in UTF-8, and its key sorts first."""
+    plain = b'{"data":' + data + b"," + canonical(facts, TextForm.PLAIN)[1:]
+    return Multihash.of(in_form(plain, form))
+
+
+def open_signing_keys(text: str | None, file: Path | None, retired: tuple[str, ...]) -> SigningKeys:
+    """Read the signing key from a setting or a file: 32 bytes in base64 or hex.
+
+    Raises:
+        MalformedSigningKey: the text is no key, or both a setting and a file are given.
+    """
+    if text is not None and file is not None:
+        raise MalformedSigningKey("give ODF_NODE_SIGNING_KEY or ODF_NODE_SIGNING_KEY_FILE")
+    if file is not None:
+        text = file.read_text()
+    for each in retired:
+        try:
+            DatasetId.parse_did_key(each)
+        except (MalformedDid, MalformedMultibase):
+            raise MalformedSigningKey(f"{each[:80]!r} is no did:key of Ed25519") from None
+    return SigningKeys(None if text is None else key_pair(_seed(text.strip())), retired)
+
+
+def _seed(text: str) -> bytes:
+    try:
+        seed = (
+            bytes.fromhex(text)
+            if len(text) == 2 * SEED_BYTES
+            else base64.b64decode(text, validate=True)
+        )
+    except (ValueError, binascii.Error):
+        seed = b""
+    if len(seed) != SEED_BYTES:
+        raise MalformedSigningKey("a signing key is 32 bytes in base64 or hex")
+    return seed

@@ -1,0 +1,351 @@
+"""One query from request to rows: find datasets, have a process plan it, link files, compute."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from anyio import CapacityLimiter, from_thread, to_thread
+
+from odf_protocol.codec.manifests import from_data
+from odf_protocol.errors import LimitExceeded, NodeFault
+from odf_protocol.identity import DatasetId
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.query.links import link, make_folders
+from odf_storage.datasets.query.messages import (
+    Planned,
+    QueryLimits,
+    Question,
+    Table,
+    View,
+    Wanted,
+)
+from odf_storage.datasets.query.tables import table_of
+from odf_storage.datasets.read.view import Outline
+
+from ..auth.access import refuse_bad_token
+from ..auth.actors import Actor
+from ..limits.shares import RETRY_AFTER_S, AllTaken, Turn, Turns
+from ..observe.counters import Counters
+from ..readers.handles import with_descriptor
+from ..settings import Settings
+from .asked import Asked
+from .engine import InvalidQuery, Process, QueryEngineBroken, born
+from .inputs import DatasetPin, Source
+from .near_names import with_near_names
+from .own_folders import OwnFolders
+from .spawner import Spawner, is_installed
+
+_SHOWN = [View.CHANGELOG, View.FACTS, View.STATE]
+
+
+class QueriesNotEnabled(NodeFault):
+    """This installation has no query engine."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "queries need DataFusion, which this installation lacks: pip install"
+            " 'odf-node[datafusion]'"
+        )
+
+
+class QueryQueueFull(LimitExceeded):
+    """All query processes stayed busy for as long as a request may wait."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"{limit} queries are running on this node already; try again later",
+            limit=limit,
+            setting="ODF_NODE_QUERY_PROCESSES",
+            retry_after_s=RETRY_AFTER_S,
+        )
+
+
+class Inputs(Protocol):
+    """Port that finds the datasets of queries: in this node, or in folders."""
+
+    def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin], /) -> list[Source]: ...
+    def names(self, actor: Actor, /) -> list[str]: ...
+
+
+class Slices(Protocol):
+    """Port that finds the files of slices and indices."""
+
+    def folder(self, dataset: DatasetId, some: Multihash | None, /) -> Path: ...
+    def paths(self, dataset: DatasetId, slices: list[Multihash], /) -> list[str]: ...
+    def open_index(self, dataset: DatasetId, key: str, /) -> BinaryIO | None: ...
+
+
+class Current(Protocol):
+    """Port that tells whether a dataset has rows that were taken back."""
+
+    async def takes_back(self, dataset: DatasetId, outline: Outline, caller: str, /) -> bool: ...
+
+
+@dataclass
+class Rows:
+    """An answer that has begun: all checks have passed. Iterate it, then close it."""
+
+    schema: DataSchema
+    pins: list[DatasetPin]
+    projection: View
+    """What the names of these datasets alone mean; the changelog if that has the same rows."""
+    scanned: int
+    """Number of slices that the query opens, over all datasets."""
+    total: int
+    adds_floats: bool
+    """Whether digits of the answer depend on the order in which floats are added."""
+    _first: bytes | None
+    _pieces: AsyncIterator[bytes]
+    _end: _End
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._first is not None:
+            yield self._first
+            async for piece in self._pieces:
+                yield piece
+
+    async def close(self) -> None:
+        """Stop the answer and wait until its process has ended. A second call changes nothing."""
+        await self._end()
+
+    def leave(self) -> None:
+        """Close without waiting, when all rows were read. The turn is released afterwards."""
+        self._end.begin()
+
+
+@dataclass
+class Queries:
+    """Runs the queries of one service. Use it in the thread of the event loop only."""
+
+    settings: Settings
+    inputs: Inputs
+    files: Slices
+    current: Current
+    counters: Counters = field(default_factory=Counters)
+    spawner: Spawner = field(default_factory=Spawner)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self._turns = Turns(
+            "queries",
+            most=settings.query_processes,
+            each=settings.query_processes_caller,
+            settings=("ODF_NODE_QUERY_PROCESSES", "ODF_NODE_QUERY_PROCESSES_CALLER"),
+        )
+        self._threads = CapacityLimiter(2 * settings.query_processes)
+        self._folders = OwnFolders(settings)
+        self._ends: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start the engine before the first query, and remove folders of runs that were killed."""
+        if is_installed() and self.settings.query_processes:
+            self.spawner.start()
+        self._folders.remove_dead()
+
+    async def begin(self, actor: Actor, caller: str, asked: Asked) -> Rows:
+        """Run a query until its first rows are computed, and return its rows.
+
+        Raises:
+            QueriesNotEnabled. TokenInvalid, TokenExpired. ShareTaken, QueryQueueFull.
+            TextTooLong. PinnedDatasetNotFound, PinnedBlockNotFound, TooManyTables.
+            The errors of `Process`; the errors of opening a slice.
+        """
+        if not is_installed():
+            raise QueriesNotEnabled
+        refuse_bad_token(actor)
+        turn = await self._turn(caller)
+        end = _End(turn, self._ends)
+        try:
+            start = partial(self._started, actor, caller, asked, end, asyncio.get_running_loop())
+            sources, plain, links, process = await to_thread.run_sync(start, limiter=self._threads)
+            planned = await process.plan(partial(self._index_file, sources))
+            give = partial(self._link, links, sources, planned)
+            await to_thread.run_sync(give, limiter=self._threads)
+            pieces = process.pieces()
+            first = await anext(pieces, None)
+        except InvalidQuery as bad:
+            await end()
+            near = partial(with_near_names, bad, partial(self.inputs.names, actor))
+            raise await to_thread.run_sync(near, limiter=self._threads) from None
+        except BaseException:
+            await end()
+            raise
+        pins = sorted((sources[at].pin for at in planned.used), key=lambda pin: pin.alias)
+        scanned = sum(len(slices) for slices in planned.used.values())
+        total = sum(len(sources[at].outline.slices) for at in planned.used)
+        self.counters.filtered(scanned, total)
+        return Rows(
+            schema=from_data(planned.schema, DataSchema),
+            pins=pins,
+            projection=max((plain[at] for at in planned.used), key=_SHOWN.index, default=_SHOWN[0]),
+            scanned=scanned,
+            total=total,
+            adds_floats=planned.adds_floats,
+            _first=first,
+            _pieces=pieces,
+            _end=end,
+        )
+
+    async def ended(self) -> None:
+        """Wait until the processes of all answers closed by `leave` have ended."""
+        await asyncio.gather(*self._ends)
+
+    async def _turn(self, caller: str) -> Turn:
+        try:
+            return await self._turns.take(caller, self.settings.query_wait_s)
+        except AllTaken:
+            raise QueryQueueFull(self.settings.query_processes) from None
+
+    def _started(
+        self,
+        actor: Actor,
+        caller: str,
+        asked: Asked,
+        end: _End,
+        loop: asyncio.AbstractEventLoop,
+    ) -> tuple[list[Source], list[View], Path, Process]:
+        """Find the datasets and what their names mean, make the folders and start the process;
+        `end` will release them.
+
+        Call this in a thread.
+        """
+        sources = self.inputs.sources(actor, asked.query, asked.pins)
+        scratch, links = self._folders.make_scratch(), self._folders.make_links()
+        for each in (scratch, links):
+            end.hold(partial(shutil.rmtree, each, ignore_errors=True))
+        make_folders(links, len(sources))
+        changed = [
+            View.FACTS in {asked.projection, *source.views}
+            and from_thread.run(self.current.takes_back, source.id, source.outline, caller)
+            for source in sources
+        ]
+        question = self._question(asked, sources, changed, scratch, links)
+        link, told, handle = born(self.spawner)
+        seconds = self.settings.query_time_s
+        process = Process(link, told, handle, question, seconds, self._threads, loop)
+        end.hold(process.close)
+        plain = [
+            table.names[source.alias]
+            for source, table in zip(sources, question.tables, strict=True)
+        ]
+        return sources, plain, links, process
+
+    def _question(
+        self,
+        asked: Asked,
+        sources: Sequence[Source],
+        changed: Sequence[bool],
+        scratch: Path,
+        links: Path,
+    ) -> Question:
+        """Return the question; `changed` says of which datasets rows were taken back."""
+        settings = self.settings
+        return Question(
+            query=asked.query,
+            tables=[
+                self._table(source, asked.projection, takes_back=is_changed)
+                for source, is_changed in zip(sources, changed, strict=True)
+            ],
+            skip=asked.skip,
+            limit=asked.limit,
+            form=asked.form,
+            repeatable=asked.is_proven,
+            scratch=str(scratch),
+            links=str(links),
+            limits=QueryLimits(
+                pool_bytes=settings.query_pool_bytes,
+                process_bytes=settings.query_process_bytes,
+                spill_bytes=settings.query_spill_bytes,
+                cpu_s=int(settings.query_time_s * settings.query_threads) + 1,
+                max_bytes=settings.query_max_bytes,
+                threads=settings.query_threads,
+                query_bytes=settings.query_text_bytes,
+                query_terms=settings.query_text_terms,
+                query_depth=settings.query_text_depth,
+            ),
+            confinement=settings.query_confinement,
+        )
+
+    def _table(self, source: Source, plain: View, *, takes_back: bool) -> Table:
+        outline = source.outline
+        some = outline.slices[0][0].physical_hash if outline.slices else None
+        return table_of(
+            source.alias,
+            plain,
+            source.views,
+            outline,
+            takes_back=takes_back,
+            folder=str(self.files.folder(source.id, some)),
+            bounds={name: list(known) for name, known in source.bounds.items()},
+            index=source.index,
+        )
+
+    def _index_file(self, sources: Sequence[Source], wanted: Wanted) -> BinaryIO | None:
+        """Open an index file for the process. Call in a thread. Raises `QueryEngineBroken`."""
+        if not 0 <= wanted.table < len(sources) or sources[wanted.table].index is None:
+            raise QueryEngineBroken("the process of a query asks for what it was not given")
+        found = self.files.open_index(sources[wanted.table].id, wanted.key)
+        return None if found is None else with_descriptor(found)
+
+    def _link(self, links: Path, sources: Sequence[Source], planned: Planned) -> None:
+        """Link the slices that the plan uses; refuse any slice that the question did not name.
+
+        Call this in a thread.
+        """
+        for number, wanted in planned.used.items():
+            if not 0 <= number < len(sources):
+                raise QueryEngineBroken("the process of a query asks for what it was not given")
+            source = sources[number]
+            slices = source.outline.slices
+            if any(not 0 <= at < len(slices) for at in wanted):
+                raise QueryEngineBroken("the process of a query asks for what it was not given")
+            hashes = [slices[at][0].physical_hash for at in wanted]
+            link(links, number, self.files.paths(source.id, hashes))
+
+
+class _End:
+    """Releases the resources of a query once, also those that a thread registers after the end."""
+
+    def __init__(self, turn: Turn, under_way: set[asyncio.Task[None]]) -> None:
+        self._turn, self._under_way = turn, under_way
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._held: list[Callable[[], None]] = []
+
+    def hold(self, give_back: Callable[[], None]) -> None:
+        """Register a function to run at the end, in reverse order; run it now if that is past."""
+        with self._lock:
+            if not self._is_over:
+                self._held.append(give_back)
+                return
+        give_back()
+
+    async def __call__(self) -> None:
+        await asyncio.shield(self.begin())
+
+    def begin(self) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._give_back())
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def _give_back(self) -> None:
+        try:
+            await to_thread.run_sync(self._all)
+        finally:
+            self._turn.give_back()
+
+    def _all(self) -> None:
+        with self._lock:
+            self._is_over, held = True, self._held
+            self._held = []
+        for give_back in reversed(held):
+            give_back()

@@ -1,0 +1,89 @@
+"""A cache of outlines: summaries of a dataset's chain as of one block, which never change.
+
+Reads, lookups and queries begin with an outline; if it is cached, they need not read the chain.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odf_protocol.identity import DatasetId
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.kartothek.index_place import IndexRef, index_state, index_store
+from odf_storage.datasets.read.view import Outline, outline_of, require_in_history
+
+if TYPE_CHECKING:
+    from odf_storage.datasets.dataset.dataset import Dataset
+    from odf_storage.stores.ports import KeyedStore
+
+Key = tuple[DatasetId, Multihash, Multihash | None]
+"""Dataset, block as of which it is read, and last block in its index."""
+
+
+class OutlineMemory:
+    """The most recently used outlines, up to a total number of slices."""
+
+    def __init__(self, max_slices: int) -> None:
+        self._max_slices = max_slices
+        self._known: OrderedDict[Key, Outline] = OrderedDict()
+        self._slices = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Key, make: Callable[[], Outline]) -> Outline:
+        """Return the outline, made by `make` if it is not cached. Two threads may both make it."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        outline = make()
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = outline
+                self._slices += _weight(outline)
+            while self._slices > self._max_slices and len(self._known) > 1:
+                _, oldest = self._known.popitem(last=False)
+                self._slices -= _weight(oldest)
+        return outline
+
+
+def _weight(outline: Outline) -> int:
+    return len(outline.slices) + 1
+
+
+@dataclass(frozen=True)
+class Outlines:
+    """Returns outlines of the node's datasets, with the node's indices of them."""
+
+    projections: KeyedStore
+    memory: OutlineMemory
+
+    def of(
+        self, dataset: Dataset, at: Multihash | None = None, *, indexed: bool = True
+    ) -> tuple[Outline, IndexRef | None]:
+        """Return the outline as of a block (default: the head), and the node's index of the dataset
+        if it is requested (`indexed`) and was built from the same history.
+
+        For a block other than the head we check each time that the chain has it, since a rewritten
+        history may no longer have it. Raises `BlockNotFound`.
+        """
+        state = (
+            index_state(index_store(self.projections, dataset.id), dataset.id) if indexed else None
+        )
+        mark = None if state is None else state.head
+        head = dataset.head()
+        if at is None or at == head:
+            outline = self.memory.get(
+                (dataset.id, head, mark), lambda: outline_of(dataset, head, mark=mark)
+            )
+        else:
+            require_in_history(dataset, at)
+            outline = outline_of(dataset, at, mark=mark)
+        if state is None or not outline.is_marked:
+            return outline, None
+        return outline, IndexRef(
+            files=state.files, labels=state.labels, sequences=outline.sequences
+        )

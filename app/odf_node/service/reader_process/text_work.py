@@ -1,0 +1,19 @@
+"""Parsers of texts of strangers, for a reader: SQL for lineage of columns, Markdown for pages."""
+
+from __future__ import annotations
+
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+
+from ..lineage.lineage_columns import Origins, column_origins
+from ..pages.markdown import markdown
+from ..readers.tasks import ColumnsTask, MarkdownTask
+
+
+def columns(task: ColumnsTask) -> Origins | None:
+    steps = tuple(SqlQueryStep(alias=alias, query=query) for alias, query in task.queries)
+    return column_origins(TransformSql(engine=task.engine, queries=steps), task.inputs)
+
+
+def page(task: MarkdownTask) -> str | None:
+    found = markdown(task.text)
+    return None if found is None else str(found)

@@ -1,0 +1,238 @@
+"""Run a task in a reader: a table maps each type of task to its function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, BinaryIO, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.chain.state import Vocab
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+from odf_protocol.typed import convert
+from odf_storage.datasets.kartothek.slice_index import own_slice_indices
+from odf_storage.datasets.pruning.learned import Learned
+from odf_storage.datasets.read.narrowed import Known, Narrowed
+from odf_storage.datasets.read.records import DataFormat, shaped
+from odf_storage.datasets.read.rows import Projection
+from odf_storage.datasets.read.view import View
+from odf_storage.stores.ports.values import ObjectKind
+
+from ...proposal.options import chosen
+from ...proposal.proposal import propose
+from ...proposal.sample import sample_of_stream
+from ...proposal.wire import written
+from ..read.read import Reading, ReadRequest
+from ..readers.messages import Opened
+from ..readers.tasks import (
+    MAX_ANSWER,
+    MAX_TAIL,
+    MAX_TEXT_BYTES,
+    AnswerTooLong,
+    ColumnsTask,
+    LookTask,
+    LookupTask,
+    MarkdownTask,
+    ProfileTask,
+    ReadTask,
+    StandingTask,
+    StepTask,
+    TableRef,
+    TailTask,
+    Task,
+    schema_of,
+)
+from .last_rows import last_rows, last_standing
+from .lookup_rows import looked_up
+from .profile_rows import profiled
+from .step_rows import step_hashes, step_living
+
+LEARNED_AT_ONCE = 1000
+"""Limit of bounds in one frame; each takes some hundred bytes."""
+Told = bytes | int | Opened | list[Learned]
+
+_JSON = msgspec.json.Encoder(enc_hook=str)
+
+
+class Objects(Protocol):
+    """Port through which a reader gets objects."""
+
+    def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+    def open_index(self, key: str, /) -> BinaryIO | None: ...
+
+
+def run(task: Task, objects: Objects) -> Iterator[Told]:
+    """Yield the answer: its size if known, the opened slices, its bytes, the learned bounds."""
+    answer: Iterator[Told] = _WORK[type(task)](task, objects)
+    return answer
+
+
+def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
+    """Compute the whole answer before the first byte, so that a too long one can be refused."""
+    schema = schema_of(task.schema)
+    table = last_rows(
+        [each.data() for each in task.slices],
+        objects.open_whole,
+        pa.schema([]) if schema is None else to_arrow(schema),
+        skip=task.skip,
+        limit=task.limit,
+        max_bytes=task.max_bytes,
+    )
+    text = _JSON.encode(shaped(table, DataFormat(task.shape)))
+    if len(text) > task.max_bytes:
+        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+    yield len(text)
+    yield text
+
+
+class _Source:
+    """The dataset as projections see it: only its objects, since the service has read the chain."""
+
+    def __init__(self, head: Multihash, objects: Objects) -> None:
+        self._head = head
+        self.open_whole, self.require = objects.open_whole, objects.require
+
+    def head(self) -> Multihash:
+        return self._head
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        raise NotImplementedError(str(block))
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        return self.open_whole(kind, object_hash)
+
+
+def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
+    """Stream the rows; break off if they exceed the limit of bytes."""
+    reading = Reading(
+        _view(task.table, objects), ReadRequest(**task.request), _known(task.table, objects)
+    )
+    yield Opened(reading.narrow.scanned, reading.narrow.total)
+    sent = 0
+    for chunk in reading:
+        sent += len(chunk)
+        if sent > task.max_bytes:
+            raise AnswerTooLong(task.max_bytes, MAX_ANSWER)
+        yield chunk
+    yield from _learned(reading.narrow)
+
+
+def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
+    """Compute the whole answer before the first byte, as for a tail."""
+    table, narrow = looked_up(
+        _view(task.table, objects),
+        task.filters,
+        state=task.state,
+        limit=task.limit,
+        max_bytes=task.max_bytes,
+        known=_known(task.table, objects),
+    )
+    yield Opened(narrow.scanned, narrow.total)
+    text = _JSON.encode(shaped(table, DataFormat(task.shape)))
+    if len(text) > task.max_bytes:
+        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+    yield len(text)
+    yield text
+    yield from _learned(narrow)
+
+
+def _step(task: StepTask, objects: Objects) -> Iterator[Told]:
+    view, projection = _view(task.table, objects), Projection(task.projection)
+    if task.touched is None:
+        yield from step_hashes(view, projection, task.first)
+    else:
+        touched = np.frombuffer(task.touched, "<i8")
+        yield from step_living(view, projection, touched, task.first)
+
+
+def _standing(task: StandingTask, objects: Objects) -> Iterator[Told]:
+    table, count = last_standing(_view(task.table, objects), skip=task.skip, limit=task.limit)
+    text = _JSON.encode([count, shaped(table, DataFormat.SOA)])
+    if len(text) > task.max_bytes:
+        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+    yield len(text)
+    yield text
+
+
+def _profile(task: ProfileTask, objects: Objects) -> Iterator[Told]:
+    view = _view(task.table, objects)
+    found = profiled(view, task.columns, known=task.known, cells=task.cells, rows=task.rows)
+    if len(_JSON.encode(found.sample)) > task.max_bytes:
+        found = msgspec.structs.replace(found, sample={})
+    text = _JSON.encode(found)
+    yield len(text)
+    yield text
+
+
+def _columns(task: ColumnsTask, _: Objects) -> Iterator[Told]:
+    from . import text_work  # its parsers take long to import
+
+    yield from _text(text_work.columns(task))
+
+
+def _markdown(task: MarkdownTask, _: Objects) -> Iterator[Told]:
+    from . import text_work
+
+    yield from _text(text_work.page(task))
+
+
+def _text(found: Any) -> Iterator[Told]:
+    text = _JSON.encode(found)
+    if len(text) > MAX_TEXT_BYTES:
+        raise AnswerTooLong(MAX_TEXT_BYTES, "")
+    yield len(text)
+    yield text
+
+
+def _view(table: TableRef, objects: Objects) -> View:
+    head, schema = Multihash.parse(table.head), schema_of(table.schema)
+    return View(
+        source=_Source(head, objects),
+        head=head,
+        vocab=convert(table.vocab, Vocab),
+        schema=None if schema is None else to_arrow(schema),
+        slices=tuple((each.data(), Instant(each.system_time)) for each in table.slices),
+        key=table.key,
+    )
+
+
+def _known(table: TableRef, objects: Objects) -> Known:
+    """Return the learned bounds, and the node's index if it is of the same history."""
+    schema = schema_of(table.schema)
+    if schema is None:
+        return Known(bounds=table.bounds, indices=[])
+    indices = own_slice_indices(objects.open_index, table.index, to_arrow(schema))
+    return Known(bounds=table.bounds, indices=indices)
+
+
+def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:
+    """Yield the learned bounds in pieces, since the service decodes each piece at once."""
+    left = iter(narrow.learned.items())
+    while some := list(islice(left, LEARNED_AT_ONCE)):
+        yield [(*place, bounds) for place, bounds in some]
+
+
+def _look(task: LookTask, objects: Objects) -> Iterator[Told]:
+    """Propose a dataset for an uploaded file, which may be anything."""
+    with objects.open_whole(ObjectKind.UPLOAD, Multihash.parse(task.file)) as stream:
+        sample = sample_of_stream(task.file_name, stream, most=task.most)
+    yield written(propose(sample, chosen(task.given, name=task.name)))
+
+
+_WORK: dict[type[Any], Any] = {
+    LookTask: _look,
+    TailTask: _tail,
+    ReadTask: _read,
+    LookupTask: _lookup,
+    StepTask: _step,
+    StandingTask: _standing,
+    ProfileTask: _profile,
+    ColumnsTask: _columns,
+    MarkdownTask: _markdown,
+}

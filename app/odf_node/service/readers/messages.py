@@ -1,0 +1,119 @@
+"""The messages between service and reader: frames with a kind and a length. The module is pure.
+
+A file descriptor is sent as ancillary data of its `FILE` frame, so a `FILE` frame has no content.
+All other contents are JSON, except the bytes of the answer.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from odf_protocol.errors import NodeError
+from odf_protocol.multihash import Multihash
+from odf_protocol.typed import decode_json
+from odf_storage.datasets.pruning.learned import Bounds, Learned
+from odf_storage.stores.ports.values import Failed, ObjectKind
+
+HEAD = struct.Struct("!BI")
+MAX_FRAME_BYTES = 256 * 1024 * 1024
+"""Limit of a frame: a task lists every slice of a dataset with about 200 bytes each."""
+PIECE_BYTES = 256 * 1024
+"""Limit of bytes of an answer in one frame."""
+
+
+class Kind(IntEnum):
+    """Kind of a frame. The service sends `TASK`, `FILE`, `ABSENT`; the reader sends the others."""
+
+    TASK = 1
+    FILE = 2
+    NEED = 3
+    REQUIRE = 4
+    SIZE = 5
+    PIECE = 6
+    FAILED = 7
+    END = 8
+    SLICES = 9
+    LEARNED = 10
+    ABSENT = 11
+
+
+INDEX_FILE = "index"
+"""Kind of a need that names a file of the node's index by its key."""
+
+
+class Need(msgspec.Struct, frozen=True, array_like=True):
+    """An object that the reader requests, or that must exist with this size."""
+
+    kind: str
+    hash: str
+    size: int = 0
+
+    @property
+    def place(self) -> tuple[ObjectKind, Multihash]:
+        return ObjectKind(self.kind), Multihash.parse(self.hash)
+
+
+class Opened(msgspec.Struct, frozen=True, array_like=True):
+    """Numbers of opened and of all slices; sent before the first byte of the answer."""
+
+    scanned: int
+    total: int
+
+
+class ReaderBrokeProtocol(NodeError):
+    """A reader sent an invalid frame."""
+
+
+def frame(kind: Kind, content: bytes | memoryview = b"") -> bytes:
+    return HEAD.pack(kind, len(content)) + content
+
+
+def head_of(raw: bytes) -> tuple[Kind, int]:
+    """Return kind and length of a frame from its header. Raises `ReaderBrokeProtocol`."""
+    number, length = HEAD.unpack(raw)
+    try:
+        kind = Kind(number)
+    except ValueError:
+        raise ReaderBrokeProtocol(f"there is no frame of kind {number}") from None
+    if length > MAX_FRAME_BYTES:
+        raise ReaderBrokeProtocol(f"a frame of {length} bytes is too long")
+    return kind, length
+
+
+def needs(wanted: list[Need]) -> bytes:
+    return msgspec.json.encode(wanted)
+
+
+def read_needs(raw: bytes) -> list[Need]:
+    return decode_json(raw, list[Need])
+
+
+def slices_frame(opened: Opened) -> bytes:
+    return frame(Kind.SLICES, msgspec.json.encode(opened))
+
+
+def read_slices(raw: bytes) -> Opened:
+    return decode_json(raw, Opened)
+
+
+def learned_frame(learned: list[Learned]) -> bytes:
+    """Return a frame with bounds of slices that the reader has found."""
+    return frame(Kind.LEARNED, msgspec.json.encode(learned))
+
+
+def read_learned(raw: bytes) -> list[Learned]:
+    return decode_json(raw, list[tuple[str, str, Bounds]])
+
+
+def failed_frame(failed: Failed) -> bytes:
+    told = [failed.error, failed.message, failed.facts, failed.branch]
+    return frame(Kind.FAILED, msgspec.json.encode(told, enc_hook=str))
+
+
+def read_failed(raw: bytes) -> Failed:
+    error, message, facts, branch = decode_json(raw, tuple[str, str, dict[str, Any], str])
+    return Failed(error, message, facts, branch)

@@ -1,0 +1,350 @@
+"""The service's end of readers: send a task, receive the bytes of its answer.
+
+A request takes a turn (each caller has a limited share) and releases it with its answer. A reader
+enforces its limits of memory and time itself. The service ends a reader by closing its socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import BinaryIO, Protocol
+
+from anyio import CapacityLimiter, to_thread
+
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.pruning.learned import Learned
+from odf_storage.stores.ports.values import Failed, ObjectKind
+
+from ..limits.shares import Turn, Turns
+from ..settings import Settings
+from .handles import with_descriptor
+from .messages import (
+    HEAD,
+    INDEX_FILE,
+    Kind,
+    Opened,
+    ReaderBrokeProtocol,
+    frame,
+    head_of,
+    read_failed,
+    read_learned,
+    read_needs,
+    read_slices,
+)
+from .tasks import TEXT_S, ColumnsTask, Limits, LookTask, MarkdownTask, Order, Task, write_order
+
+TASKS = ("tail", "read", "lookup", "step", "standing", "profile", "columns", "markdown", "look")
+TEXT_TASKS = (ColumnsTask, MarkdownTask)
+SPARES = 2
+"""Number of idle readers that wait for a task."""
+RECEIVE_BYTES = 256 * 1024
+_ENVIRONMENT = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "ARROW_IO_THREADS": "1",
+    "MALLOC_ARENA_MAX": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONUTF8": "1",
+}
+"""The whole environment of readers, apart from `PYTHONPATH`; they inherit nothing from the service.
+Their memory is limited as address space, and memory pools would reserve that ahead."""
+
+
+class ReadRefused(BadInput):
+    """A reader refused its task; the service returns this error as the response."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message, **failed.facts)
+        self.failed = failed
+
+
+class ReaderGone(NodeError):
+    """A reader ended before its answer was complete."""
+
+
+class ReadTooSlow(NodeError):
+    """A reader sent nothing within the time limit."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"reading these rows takes more than {seconds:g} seconds; ask for fewer",
+            limit=seconds,
+            setting="ODF_NODE_READER_SILENT_S",
+        )
+
+
+class Objects(Protocol):
+    """Port that opens the objects of a dataset. The methods are called in threads."""
+
+    def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
+    def open_index(self, key: str, /) -> BinaryIO | None: ...
+
+
+Learn = Callable[[Iterable[Learned]], None]
+
+
+def _forget(_: Iterable[Learned]) -> None:
+    """Ignore bounds of slices."""
+
+
+class Readers:
+    """The readers of one service. Use it in the thread of the event loop only."""
+
+    def __init__(self, settings: Settings) -> None:
+        numbers = {
+            "most": settings.readers,
+            "each": settings.readers_caller,
+            "settings": ("ODF_NODE_READERS", "ODF_NODE_READERS_CALLER"),
+        }
+        self._turns = {
+            kind: Turns(f"{kind}s", **numbers)  # type: ignore[arg-type]
+            for kind in TASKS
+        }
+        self._settings = settings
+        memory_bytes, silent_s = settings.reader_memory_bytes, settings.reader_silent_s
+        self._limits = Limits(memory_bytes=memory_bytes, silent_s=silent_s)
+        self._of_texts = Limits(memory_bytes=memory_bytes, silent_s=min(silent_s, TEXT_S))
+        self._of_looks = Limits(memory_bytes=memory_bytes, silent_s=settings.publish_look_s)
+        self._threads = CapacityLimiter(2 * settings.readers)
+
+    def _limits_of(self, task: Task) -> Limits:
+        """Return the limits of a reader. Its time begins in it, when the nursery has started."""
+        if isinstance(task, LookTask):
+            return self._of_looks
+        return self._of_texts if isinstance(task, TEXT_TASKS) else self._limits
+
+    def start(self) -> None:
+        """Start the nursery before the first request. Call from any thread."""
+        _NURSERY.start()
+
+    async def answer(
+        self, task: Task, objects: Objects, caller: str, learn: Learn = _forget
+    ) -> Answer:
+        """Start a reader and return its answer after the first bytes, so that errors can still
+        become a response. `learn` is called with bounds of slices that the reader finds.
+
+        Raises:
+            ShareTaken, AllTaken: no reader is free. ReadRefused: the reader refused the task.
+            ReaderGone, ReadTooSlow. The errors of opening an object.
+        """
+        kind = task.__struct_config__.tag
+        turn = await self._turns[str(kind)].take(caller, self._settings.reader_wait_s)
+        link: socket.socket | None = None
+        try:
+            link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
+            limits = self._limits_of(task)
+            answer = Answer(link, objects, self._threads, self._settings, turn, learn)
+            await answer.begin(Order(limits=limits, task=task))
+        except BaseException:
+            if link is not None:
+                link.close()
+            turn.give_back()
+            raise
+        return answer
+
+
+class Answer:
+    """The bytes of one answer. Iterate it once to its end, or close it."""
+
+    def __init__(
+        self,
+        link: socket.socket,
+        objects: Objects,
+        threads: CapacityLimiter,
+        settings: Settings,
+        turn: Turn,
+        learn: Learn,
+    ) -> None:
+        self.size: int | None = None
+        """Size of the answer in bytes, if known."""
+        self.opened: Opened | None = None
+        """Numbers of opened and of all slices, if the reader reports them."""
+        self._learn = learn
+        self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
+        self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
+        self._held_bytes, self._held_s = settings.read_held_bytes, settings.read_held_s
+        self._received = bytearray()
+        self._held: deque[bytes] = deque()
+        self._is_whole = False
+        self._loop = asyncio.get_running_loop()
+
+    async def begin(self, order: Order) -> None:
+        """Send the order and read a short answer to its end, or the first pieces of a long one."""
+        await self._loop.sock_sendall(self._link, frame(Kind.TASK, write_order(order)))
+        length, since = 0, self._loop.time()
+        while (piece := await self._piece()) is not None:
+            self._held.append(piece)
+            length += len(piece)
+            is_late = self._loop.time() - since > self._held_s
+            if self.size is not None or length > self._held_bytes or is_late:
+                return
+        self.size, self._is_whole = length, True
+
+    def close(self) -> None:
+        """End the reader and release the turn."""
+        if self._link.fileno() >= 0:
+            self._link.close()
+        self._turn.give_back()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            while (piece := await self._next()) is not None:
+                # A client that stops reading must not block a reader.
+                leaving = self._loop.call_later(self._idle_s, self.close)
+                try:
+                    yield piece
+                finally:
+                    leaving.cancel()
+        finally:
+            self.close()
+
+    async def _next(self) -> bytes | None:
+        if self._held:
+            return self._held.popleft()
+        return None if self._is_whole else await self._piece()
+
+    async def _piece(self) -> bytes | None:
+        """Return the next bytes of the answer; None at its end."""
+        while True:
+            kind, content = await self._frame()
+            match kind:
+                case Kind.PIECE:
+                    return content
+                case Kind.END:
+                    return None
+                case Kind.SIZE:
+                    (self.size,) = struct.unpack("!Q", content)
+                case Kind.SLICES:
+                    self.opened = read_slices(content)
+                case Kind.LEARNED:
+                    self._learn(read_learned(content))
+                case Kind.FAILED:
+                    raise ReadRefused(read_failed(content))
+                case Kind.NEED:
+                    await self._hand_over(content)
+                case Kind.REQUIRE:
+                    await self._require(content)
+                case _:
+                    raise ReaderBrokeProtocol(f"a reader says {kind.name}")
+
+    async def _hand_over(self, content: bytes) -> None:
+        [need] = read_needs(content)
+
+        def opened() -> BinaryIO | None:
+            if need.kind == INDEX_FILE:
+                found = self._objects.open_index(need.hash)
+            else:
+                found = self._objects.open_whole(*need.place)
+            return None if found is None else with_descriptor(found)
+
+        file = await to_thread.run_sync(opened, limiter=self._threads)
+        if file is None:
+            await self._loop.sock_sendall(self._link, frame(Kind.ABSENT))
+            return
+        with file:
+            try:
+                socket.send_fds(self._link, [frame(Kind.FILE)], [file.fileno()])
+            except OSError:
+                raise ReaderGone("a reader ended while it was given a file") from None
+
+    async def _require(self, content: bytes) -> None:
+        wanted = read_needs(content)
+        for kind in {need.place[0] for need in wanted}:
+            those = [(need.place[1], need.size) for need in wanted if need.place[0] is kind]
+            await to_thread.run_sync(self._objects.require, kind, those, limiter=self._threads)
+        await self._loop.sock_sendall(self._link, frame(Kind.FILE))
+
+    async def _frame(self) -> tuple[Kind, bytes]:
+        kind, length = head_of(await self._exactly(HEAD.size))
+        return kind, await self._exactly(length)
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._received) < size:
+            self._received += await self._more(max(RECEIVE_BYTES, size - len(self._received)))
+        found = bytes(memoryview(self._received)[:size])
+        del self._received[:size]
+        return found
+
+    async def _more(self, size: int) -> bytes:
+        if self._link.fileno() < 0:
+            raise ReaderGone("the client took nothing for too long")
+        try:
+            async with asyncio.timeout(self._silent_s):
+                piece = await self._loop.sock_recv(self._link, size)
+        except TimeoutError:
+            raise ReadTooSlow(self._silent_s) from None
+        except OSError:
+            piece = b""
+        if not piece:
+            raise ReaderGone("a reader ended before its answer did")
+        return piece
+
+
+class _Nursery:
+    """The process that forks readers, started when first needed, and again if it died.
+
+    All nodes of this process share it, because the limits of a reader are part of its order. It
+    ends with this process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        atexit.register(self._stop)
+
+    def reader(self) -> socket.socket:
+        """Return the service's end of a socket to a reader that waits for its task."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
+            except OSError:  # the nursery has died since
+                socket.send_fds(self.start(), [b"r"], [theirs.fileno()])
+        ours.setblocking(False)
+        return ours
+
+    def start(self) -> socket.socket:
+        with self._lock:
+            if self._control is None or self._process is None or self._process.poll() is not None:
+                self._stop()
+                self._control = self._started()
+            return self._control
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", "-m", "odf_node.service.reader_process.nursery"]
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(SPARES)],
+                stdin=subprocess.DEVNULL,
+                env={**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(sys.path)},
+                pass_fds=(theirs.fileno(),),
+            )
+        return ours
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+_NURSERY = _Nursery()

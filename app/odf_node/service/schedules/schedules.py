@@ -1,0 +1,206 @@
+"""Schedules of dataset refreshes: add, change, pause and remove them, and start due ones once."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from odf_protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.typed import convert, decode_json
+from odf_storage.datasets.job_payloads import mirror_job, poll_job
+from odf_storage.datasets.job_payloads.mirror_job import MirrorPayload
+from odf_storage.datasets.job_payloads.poll_job import PollPayload
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload, job_of
+from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.randomness import Random
+from odf_storage.stores.ports import DatasetEntries, MirrorReads, Schedules
+from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Schedule
+
+from ..auth.actors import Actor
+from .cron import check_times, next_time
+
+REFRESH = "refresh"
+MAX_SCHEDULES = 50
+"""Limit of schedules of one dataset."""
+DUE_AT_ONCE = 100
+_log = logging.getLogger("odf.node")
+
+
+class ScheduleNotFound(NotFound):
+    """The dataset has no such schedule."""
+
+
+class MalformedSchedule(BadInput):
+    """The description of a schedule is malformed."""
+
+
+class TooManySchedules(LimitExceeded):
+    """The dataset has reached its limit of schedules."""
+
+
+class ScheduleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The body of a request, with either `cron` or `every_seconds`."""
+
+    cron: str | None = None
+    every_seconds: int | None = None
+    time_zone: str = "UTC"
+    paused: bool = False
+    exhaust_sources: bool = False
+    """For polled roots: whether to continue while the source has more."""
+    fetch_uncacheable: bool = False
+    max_vanish_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    """For polled snapshots: percentage of rows that may vanish at once; default: the node's
+    setting."""
+
+
+def read_body(content: bytes) -> ScheduleBody:
+    """Parse the body of a request. Raises `MalformedSchedule`."""
+    try:
+        return decode_json(content, ScheduleBody)
+    except (msgspec.DecodeError, UnicodeError) as bad:
+        raise MalformedSchedule(f"the schedule cannot be read: {bad}") from None
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """The store of schedules, and what is needed to submit their jobs."""
+
+    schedules: Schedules
+    registry: DatasetEntries
+    mirrors: MirrorReads
+    everything_is_read: bool
+    """Whether derivatives may read all datasets of the node."""
+    clock: Clock
+    random: Random
+
+
+def add_schedule(
+    scheduling: Scheduling, actor: Actor, entry: DatasetEntry, body: ScheduleBody
+) -> Schedule:
+    """Add a schedule. Raises `InvalidSchedule`, `TooManySchedules`."""
+    if len(scheduling.schedules.of_dataset(entry.id)) >= MAX_SCHEDULES:
+        raise TooManySchedules(f"a dataset may have {MAX_SCHEDULES} schedules", limit=MAX_SCHEDULES)
+    blank = Schedule(
+        id=scheduling.random(12).hex(),
+        dataset=entry.id,
+        kind=REFRESH,
+        payload={},
+        cron=None,
+        every_s=None,
+        time_zone="UTC",
+        paused=False,
+        created_at=scheduling.clock(),
+        created_by=actor.account.id if actor.account is not None else None,
+    )
+    return _put(scheduling, blank, body)
+
+
+def change_schedule(
+    scheduling: Scheduling, entry: DatasetEntry, schedule: str, body: ScheduleBody
+) -> Schedule:
+    """Replace a schedule. Raises `ScheduleNotFound`, `InvalidSchedule`."""
+    return _put(scheduling, find_schedule(scheduling.schedules, entry, schedule), body)
+
+
+def find_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> Schedule:
+    """Return a schedule of the dataset. Raises `ScheduleNotFound`."""
+    found = schedules.find(schedule)
+    if found is None or found.dataset != entry.id:
+        raise ScheduleNotFound(f"the dataset has no schedule {schedule[:50]!r}")
+    return found
+
+
+def remove_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> None:
+    """Remove a schedule; its running jobs continue. Raises `ScheduleNotFound`."""
+    schedules.remove(find_schedule(schedules, entry, schedule).id)
+
+
+def _put(scheduling: Scheduling, schedule: Schedule, body: ScheduleBody) -> Schedule:
+    check_times(body.cron, body.every_seconds, body.time_zone)
+    options = PollPayload(
+        exhaust_sources=body.exhaust_sources,
+        fetch_uncacheable=body.fetch_uncacheable,
+        max_vanish_percent=body.max_vanish_percent,
+    )
+    changed = replace(
+        schedule,
+        payload=poll_job.to_json(options),
+        cron=body.cron,
+        every_s=body.every_seconds,
+        time_zone=body.time_zone,
+        paused=body.paused,
+        next_at=None,
+    )
+    if not body.paused:
+        changed = replace(changed, next_at=next_time(changed, scheduling.clock()))
+    scheduling.schedules.put(changed)
+    return changed
+
+
+def shown(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule as JSON."""
+    options = msgspec.to_builtins(convert(schedule.payload, PollPayload))
+    return {
+        "id": schedule.id,
+        "cron": schedule.cron,
+        "everySeconds": schedule.every_s,
+        "timeZone": schedule.time_zone,
+        "paused": schedule.paused,
+        "exhaustSources": bool(options.get("exhaustSources", False)),
+        "fetchUncacheable": bool(options.get("fetchUncacheable", False)),
+        "maxVanishPercent": options.get("maxVanishPercent"),
+        "createdAt": str(schedule.created_at),
+        "lastAt": None if schedule.last_at is None else str(schedule.last_at),
+        "nextAt": None if schedule.next_at is None else str(schedule.next_at),
+    }
+
+
+def start_due(scheduling: Scheduling) -> int:
+    """Queue the jobs of due schedules. Return how many this process has queued.
+
+    Each is queued once, even if other services do the same. If a schedule was missed several
+    times while no service ran, it is queued only once. A schedule that cannot be started stays due,
+    and delays no other one.
+    """
+    now = scheduling.clock()
+    started = 0
+    for schedule in scheduling.schedules.due(now, limit=DUE_AT_ONCE):
+        try:
+            started += start_schedule(scheduling, schedule, now) is not None
+        except Exception:  # for example, its time zone is no longer known
+            _log.exception(
+                "schedule %s of dataset %s cannot be started", schedule.id, schedule.dataset
+            )
+    return started
+
+
+def start_schedule(scheduling: Scheduling, schedule: Schedule, now: Instant) -> JobId | None:
+    """Queue the job of a due schedule; None if another process did, or the dataset is gone."""
+    entry = scheduling.registry.find(DatasetRef(id=schedule.dataset))
+    if entry is None:
+        return None
+    spec = replace(
+        spec_of(scheduling, entry, schedule.payload),
+        schedule=schedule.id,
+        account=schedule.created_by,
+    )
+    following = next_time(schedule, now)
+    return scheduling.schedules.start(schedule, spec, now=now, next_at=following)
+
+
+def spec_of(scheduling: Scheduling, entry: DatasetEntry, payload: dict[str, Any]) -> JobSpec:
+    """Return the job that refreshes this kind of dataset; it joins one that is already queued."""
+    if scheduling.mirrors.find(entry.id) is not None:
+        return mirror_job.spec_of(entry.id, MirrorPayload())
+    if entry.kind is DatasetKind.Derivative:
+        everything_is_read = scheduling.everything_is_read or None
+        return job_of(entry.id, TransformPayload(everything_is_read=everything_is_read))
+    lock = str(entry.id)
+    return JobSpec(poll_job.KIND, entry.id, payload, lock=lock, dedup_key=f"scheduled:{lock}")

@@ -1,0 +1,73 @@
+"""Posts, jobs that wait, derivatives and schedules."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from odf_storage.runtime.shared_settings import SharedSettings
+
+
+class BatchSettings(SharedSettings):
+    """Posts, jobs that wait, derivatives and schedules."""
+
+    follow_inputs: bool = Field(
+        True, description="Whether derivatives are computed by themselves when an input moves."
+    )
+    follow_debounce_s: float = Field(
+        0.2, ge=0, description="Seconds more may come in before a derivative is computed."
+    )
+    follow_poll_s: float = Field(
+        1.0, gt=0, description="Seconds between two looks for inputs of derivatives that moved."
+    )
+    query_check_s: float = Field(
+        20.0,
+        ge=0,
+        description="Seconds a new transform waits to be looked at by a worker; then it is taken.",
+    )
+    trial_wait_s: float = Field(
+        60.0, gt=0, description="Seconds a trial of manifests waits for a worker; then it ends."
+    )
+    trial_sample_bytes: int = Field(
+        1 << 20, gt=0, le=16 << 20, description="Longest sample that manifests are tried on."
+    )
+    trial_manifests: int = Field(100, gt=0, description="Most manifests that are tried at once.")
+    trial_input_rows: int = Field(
+        10_000, gt=0, description="Rows of each input that a derivative is tried on, the first."
+    )
+    trial_shown_rows: int = Field(
+        10, gt=0, le=1_000, description="Rows that a trial shows of each dataset."
+    )
+    ingest_wait_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds an ingest request waits for its result before it is answered 202.",
+    )
+    ingest_poll_s: float = Field(
+        0.5,
+        gt=0,
+        le=10,
+        description="Seconds after which a job is looked at again when no wake-up comes.",
+    )
+    request_key_ttl_s: int = Field(
+        86_400, gt=0, description="Seconds a request is known by its Idempotency-Key."
+    )
+    job_keep_s: int = Field(
+        30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
+    )
+    rejected_rows_keep_s: int = Field(
+        7 * 86_400,
+        gt=0,
+        description="Seconds the bad rows are kept that a batch was ingested without.",
+    )
+    schedule_tick_s: float = Field(
+        1.0, gt=0, le=60, description="Seconds between two looks for schedules that are due."
+    )
+    max_waiting_dataset: int = Field(
+        1_000, gt=0, description="Most jobs that may wait for one dataset; more are answered 429."
+    )
+    max_waiting_account: int = Field(
+        5_000, gt=0, description="Most jobs one account may have waiting; more are answered 429."
+    )
+    max_waiting_node: int = Field(
+        50_000, gt=0, description="Most jobs that may wait on the node; more are answered 503."
+    )

@@ -1,0 +1,63 @@
+"""Who is let in: anonymous callers, logins, sessions, passwords."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from odf_storage.runtime.shared_settings import SharedSettings
+
+from .words import AnonymousReads
+
+
+class CallerSettings(SharedSettings):
+    """Who is let in: anonymous callers, logins, sessions, passwords."""
+
+    allow_anonymous: bool = Field(
+        True, description="Whether callers without a token may read public datasets."
+    )
+    anonymous_reads: AnonymousReads = Field(
+        AnonymousReads.PUBLIC,
+        description="Which datasets everybody reads who is let in: `public` ones, or `all`, "
+        "private ones, too (for a private workshop).",
+    )
+    one_caller_takes_all: bool = Field(
+        False,
+        description="Whether the share of one caller of queries, readers, bodies, transfers or "
+        "listeners may be as much as all callers have; a start with such limits is refused "
+        "otherwise.",
+    )
+    session_ttl_s: int = Field(
+        86_400, gt=0, description="Seconds a session stays valid after its login."
+    )
+    max_account_tokens: int = Field(
+        100, gt=0, description="Access tokens that hold which an account may make for itself."
+    )
+    password_work: int = Field(
+        15,
+        ge=1,
+        le=20,
+        description="Cost of guessing a new password: 2 to this power KiB of scrypt, three times.",
+    )
+    login_attempts: int = Field(
+        5, gt=0, description="Failed logins one address may make per account before it has to wait."
+    )
+    login_window_s: float = Field(
+        300.0, gt=0, description="Seconds after which failed logins are forgotten."
+    )
+    device_login_ttl_s: int = Field(
+        300, gt=0, description="Seconds a command line waits for its user to log in on a page."
+    )
+    device_logins_per_address: int = Field(
+        100,
+        gt=0,
+        description="Logins of command lines one address may begin within login_window_s.",
+    )
+    device_code_guesses: int = Field(
+        50,
+        gt=0,
+        description="Codes of waiting command lines one address may type on the page within "
+        "login_window_s, right ones included.",
+    )
+    max_device_logins: int = Field(
+        2_000, gt=0, description="Most command lines that may wait for their users at a time."
+    )

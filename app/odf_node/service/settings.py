@@ -1,0 +1,73 @@
+"""All settings of the service, and the only code that reads them from the environment.
+
+A variable is `ODF_NODE_` and the name of the setting in capitals. The settings that workers share
+are in `odf_storage/runtime/shared_settings.py`. Unknown variables are refused, so that a misspelt
+limit is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+from odf_storage.runtime import old_settings
+from odf_storage.runtime.environment import InvalidSetting, read_settings, variable_of
+
+from ..client.environment import VARIABLES as OF_CLIENT
+from .setting_groups.batches import BatchSettings
+from .setting_groups.callers import CallerSettings
+from .setting_groups.listening import ListeningSettings
+from .setting_groups.news import NewsSettings
+from .setting_groups.queries import QuerySettings
+from .setting_groups.reads import ReadSettings
+from .setting_groups.requests import RequestSettings
+from .setting_groups.transfers import TransferSettings
+
+
+class Settings(
+    NewsSettings,
+    QuerySettings,
+    ReadSettings,
+    BatchSettings,
+    TransferSettings,
+    RequestSettings,
+    CallerSettings,
+    ListeningSettings,
+):
+    """The settings of the service, frozen after reading; the bases are listed in reverse order."""
+
+    PREFIX: ClassVar[str] = "ODF_NODE_"
+
+
+SHARES = {
+    "query_processes_caller": "query_processes",
+    "readers_caller": "readers",
+    "max_bodies_caller": "max_bodies",
+    "max_transfers_caller": "max_transfers",
+    "events_listeners_caller": "events_listeners",
+    "flight_calls_caller": "flight_calls",
+}
+"""Limits of one caller, and of all callers together."""
+
+
+def load_settings(**given: Any) -> Settings:
+    """Read the settings from the environment; given values (not None) win.
+
+    Raises the same errors as `read_settings`, and `InvalidSetting` if one caller may take all.
+    """
+    settings = read_settings(Settings, os.environ, given, more=OF_CLIENT)
+    for each, most in {} if settings.one_caller_takes_all else SHARES.items():
+        share, whole = getattr(settings, each), getattr(settings, most)
+        if share >= whole:
+            raise InvalidSetting(
+                f"{variable_of(Settings, each)} is {share} of {variable_of(Settings, most)}="
+                f"{whole}: one caller could hold all; lower it, or raise the other, or set "
+                "ODF_NODE_ONE_CALLER_TAKES_ALL=true",
+                setting=each,
+            )
+    return settings
+
+
+def warn_of_old_names() -> None:
+    """Log one warning about old names of variables; call this after the log is set up."""
+    old_settings.warn_of_old_names(os.environ)

@@ -1,0 +1,128 @@
+"""Feeds of the changes of a shared table between versions.
+
+If a version only adds rows, its slice is served unchanged. Otherwise it is rewritten with a column
+for the type of change of each row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyio import to_thread
+
+from odf_protocol.delta.schemas import DeltaSchema
+from odf_protocol.errors import BadInput, LimitExceeded
+from odf_storage.datasets.read.rows import Projection
+from odf_storage.datasets.versions.changed_rows import write_changed_rows
+from odf_storage.datasets.versions.histories import version_files
+
+from ..versions.versions import Versioned
+from .files import slice_files
+from .forms import Capabilities, Form
+from .lines import FileTold, change_line, head_lines
+from .names import SharedTable
+from .tables import BadVersion, SharedTables, Told, When, told_of, version_of
+
+
+class NoChangesOfState(BadInput):
+    """The view `state` has no feed of changes, because it is not a list of added rows."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the tables of the schema 'state' have no feed of changes: read the feed of the table "
+            "of this name in the schema 'changelog'"
+        )
+
+
+class TooManyNewFiles(LimitExceeded):
+    """One request would rewrite too many slices."""
+
+    def __init__(self, count: int, most: int) -> None:
+        super().__init__(
+            f"{count} of the versions take rows back, and one request may name {most} of those: "
+            "ask for fewer versions at a time",
+            limit=most,
+            setting="ODF_NODE_SHARING_NEW_FILES",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A range of versions, both ends included."""
+
+    first: When
+    last: When
+
+
+@dataclass(frozen=True)
+class ChangeFeeds:
+    """Makes feeds of changes."""
+
+    tables: SharedTables
+    most_files: int
+    """Limit of slices that are rewritten for one request."""
+    most_bytes: int
+    """Limit of the bytes of one rewritten slice."""
+
+    async def changes(
+        self, table: SharedTable, span: Span, can: Capabilities, base: str, caller: str
+    ) -> Told:
+        """Return the files of all versions of a span, with URLs below `base`.
+
+        Raises:
+            NoChangesOfState, NoSuchVersion, BadVersion, TooManyNewFiles, NotInDeltaFormat.
+            The errors of `VersionReads` and `write_changed_rows`.
+        """
+        if table.view is Projection.STATE:
+            raise NoChangesOfState
+        found = await self.tables.reads.of(table.entry, caller)
+        first, last = _numbers(found, span)
+        return await to_thread.run_sync(self._told, table, found, first, last, can, base)
+
+    def _told(
+        self,
+        table: SharedTable,
+        found: Versioned,
+        first: int,
+        last: int,
+        can: Capabilities,
+        base: str,
+    ) -> Told:
+        schema = found.schema(last)
+        form = can.form(has_dead_rows=False, foreign=DeltaSchema(schema).foreign)
+        versions = found.versions[first : last + 1]
+        about = DeltaSchema(schema, plain=form is Form.PARQUET)
+        told = told_of(table, found, versions, first, about, is_feed=True)
+        changed = {number for number in found.history.changed if first <= number <= last}
+        if len(changed) > self.most_files:
+            raise TooManyNewFiles(len(changed), self.most_files)
+        files = slice_files(self.tables.urls, self.tables.access, table, found, base)
+        lines = head_lines(form, told)
+        for each, whole in zip(versions, files.told(versions, {}), strict=True):
+            file: FileTold = whole
+            if each.number in changed:
+                file = files.told_anew(each, self._made(found, each.number))
+            lines.append(change_line(form, file))
+        return Told(first, form, lines)
+
+    def _made(self, found: Versioned, number: int) -> int:
+        """Write the file unless it exists, and return its size."""
+        return write_changed_rows(
+            version_files(self.tables.reads.stores.projections, found.dataset.id),
+            found.dataset,
+            found.versions[number].data.physical_hash,
+            found.outline.vocab.operation_type_column,
+            most=self.most_bytes,
+        )
+
+
+def _numbers(found: Versioned, span: Span) -> tuple[int, int]:
+    """Return the numbers of the span's ends. Raises `NoSuchVersion`, `BadVersion`."""
+    start, versions = span.first, found.versions
+    if (start.version is None) == (start.timestamp is None):
+        raise BadVersion("name one of startingVersion and startingTimestamp")
+    first = versions.since(start.timestamp) if start.timestamp else version_of(found, start)
+    last = version_of(found, span.last)
+    if first > last:
+        raise BadVersion(f"the first version, {first}, is behind the last one, {last}")
+    return first, last

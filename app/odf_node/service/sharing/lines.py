@@ -1,0 +1,156 @@
+"""Lines of responses about tables: protocol, metadata, files and changes in both formats.
+
+Source: Delta Sharing protocol, "API Response Format in Parquet", "… in Delta".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from odf_protocol.delta.schemas import DeltaSchema
+
+from .forms import Form
+
+Line = dict[str, Any]
+FORMAT = {"provider": "parquet"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTold:
+    """A table as of a version."""
+
+    id: str
+    name: str
+    schema: DeltaSchema
+    version: int
+    size: int
+    """Sum of the bytes of its files."""
+    files: int
+    block: str
+    created_ms: int
+    has_dead_rows: bool = False
+    is_feed: bool = False
+    """Whether the response is a feed of changes instead of the table's content."""
+
+
+class FileTold(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A file of a version. A table has thousands, so an instance must be cheap to make."""
+
+    url: str
+    id: str
+    size: int
+    version: int
+    made_ms: int
+    expires_ms: int
+    stats: str | None = None
+    vector: Mapping[str, object] | None = None
+    """Deletion vector of the rows that are not live."""
+    is_mixed: bool = False
+    """Whether the file has a column with the type of change of each row."""
+
+
+def head_lines(form: Form, table: TableTold) -> list[Line]:
+    """Return the lines with protocol and metadata."""
+    return [_PROTOCOLS[form](table), _METADATA[form](table)]
+
+
+def file_line(form: Form, file: FileTold) -> Line:
+    """Return the line for a file of the table's content."""
+    return {"file": _whole(file) if form is Form.PARQUET else _delta(file)}
+
+
+def change_line(form: Form, file: FileTold) -> Line:
+    """Return the line for a file of a feed of changes."""
+    if form is Form.DELTA:
+        return {"file": _delta(file)}
+    return {"cdf" if file.is_mixed else "add": _whole(file)}
+
+
+def encoded(lines: Sequence[Line]) -> bytes:
+    """Return the lines as text: one JSON object per line."""
+    return msgspec.json.Encoder().encode_lines(lines)
+
+
+def _parquet_protocol(_: TableTold) -> Line:
+    return {"protocol": {"minReaderVersion": 1}}
+
+
+def _delta_protocol(table: TableTold) -> Line:
+    """Return the protocol. It lists features only if needed, so that older readers can read it."""
+    wanted = {
+        "deletionVectors": table.has_dead_rows,
+        "timestampNtz": table.schema.has_local_times,
+    }
+    features = [name for name, is_wanted in wanted.items() if is_wanted]
+    if not features:
+        plain = {"minReaderVersion": 1, "minWriterVersion": 4 if table.is_feed else 2}
+        return {"protocol": {"deltaProtocol": plain}}
+    feed = ["changeDataFeed"] if table.is_feed else []
+    listed = {"readerFeatures": features, "writerFeatures": features + feed}
+    return {"protocol": {"deltaProtocol": {"minReaderVersion": 3, "minWriterVersion": 7} | listed}}
+
+
+def _parquet_metadata(table: TableTold) -> Line:
+    feed = {"enableChangeDataFeed": "true"}
+    return {"metaData": {**_described(table, FORMAT, feed), **_counted(table)}}
+
+
+def _delta_metadata(table: TableTold) -> Line:
+    feed = {"delta.enableChangeDataFeed": "true"} if table.is_feed else {}
+    told = _described(table, {**FORMAT, "options": {}}, feed)
+    return {
+        "metaData": {
+            **_counted(table),
+            "deltaMetadata": {**told, "createdTime": table.created_ms},
+        }
+    }
+
+
+def _described(table: TableTold, file_format: Line, configuration: Line) -> Line:
+    return {
+        "id": table.id,
+        "name": table.name,
+        "format": file_format,
+        "schemaString": table.schema.text,
+        "partitionColumns": [],
+        "configuration": {**configuration, "odf.block": table.block},
+    }
+
+
+def _counted(table: TableTold) -> Line:
+    return {"version": table.version, "size": table.size, "numFiles": table.files}
+
+
+def _whole(file: FileTold) -> Line:
+    return {"url": file.url, "partitionValues": {}, "size": file.size, **_common(file)} | (
+        {} if file.stats is None else {"stats": file.stats}
+    )
+
+
+def _delta(file: FileTold) -> Line:
+    action: Line = {"path": file.url, "partitionValues": {}, "size": file.size}
+    if file.is_mixed:
+        return {**_common(file), "deltaSingleAction": {"cdc": {**action, "dataChange": False}}}
+    action |= {"modificationTime": file.made_ms, "dataChange": True}
+    if file.stats is not None:
+        action["stats"] = file.stats
+    if file.vector is not None:
+        action["deletionVector"] = file.vector
+    return {**_common(file), "deltaSingleAction": {"add": action}}
+
+
+def _common(file: FileTold) -> Line:
+    return {
+        "id": file.id,
+        "version": file.version,
+        "timestamp": file.made_ms,
+        "expirationTimestamp": file.expires_ms,
+    }
+
+
+_PROTOCOLS = {Form.PARQUET: _parquet_protocol, Form.DELTA: _delta_protocol}
+_METADATA = {Form.PARQUET: _parquet_metadata, Form.DELTA: _delta_metadata}

@@ -1,0 +1,201 @@
+"""The socket loop of a smart transfer: decode a message, advance the phase, answer, encode.
+
+Every blocking step runs in a thread. While a push uploads, the server requests the client's
+progress every `upload_progress_s` seconds, but not after the client has sent `Complete`: the
+next `{}` must be the confirmation. A commit runs to its end even if the client has disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any
+
+from starlette.types import Receive, Send
+from uvicorn.protocols.utils import ClientDisconnected
+
+from odf_protocol.errors import NodeError
+from odf_protocol.transfer.messages import (
+    CLOSE_INTERNAL,
+    CLOSE_NORMAL,
+    DatasetPushObjectsUploadProgressRequest,
+    MalformedMessage,
+    Message,
+    close_reason,
+    decode,
+    encode,
+)
+from odf_protocol.transfer.phases import (
+    MAY_CLOSE,
+    Branch,
+    PullState,
+    PushState,
+    Side,
+    State,
+    advance,
+    awaited,
+    branch,
+)
+
+from ..settings import Settings
+from .handshake import Exchange
+from .pull import Batch
+
+UPLOADING = frozenset({PushState.UPLOADING, PushState.UPLOADING_TRUNCATED})
+ENDS = frozenset({state for state in MAY_CLOSE if state.value == "end"})
+_PROGRESS = DatasetPushObjectsUploadProgressRequest()
+_log = logging.getLogger("odf.transfer")
+
+
+class PeerLeft(Exception):
+    """The client closed its side, or the connection broke."""
+
+
+class PeerSilent(NodeError):
+    """The client sent no message within the time limit."""
+
+
+class Conversation:
+    """One accepted socket and the exchange that runs on it."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        receive: Receive,
+        send: Send,
+        settings: Settings,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+    ) -> None:
+        self._exchange, self._send, self._settings = exchange, send, settings
+        self._receive, self._run = receive, in_thread
+        self._state: State = exchange.start
+        self._incoming: asyncio.Task[Any] | None = None
+
+    async def hold(self) -> None:
+        """Run the exchange from the first message to the close of the socket. Never raises."""
+        try:
+            failed = await self._exchange_messages()
+            await self._part(failed)
+        except (PeerLeft, ClientDisconnected):
+            if self._state not in MAY_CLOSE:
+                _log.info("peer left in the state %s", self._state.value)
+        except NodeError as error:
+            _log.warning(
+                "transfer refused: %s: %s (%s)",
+                type(error).__name__,
+                error.message,
+                self._state.value,
+            )
+            await self._fail(error)
+        except Exception as error:
+            _log.exception("transfer crashed in the state %s", self._state.value)
+            await self._fail(error)
+        finally:
+            if self._incoming is not None:
+                self._incoming.cancel()
+
+    async def _exchange_messages(self) -> bool:
+        """Run until the phase table ends. Return whether the last answer was a refusal."""
+        failed = False
+        while self._state not in ENDS:
+            message = await self._next()
+            self._state = advance(self._state, message)
+            reply, pieces = await self._in_thread(self._answer, message)
+            del message  # a batch of blocks is large
+            if reply is None:
+                continue
+            failed = branch(reply) is Branch.FAILED
+            await self._say(pieces)
+            self._state = advance(self._state, reply)
+            await self._in_thread(self._exchange.settle)
+        return failed
+
+    def _answer(self, message: Message) -> tuple[Message | None, Iterator[str]]:
+        """Return the reply and its JSON text in pieces."""
+        reply = self._exchange.answer(message)
+        if isinstance(reply, Batch):
+            return reply.message, reply.text()
+        return reply, iter(() if reply is None else (encode(reply),))
+
+    async def _next(self) -> Message:
+        """Return the client's next message. Request its progress meanwhile if it uploads."""
+        kind = awaited(self._state, Side.CLIENT)
+        deadline = time.monotonic() + self._patience()
+        tick = self._settings.upload_progress_s
+        while True:
+            uploading = self._state in UPLOADING
+            left = deadline - time.monotonic()
+            event = await self._event(min(tick, left) if uploading else left)
+            if event is not None:
+                read = partial(decode, max_bytes=self._settings.ws_max_message_bytes)
+                message: Message = await self._in_thread(read, _text(event), kind)
+                return message
+            if time.monotonic() >= deadline:
+                raise PeerSilent("the peer was silent for too long")
+            self._state = advance(self._state, _PROGRESS)
+            await self._say(iter((encode(_PROGRESS),)))
+
+    def _patience(self) -> float:
+        """Return the limit in seconds for the next message; it is long if the client uploads."""
+        if self._state is self._exchange.start:
+            return self._settings.transfer_first_s
+        is_pull = isinstance(self._state, PullState)
+        return self._settings.pull_idle_s if is_pull else self._settings.transfer_idle_s
+
+    async def _event(self, patience: float) -> Any | None:
+        """Return the next event of the socket, or None after `patience` seconds. Loses no event."""
+        if self._incoming is None:
+            self._incoming = asyncio.ensure_future(self._receive())
+        done, _ = await asyncio.wait({self._incoming}, timeout=max(0.0, patience))
+        if not done:
+            return None
+        event = self._incoming.result()
+        self._incoming = None
+        return event
+
+    async def _part(self, failed: bool) -> None:
+        """Wait after the last message for the client to close; close at once after a refusal."""
+        if not failed:
+            patience = time.monotonic() + self._settings.close_wait_s
+            while (left := patience - time.monotonic()) > 0:
+                event = await self._event(left)
+                if event is not None and event["type"] == "websocket.disconnect":
+                    return
+        await self._close(CLOSE_NORMAL, "")
+
+    async def _fail(self, error: Exception) -> None:
+        reason = close_reason(self._exchange.failure(self._state, error))
+        await self._close(CLOSE_INTERNAL, reason)
+
+    async def _close(self, code: int, reason: str) -> None:
+        try:
+            await self._send({"type": "websocket.close", "code": code, "reason": reason})
+        except (ClientDisconnected, RuntimeError):
+            _log.debug("peer was gone before it could be told")
+
+    async def _say(self, pieces: Iterator[str]) -> None:
+        """Send a message in pieces; `more` is an extension of `server_socket.py`."""
+        piece = next(pieces)
+        while True:
+            following = await self._in_thread(next, pieces, None)
+            more = following is not None
+            await self._send({"type": "websocket.send", "text": piece, "more": more})
+            if following is None:
+                return
+            piece = following
+
+    async def _in_thread(self, work: Any, *arguments: Any) -> Any:
+        return await self._run(partial(work, *arguments))
+
+
+def _text(event: Any) -> str:
+    """Return the text of a message. Raises `PeerLeft`, and `MalformedMessage` for a binary one."""
+    if event["type"] == "websocket.disconnect":
+        raise PeerLeft
+    text = event.get("text")
+    if text is None:
+        raise MalformedMessage("Message is not in text format")
+    return str(text)

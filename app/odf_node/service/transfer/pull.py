@@ -1,0 +1,169 @@
+"""One smart pull, message by message. The head at the first request stays the head to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from msgspec import Raw
+
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetRef
+from odf_protocol.multihash import Multihash
+from odf_protocol.transfer.bundle import Archive, archive_of, batch_of
+from odf_protocol.transfer.messages import (
+    BATCH_ENCODING,
+    INTERNAL_ERROR,
+    DatasetMetadataPullResponse,
+    DatasetPullMetadataRequest,
+    DatasetPullObjectsTransferRequest,
+    DatasetPullObjectsTransferResponse,
+    DatasetPullRequest,
+    DatasetPullResponse,
+    DatasetPullSuccess,
+    Internal,
+    InvalidInterval,
+    Message,
+    ObjectFileReference,
+    PullPhase,
+    Reply,
+    TransferPhase,
+    TransferPlan,
+    encode,
+)
+from odf_protocol.transfer.payload import payload_pieces
+from odf_protocol.transfer.phases import PHASES, PullState, State
+from odf_protocol.transfer.plan import transfer_plan
+from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.dataset import dataset as storage_dataset
+from odf_storage.datasets.dataset.dataset import BlockNotFound, Dataset, Datasets
+from odf_storage.stores.ports.errors import ObjectNotFound
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKind
+
+from .links import Links
+
+INITIAL = TransferPhase(pull=PullPhase.InitialRequest)
+_HOLE = Raw(b'"?"')
+
+
+class Batch:
+    """The response with all blocks: a large text, which is encoded while it is sent."""
+
+    def __init__(self, archive: Archive, encoding: str) -> None:
+        self._archive, self._encoding = archive, encoding
+        self.message = DatasetMetadataPullResponse(blocks=batch_of(archive, _HOLE, encoding))
+
+    def text(self) -> Iterator[str]:
+        """Yield the JSON of the message in pieces of a few megabytes at most."""
+        before, _, behind = encode(self.message).partition(bytes(_HOLE).decode())
+        yield before
+        for piece in payload_pieces(self._archive.content, self._encoding):
+            yield piece.decode("ascii")
+        yield behind
+
+
+class PullExchange:
+    """The server's side of a pull: answers each message of the client."""
+
+    start: State = PullState.START
+
+    def __init__(
+        self,
+        datasets: Datasets,
+        entry: DatasetEntry,
+        links: Links,
+        *,
+        encoding: str = BATCH_ENCODING,
+    ) -> None:
+        self._links, self._encoding = links, encoding
+        self._dataset: Dataset = datasets.dataset(DatasetRef(id=entry.id))
+        self._path: list[Multihash] = []
+        self._upto: Multihash | None = None
+        self._named: set[tuple[ObjectKind, Multihash]] | None = None
+
+    def answer(self, message: Message) -> Message | Batch | None:
+        match message:
+            case DatasetPullRequest():
+                return self._plan(message)
+            case DatasetPullMetadataRequest():
+                return self._batch()
+            case DatasetPullObjectsTransferRequest(object_files=files):
+                self._refuse_unknown(files)
+                strategies = (self._links.pull(self._dataset.id, file) for file in files)
+                return DatasetPullObjectsTransferResponse(
+                    object_transfer_strategies=tuple(strategies)
+                )
+        return None
+
+    def settle(self) -> None:
+        """Do nothing: a pull has no work between its messages."""
+
+    def failure(self, state: State, error: Exception) -> Reply:  # noqa: ARG002
+        """Return what the Close frame says about an error: only the phase in which it occurred."""
+        return DatasetPullResponse(
+            result=Internal(phase=PHASES[state], error_message=INTERNAL_ERROR)
+        )
+
+    def _batch(self) -> Batch:
+        """Return all announced blocks. Raises `BlockNotFound`."""
+        archive = archive_of(chain.from_iterable(self._dataset.raw_pages(self._path)))
+        if archive.num_blocks != len(self._path):  # the dataset has been deleted since
+            raise BlockNotFound(self._path[0])
+        self._path = []
+        return Batch(archive, self._encoding)
+
+    def _refuse_unknown(self, files: Sequence[ObjectFileReference]) -> None:
+        """Refuse objects that are neither stored here nor named by a block. An object that a block
+        names but this node has lost gets a URL: it leads to a 404, and the peer rightly reports
+        that
+        the source is corrupted.
+
+        Raises:
+            ObjectNotFound
+        """
+        missing = self._links.missing(self._dataset.id, files)
+        if not missing:
+            return
+        if self._named is None:
+            blocks = chain.from_iterable(self._dataset.along(self._dataset.path(upto=self._upto)))
+            named = chain.from_iterable(named_objects(block.event) for block in blocks)
+            self._named = {(one.kind, one.hash) for one in named}
+        for key in missing:
+            if (key.kind, key.hash) not in self._named:
+                raise ObjectNotFound(key.kind, key.hash)
+
+    def _plan(self, request: DatasetPullRequest) -> DatasetPullResponse:
+        """Fix the interval and return its plan; force means the whole chain if histories differ."""
+        upto, after = request.stop_at or self._dataset.head(), request.begin_after
+        self._upto = upto
+        try:
+            self._path = self._dataset.path(after=after, upto=upto)
+        except storage_dataset.InvalidInterval as differ:
+            if not request.force_update_if_diverged:
+                return DatasetPullResponse(
+                    result=InvalidInterval(head=differ.head, tail=differ.tail)
+                )
+            after = None
+            self._path = self._dataset.path(upto=upto)
+        except BlockNotFound as missing:
+            return DatasetPullResponse(
+                result=Internal(phase=INITIAL, error_message=missing.message)
+            )
+        plan = self._totals(upto) if after is None else None
+        if plan is None:
+            plan = transfer_plan(chain.from_iterable(self._dataset.along(self._path)))
+        return DatasetPullResponse(result=DatasetPullSuccess(transfer_plan=plan))
+
+    def _totals(self, head: Multihash) -> TransferPlan | None:
+        """Return the plan of a whole chain from its state, without reading a block."""
+        try:
+            state = self._dataset.state(head)
+        except BadInput:  # a client may pull even a chain that breaks a rule
+            return None
+        return TransferPlan(
+            num_blocks=state.num_blocks,
+            num_objects=state.num_objects,
+            num_records=state.num_records,
+            bytes_in_raw_blocks=state.blocks_size,
+            bytes_in_raw_objects=state.data_size + state.checkpoints_size,
+        )

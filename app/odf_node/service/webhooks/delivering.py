@@ -1,0 +1,255 @@
+"""Deliver webhooks: the blocks after a webhook's position, one by one.
+
+The chain is the queue: a webhook stores only a position. The position moves after the receiver has
+accepted the delivery, so after a kill in between the node repeats it with the same id. A lease
+ensures that one process at a time works on a webhook. A receiver that fails or is slow delays no
+other for long: turns are short, the webhook that was served longest ago is next, and an account has
+a share of the threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from odf_protocol.errors import NodeError, Refused
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import NANOS, Instant
+from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.derivation_values import Problem
+from odf_storage.stores.ports.errors import AccountNotFound
+from odf_storage.stores.ports.values import AccountId, DatasetEntry, Scope
+from odf_storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
+
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..news.feeds import ChainFeed, ChainPosition, Page
+from ..news.notices import Notice
+from . import secrets
+from .messages import Message, message_of
+from .retries import after_failure
+from .sending import Answer
+from .signing import signed_headers
+from .webhooks import Webhooks, source_of
+
+_log = logging.getLogger("odf.webhooks")
+TURN_S = 5.0
+"""Seconds after which a turn ends with its delivery; then others that wait get the thread."""
+SHARE = 4
+"""An account has one of so many threads at a time."""
+STOP_S = 5.0
+CHANCES = 256
+Holder = str
+
+
+class ReadingEnded(Refused):
+    """The account of a webhook may no longer read the dataset."""
+
+    def __init__(self) -> None:
+        super().__init__("the account of the webhook may not read the dataset any more")
+
+
+@dataclass(frozen=True)
+class Delivering:
+    """The parts of the node that deliver webhooks."""
+
+    hooks: Webhooks
+    feed: ChainFeed
+    access: DatasetAccess
+    retry_s: tuple[float, ...]
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds for which a process leases a webhook: longer than an attempt takes."""
+        return 2 * self.hooks.sender.timeout_s + 10
+
+
+def take_turn(delivering: Delivering, webhook: str, go_on: Callable[[], bool]) -> None:
+    """Deliver new notices in order, until all are delivered, one fails, or the turn is over."""
+    hooks, holder = delivering.hooks, delivering.hooks.random(8).hex()
+    held = _lease(delivering, webhook, holder)
+    until = time.monotonic() + TURN_S
+    try:
+        while held is not None:
+            page = _page(delivering, held)
+            for notice in page.notices:
+                position = held.position
+                held = _lease(delivering, webhook, holder) if go_on() else None
+                if held is None or held.position != position:
+                    return
+                held = _deliver(delivering, held, holder, notice)
+                if held is None or time.monotonic() >= until:
+                    return
+            if page.is_last:
+                return
+    finally:
+        hooks.store.release(webhook, holder)
+
+
+def _lease(delivering: Delivering, webhook: str, holder: Holder) -> Webhook | None:
+    now = delivering.hooks.clock()
+    until = Instant(now.ns + int(delivering.lease_s * NANOS))
+    return delivering.hooks.store.lease(webhook, holder, now=now, until=until)
+
+
+def _page(delivering: Delivering, webhook: Webhook) -> Page:
+    [page] = delivering.feed.pages([ChainPosition(webhook.dataset, webhook.position)])
+    if isinstance(page, Exception):
+        raise page
+    return page
+
+
+def _deliver(
+    delivering: Delivering, webhook: Webhook, holder: Holder, notice: Notice
+) -> Webhook | None:
+    """Deliver one notice. Return the webhook afterwards; None if its turn must end."""
+    hooks = delivering.hooks
+    # Checked after the page was read, so that the account may read what we send.
+    entry = _still_readable(delivering, webhook)
+    if entry is None:
+        problem = _problem(ReadingEnded())
+        hooks.store.failed(
+            webhook.id, holder, None, problem=problem, state=WebhookState.ENDED, not_before=None
+        )
+        return None
+    alias = delivering.access.shown_alias(entry)
+    message = message_of(webhook, notice, source=source_of(hooks, entry, alias))
+    now = hooks.clock()
+    signing = secrets.opened(hooks.keys, webhook, now)
+    headers = signed_headers(signing, message.id, message.body, now)
+    answer = hooks.sender.send(webhook.url, message, headers)
+    attempt = DeliveryAttempt(
+        at=now,
+        message=message.id,
+        status=answer.status,
+        error=None if answer.error is None else type(answer.error).__name__,
+        took_ms=answer.took_ms,
+    )
+    if answer.error is not None:
+        _failed(delivering, webhook, holder, attempt, answer, answer.error)
+        return None
+    return _delivered(delivering, webhook, holder, attempt, message, Multihash.parse(notice.id))
+
+
+def _delivered(
+    delivering: Delivering,
+    webhook: Webhook,
+    holder: Holder,
+    attempt: DeliveryAttempt,
+    message: Message,
+    position: Multihash,
+) -> Webhook | None:
+    resets = webhook.resets + message.is_reset
+    is_ours = delivering.hooks.store.delivered(
+        webhook.id, holder, attempt, position=position, resets=resets
+    )
+    return replace(webhook, position=position, resets=resets) if is_ours else None
+
+
+def _failed(
+    delivering: Delivering,
+    webhook: Webhook,
+    holder: Holder,
+    attempt: DeliveryAttempt,
+    answer: Answer,
+    error: NodeError,
+) -> None:
+    hooks = delivering.hooks
+    state, not_before = after_failure(
+        answer,
+        failed_before=webhook.attempts,
+        retry_s=delivering.retry_s,
+        now=hooks.clock(),
+        chance=hooks.random(1)[0] / CHANCES,
+    )
+    hooks.store.failed(
+        webhook.id, holder, attempt, problem=_problem(error), state=state, not_before=not_before
+    )
+    _log.info("webhook %s: %s (%s)", webhook.id, error.message, state.value)
+
+
+def _problem(error: NodeError) -> Problem:
+    return Problem(type(error).__name__, error.message, dict(error.facts))
+
+
+def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | None:
+    """Return the dataset if the account may read it now; read the index, not the caches."""
+    with delivering.access.reading() as reader:
+        entry = reader.registry.find(DatasetRef(id=webhook.dataset))
+        if entry is None:
+            return None
+        try:
+            account = reader.accounts.account(webhook.account)
+        except AccountNotFound:
+            return None
+        roles = reader.roles.of_account(webhook.account)
+    actor = Actor(account, frozenset(Scope), roles=roles)
+    return entry if delivering.access.may_read(actor, entry) else None
+
+
+class Deliverer:
+    """Runs a turn for each due webhook in a thread: at most `threads` at a time, and a quarter of
+    them for one account."""
+
+    def __init__(
+        self, delivering: Delivering, *, threads: int, poll_s: float, is_shared: bool = True
+    ) -> None:
+        """`is_shared` is false if all webhooks are of one account."""
+        self._delivering, self._threads, self._poll_s = delivering, threads, poll_s
+        self._each = max(1, threads // SHARE) if is_shared else threads
+        self._at_work: dict[str, tuple[AccountId, threading.Thread]] = {}
+        self._lock, self._looking = threading.Lock(), threading.Lock()
+        self._stop = threading.Event()
+
+    def look(self) -> float:
+        """Start turns of due webhooks. Return the seconds until the next call."""
+        hooks = self._delivering.hooks
+        with self._looking:
+            with self._lock:
+                busy = Counter(account for account, _ in self._at_work.values())
+            if busy.total() < self._threads:
+                full = [account for account, count in busy.items() if count >= self._each]
+                # An account with some threads may have more due webhooks than it may begin.
+                for webhook in hooks.store.due(
+                    now=hooks.clock(), limit=self._threads, each=self._each, without=full
+                ):
+                    if busy.total() < self._threads and busy[webhook.account] < self._each:
+                        busy[webhook.account] += self._begin(webhook)
+        return self._poll_s
+
+    def stop(self) -> None:
+        """Wait briefly for running deliveries; unfinished ones are repeated with the same id."""
+        self._stop.set()
+        until = time.monotonic() + STOP_S
+        with self._lock:
+            threads = [thread for _, thread in self._at_work.values()]
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _begin(self, webhook: Webhook) -> bool:
+        """Start a turn; return whether there was none yet."""
+        thread = threading.Thread(
+            target=self._turn, args=(webhook.id,), name=f"webhook-{webhook.id}", daemon=True
+        )
+        with self._lock:
+            if webhook.id in self._at_work or self._stop.is_set():
+                return False
+            self._at_work[webhook.id] = webhook.account, thread
+        thread.start()
+        return True
+
+    def _turn(self, webhook: str) -> None:
+        try:
+            take_turn(self._delivering, webhook, lambda: not self._stop.is_set())
+        except Exception:  # the database is busy or restarts: the next turn may succeed
+            _log.exception("webhook %s was not delivered", webhook)
+        finally:
+            with self._lock:
+                del self._at_work[webhook]
+        with suppress(Exception):  # else the next look finds what waits
+            self.look()

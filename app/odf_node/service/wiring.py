@@ -1,0 +1,56 @@
+"""The composition root: opens a node (stores, clock, source of randomness) from its settings."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
+from odf_storage.runtime.clock import Clock, system_clock
+from odf_storage.stores.publishing.sealing import open_keys
+
+from .accounts.accounts import ensure_account
+from .auth.sessions import session_secrets
+from .datasets.rename_and_remove import warn_of_reserved_names
+from .parts.news import NewsParts
+from .parts.opened import is_shared
+from .setting_groups.words import Tenancy
+from .settings import Settings
+
+
+class Node(NewsParts):
+    """An opened node: its settings and stores, and the parts that are built from them.
+
+    A part is made once, on first access. Use cases get parts and ports, never the node.
+    """
+
+    @property
+    def parts(self) -> dict[type, object]:
+        """Return all parts by class; route handlers request the ones they need."""
+        pages = (vars(page).items() for page in type(self).__mro__)
+        wired = [name for page in pages for name, one in page if isinstance(one, cached_property)]
+        parts = (self.settings, self.stores, *(getattr(self, name) for name in wired))
+        return {type(part): part for part in parts}
+
+
+def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:
+    """Open and migrate the stores, and create the predefined account of a single-tenant node."""
+    stores = open_stores(
+        StoreSettings(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+            objects_public_url=settings.objects_public_url,
+            object_copies=settings.object_copies,
+            rehash_s=settings.rehash_s,
+        ),
+        repair=False,  # the service does it beside its work
+    )
+    if settings.tenancy is Tenancy.SINGLE:
+        ensure_account(stores.accounts, SINGLE_OWNER, os.urandom, is_admin=True)
+        warn_of_reserved_names(stores.registry)
+    keys = open_keys(settings.secrets_keys, settings.data)
+    lies_open = settings.secrets_keys is None and is_shared(stores)
+    secrets = session_secrets(stores.accounts, keys, lies_open=lies_open)
+    return Node(settings, stores, secrets, keys, clock)

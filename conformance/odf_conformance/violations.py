@@ -1,0 +1,328 @@
+"""Chains that each break one rule, so that a node must refuse them in a push.
+
+Every line names a valid dataset, and appends one or two invalid blocks to it.
+Source: transfer protocol, commit validation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.keys import key_pair
+from odf_protocol.metadata.data import DataSlice, ExecuteTransformInput, OffsetInterval
+from odf_protocol.metadata.events import (
+    AddData,
+    AddPushSource,
+    DatasetKind,
+    ExecuteTransform,
+    Seed,
+    SetDataSchema,
+    SetPollingSource,
+    SetTransform,
+)
+from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt64, DataTypeOption
+from odf_protocol.metadata.sources import FetchStepEthereumLogs
+from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.multihash import Multihash
+
+from .chains import MINUTE_NS, POLLING, SCHEMA, START, Chain, described, rows, seeded, ten_records
+
+FIRST, SECOND = (key_pair(bytes([number]) * 32).dataset_id for number in (1, 2))
+SOME_HASH = Multihash.of(b"some block")
+OTHER_HASH = Multihash.of(b"another block")
+
+
+# --- valid datasets, to which broken blocks are appended
+
+
+def root() -> Chain:
+    return ten_records()
+
+
+def push_root() -> Chain:
+    return seeded().add(push_source())
+
+
+def derivative() -> Chain:
+    dataset = key_pair(os.urandom(32)).dataset_id
+    chain = Chain().add(Seed(dataset_id=dataset, dataset_kind=DatasetKind.Derivative))
+    return chain.add(transform())
+
+
+def executed() -> Chain:
+    done = ExecuteTransform(
+        query_inputs=(consumed(FIRST, new=SOME_HASH, offset=9), consumed(SECOND)),
+        new_watermark=START,
+    )
+    return derivative().add(done)
+
+
+BASES = {make.__name__: make for make in (seeded, root, push_root, derivative, executed)}
+
+
+# --- parts
+
+
+def push_source(**changes: Any) -> AddPushSource:
+    fitting = {"source_name": "default", "read": ReadStepNdJson(), "merge": MergeStrategyAppend()}
+    return AddPushSource(**{**fitting, **changes})
+
+
+def sql(*steps: tuple[str | None, str], query: str | None = None) -> TransformSql:
+    queries = tuple(SqlQueryStep(alias=alias, query=text) for alias, text in steps) or None
+    return TransformSql(engine="datafusion", query=query, queries=queries)
+
+
+ONE_STEP = sql((None, "select * from a"))
+
+
+def transform(*inputs: TransformInput, how: TransformSql = ONE_STEP) -> SetTransform:
+    given = inputs or (input_of(FIRST, "a"), input_of(SECOND, "b"))
+    return SetTransform(inputs=given, transform=how)
+
+
+def input_of(dataset: DatasetId, alias: str | None) -> TransformInput:
+    return TransformInput(dataset_ref=DatasetRef(id=dataset), alias=alias)
+
+
+def consumed(
+    dataset: DatasetId,
+    *,
+    prev: Multihash | None = None,
+    new: Multihash | None = None,
+    before: int | None = None,
+    offset: int | None = None,
+) -> ExecuteTransformInput:
+    return ExecuteTransformInput(
+        dataset_id=dataset,
+        prev_block_hash=prev,
+        new_block_hash=new,
+        prev_offset=before,
+        new_offset=offset,
+    )
+
+
+def more_rows(chain: Chain, *, start: int = 10, end: int = 12, **changes: Any) -> Chain:
+    """Return AddData of three rows after ten. `start` and `end` are the offsets that it claims."""
+    content, logical = rows(10, 3)
+    physical = Multihash.of(content)
+    chain.objects["data", str(physical)] = content
+    part = DataSlice(
+        logical_hash=logical,
+        physical_hash=physical,
+        offset_interval=OffsetInterval(start=start, end=end),
+        size=len(content),
+    )
+    fitting = {
+        "prev_checkpoint": last_checkpoint(chain),
+        "prev_offset": 9,
+        "new_data": part,
+        "new_watermark": START,
+    }
+    return chain.add(AddData(**{**fitting, **changes}))
+
+
+def last_checkpoint(chain: Chain) -> Multihash | None:
+    events = [block.event for block in chain.blocks if isinstance(block.event, AddData)]
+    return events[-1].new_checkpoint.physical_hash if events and events[-1].new_checkpoint else None
+
+
+def execute(*inputs: ExecuteTransformInput, **changes: Any) -> ExecuteTransform:
+    later = Instant(START.ns + MINUTE_NS)
+    return ExecuteTransform(**{"query_inputs": inputs, "new_watermark": later, **changes})
+
+
+def schema_with(*fields: DataField) -> SetDataSchema:
+    return SetDataSchema(schema=DataSchema(fields=fields))
+
+
+def other_type() -> SetDataSchema:
+    *fields, last = SCHEMA.fields
+    return schema_with(*fields, DataField(name=last.name, type=SCHEMA.fields[4].type))
+
+
+def now_required() -> SetDataSchema:
+    *fields, last = SCHEMA.fields
+    return schema_with(*fields, DataField(name=last.name, type=DataTypeInt64()))
+
+
+def now_optional() -> SetDataSchema:
+    first, *fields = SCHEMA.fields
+    return schema_with(DataField(name=first.name, type=DataTypeOption(inner=first.type)), *fields)
+
+
+def new_required() -> SetDataSchema:
+    return schema_with(*SCHEMA.fields, DataField(name="added", type=DataTypeInt64()))
+
+
+def polling(**changes: Any) -> SetPollingSource:
+    fitting = {"fetch": POLLING.fetch, "read": POLLING.read, "merge": POLLING.merge}
+    return SetPollingSource(**{**fitting, **changes})
+
+
+Broken = Callable[[Chain], Chain]
+
+VIOLATIONS: tuple[tuple[str, str, Broken], ...] = (
+    (
+        "a previous block that is not here",
+        "root",
+        lambda c: c.add(described("x"), prev_block_hash=SOME_HASH),
+    ),
+    (
+        "a previous block that is not the head",
+        "root",
+        lambda c: c.add(described("x"), prev_block_hash=Multihash.parse(c.blocks[1].hash)),
+    ),
+    (
+        "no previous block",
+        "root",
+        lambda c: c.add(described("x"), prev_block_hash=None, sequence_number=0),
+    ),
+    ("a second seed", "root", lambda c: c.add(c.seed)),
+    ("a gap in the numbers", "root", lambda c: c.add(described("x"), sequence_number=5)),
+    ("a number that repeats", "root", lambda c: c.add(described("x"), sequence_number=3)),
+    (
+        "a system time before the last",
+        "root",
+        lambda c: c.add(described("x"), system_time=START),
+    ),
+    (
+        "a watermark that goes back",
+        "root",
+        lambda c: more_rows(c, new_watermark=Instant(START.ns - MINUTE_NS)),
+    ),
+    ("a watermark that vanishes", "root", lambda c: more_rows(c, new_watermark=None)),
+    (
+        "data without anything in it",
+        "root",
+        lambda c: c.add(AddData(prev_checkpoint=last_checkpoint(c), prev_offset=9)),
+    ),
+    (
+        "data that changes nothing",
+        "root",
+        lambda c: c.add(
+            AddData(
+                prev_checkpoint=last_checkpoint(c),
+                prev_offset=9,
+                new_watermark=START,
+                new_checkpoint=c.blocks[-1].event.new_checkpoint,
+            )
+        ),
+    ),
+    ("a previous offset that is too low", "root", lambda c: more_rows(c, prev_offset=8)),
+    ("a previous offset that is too high", "root", lambda c: more_rows(c, prev_offset=10)),
+    ("no previous offset", "root", lambda c: more_rows(c, prev_offset=None)),
+    ("a slice that overlaps the last", "root", lambda c: more_rows(c, start=9)),
+    ("a slice that leaves a gap", "root", lambda c: more_rows(c, start=11)),
+    ("a slice that ends before it starts", "root", lambda c: more_rows(c, end=9)),
+    ("no previous checkpoint", "root", lambda c: more_rows(c, prev_checkpoint=None)),
+    ("another previous checkpoint", "root", lambda c: more_rows(c, prev_checkpoint=SOME_HASH)),
+    (
+        "a slice before any schema",
+        "seeded",
+        lambda c: c.add_rows(3),
+    ),
+    ("a schema that is the same", "root", lambda c: c.add(SetDataSchema(schema=SCHEMA))),
+    (
+        "a schema that loses a field",
+        "root",
+        lambda c: c.add(schema_with(*SCHEMA.fields[:-1])),
+    ),
+    ("a schema that changes a type", "root", lambda c: c.add(other_type())),
+    ("a field that becomes required", "root", lambda c: c.add(now_required())),
+    ("a field that becomes optional", "root", lambda c: c.add(now_optional())),
+    ("a new field that is required", "root", lambda c: c.add(new_required())),
+    ("a push source beside a polling source", "root", lambda c: c.add(push_source())),
+    ("a polling source beside a push source", "push_root", lambda c: c.add(POLLING)),
+    ("the same push source again", "push_root", lambda c: c.add(push_source())),
+    (
+        "a read step with two schemas",
+        "seeded",
+        lambda c: c.add(push_source(read=ReadStepNdJson(ddl_schema=("a INT",), schema=SCHEMA))),
+    ),
+    (
+        "logs of no chain",
+        "seeded",
+        lambda c: c.add(polling(fetch=FetchStepEthereumLogs(signature="event A()"))),
+    ),
+    (
+        "a preprocess step that is not normalised",
+        "seeded",
+        lambda c: c.add(push_source(preprocess=sql(query="select 1"))),
+    ),
+    (
+        "a transform that is not normalised",
+        "derivative",
+        lambda c: c.add(transform(how=sql(query="select 1"))),
+    ),
+    ("a transform without queries", "derivative", lambda c: c.add(transform(how=sql()))),
+    (
+        "an intermediate query without alias",
+        "derivative",
+        lambda c: c.add(transform(how=sql((None, "select 1"), (None, "select 2")))),
+    ),
+    (
+        "a last query with an alias",
+        "derivative",
+        lambda c: c.add(transform(how=sql(("a", "select 1")))),
+    ),
+    (
+        "an input that comes twice",
+        "derivative",
+        lambda c: c.add(transform(input_of(FIRST, "a"), input_of(FIRST, "b"))),
+    ),
+    (
+        "an input without alias",
+        "derivative",
+        lambda c: c.add(transform(input_of(FIRST, None))),
+    ),
+    (
+        "a transform without inputs",
+        "derivative",
+        lambda c: c.add(SetTransform(inputs=(), transform=ONE_STEP)),
+    ),
+    (
+        "an execution with inputs in another order",
+        "derivative",
+        lambda c: c.add(execute(consumed(SECOND), consumed(FIRST, new=SOME_HASH))),
+    ),
+    (
+        "an execution that lacks an input",
+        "derivative",
+        lambda c: c.add(execute(consumed(FIRST, new=SOME_HASH))),
+    ),
+    (
+        "an execution of nothing",
+        "derivative",
+        lambda c: c.add(execute(consumed(FIRST), consumed(SECOND), new_watermark=None)),
+    ),
+    (
+        "an execution that forgets the blocks it consumed",
+        "executed",
+        lambda c: c.add(execute(consumed(FIRST, prev=OTHER_HASH, before=9), consumed(SECOND))),
+    ),
+    (
+        "an execution that forgets the offsets it consumed",
+        "executed",
+        lambda c: c.add(execute(consumed(FIRST, prev=SOME_HASH, before=5), consumed(SECOND))),
+    ),
+    (
+        "an execution that consumes a block again",
+        "executed",
+        lambda c: c.add(
+            execute(consumed(FIRST, prev=SOME_HASH, new=SOME_HASH, before=9), consumed(SECOND))
+        ),
+    ),
+    (
+        "offsets that advance without blocks",
+        "executed",
+        lambda c: c.add(
+            execute(consumed(FIRST, prev=SOME_HASH, before=9, offset=12), consumed(SECOND))
+        ),
+    ),
+)

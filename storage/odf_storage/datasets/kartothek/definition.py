@@ -1,0 +1,122 @@
+"""The definition of a publication as users write it: check it, and make a publication of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetId
+from odf_protocol.kartothek.keys import checked_uuid
+from odf_protocol.metadata.reading import (
+    MergeStrategyChangelogStream,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+)
+from odf_protocol.multihash import Multihash
+from odf_protocol.typed import convert
+
+from ...runtime.durations import parse_duration
+from ...stores.objects.layout import dataset_folder
+from ..dataset.dataset import Dataset
+from ..read.view import active_merge
+from .publication import MAX_INDEX_BYTES, Mode, Publication, StateFormat
+
+_Name = Annotated[str, Meta(min_length=1, max_length=200)]
+_Names = Annotated[tuple[_Name, ...], Meta(max_length=64)]
+_Duration = Annotated[str, Meta(max_length=8)]
+KEYED = (MergeStrategySnapshot, MergeStrategyUpsertStream, MergeStrategyChangelogStream)
+"""Merge strategies after which each key has at most one row."""
+
+
+class MalformedPublication(BadInput):
+    """The description of a publication cannot be read."""
+
+
+class NameOfAnother(BadInput):
+    """The name is the id of a dataset or the hash of a block: readers would take the publication
+    for what has that id."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:100]!r} is the form of an id or a block hash; a publication has the id of its "
+            "own dataset or a name of another form",
+            uuid=name[:100],
+        )
+
+
+class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The requested publication. Missing fields have their defaults."""
+
+    uuid: Annotated[str, Meta(max_length=200)] | None = None
+    """Name in the store; by default the id of the dataset."""
+    store: Annotated[str, Meta(max_length=2000)] | None = None
+    """`file:///folder`, `s3://bucket/prefix`; None: served by the node itself."""
+    mode: Literal["changelog", "state"] = "changelog"
+    primary_key: _Names | msgspec.UnsetType | None = msgspec.UNSET
+    """Default: the key of the merge strategy. None: rows are matched by all their columns."""
+    secondary_indices: _Names = ()
+    partition_on: _Names = ()
+    metadata_format: Literal["json", "msgpack"] = "json"
+    min_interval: _Duration = "0s"
+    grace: _Duration = "24h"
+    max_index_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = MAX_INDEX_BYTES
+
+    def name(self, dataset: Dataset) -> str:
+        """Return the name in the store. Raise `MalformedUuid`, `NameOfAnother`."""
+        name, own = (
+            checked_uuid(self.uuid or dataset_folder(dataset.id)),
+            dataset_folder(dataset.id),
+        )
+        if name != own and _is_hash(name):
+            raise NameOfAnother(name)
+        return name
+
+    @property
+    def interval(self) -> timedelta:
+        """The shortest time between two refreshes. Raises `UnreadableDuration`."""
+        return parse_duration(self.min_interval)
+
+    def publication(self, dataset: Dataset) -> Publication:
+        """Make the publication. Raise `MalformedUuid`, `UnreadableDuration`,
+        `MalformedPublication`."""
+        if self.partition_on and self.store is None:
+            raise MalformedPublication("partitionOn takes a store: files are written for it")
+        key = self.primary_key
+        if isinstance(key, msgspec.UnsetType):
+            merge = active_merge(dataset)
+            key = tuple(merge.primary_key) if isinstance(merge, KEYED) else None
+        return Publication(
+            uuid=self.name(dataset),
+            mode=Mode(self.mode),
+            primary_key=(key or None) if self.mode == "state" else None,
+            secondary_indices=self.secondary_indices,
+            partition_on=self.partition_on,
+            state_format=StateFormat(self.metadata_format),
+            grace=parse_duration(self.grace),
+            max_index_bytes=self.max_index_bytes,
+        )
+
+
+def read_definition(value: Any) -> Definition:
+    """Convert parsed JSON to a definition. Raise `MalformedPublication`."""
+    try:
+        return convert(value, Definition)
+    except (msgspec.ValidationError, ValueError) as bad:
+        raise MalformedPublication(f"the publication cannot be read: {str(bad)[:300]}") from None
+
+
+def _is_hash(name: str) -> bool:
+    """Return whether the name has the form of a dataset's id, with or without its prefix, or of a
+    hash: in base 16, as the node writes them, or as a multibase text of another base."""
+    for parse in (DatasetId.parse, Multihash.parse):
+        for text in (name, f"did:odf:{name}"):
+            try:
+                parse(text)
+            except BadInput:
+                continue
+            return True
+    return False

@@ -1,0 +1,120 @@
+"""Build the indices of a published dataset: join pairs of partitions that stay and new ones."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from odf_protocol.kartothek.errors import MalformedIndex
+from odf_protocol.kartothek.index import (
+    VALUE,
+    encode_index,
+    joined,
+    no_pairs,
+    pairs_of,
+    without_labels,
+)
+
+from ...runtime.logs import line
+from ...stores.ports import KeyedStore
+from .parts import Part
+from .publication import Publication
+from .select import index_pairs
+from .slice_values import Columns
+from .standing import Standing
+from .tables import open_table
+
+_log = logging.getLogger("odf.kartothek")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIndices:
+    """The index files to write, by column."""
+
+    files: Mapping[str, bytes]
+    sizes: Mapping[str, Mapping[str, int]]
+    """Number of values, and bytes, of the files to write."""
+    skipped: tuple[str, ...]
+    """Columns whose index exceeds the limit."""
+
+
+def built_indices(
+    store: KeyedStore,
+    data: Columns,
+    publication: Publication,
+    parts: Sequence[Part],
+    stands: Standing,
+) -> BuiltIndices:
+    """Build the indices on the columns of a publication. Read the data of new partitions only,
+    unless an old index cannot be used."""
+    there = {part.label for part in parts if part.is_there}
+    new = [part for part in parts if not part.is_there]
+    columns = [
+        name for name in publication.secondary_indices if not _is_skipped(name, publication, stands)
+    ]
+    old = _old_pairs(store, publication.uuid, columns, there, stands)
+    rest = [name for name in columns if name in old]
+    fresh = _read(data, new, rest)
+    anew = _read(data, parts, [name for name in columns if name not in old])
+    files, sizes, skipped = {}, {}, []
+    for name in columns:
+        pairs = joined(
+            [
+                *([old[name]] if name in old else []),
+                *fresh[name],
+                *anew[name],
+                no_pairs(data.schema.field(name).type),
+            ]
+        )
+        raw = encode_index(name, pairs)
+        if len(raw) > publication.max_index_bytes:
+            skipped.append(name)
+            continue
+        files[name] = raw
+        sizes[name] = {"values": len(pairs[VALUE].unique()), "bytes": len(raw)}
+    before = [name for name in publication.secondary_indices if name not in columns]
+    return BuiltIndices(files=files, sizes=sizes, skipped=(*before, *skipped))
+
+
+def _is_skipped(name: str, publication: Publication, stands: Standing) -> bool:
+    """Return whether the index was too large before; it would only have grown."""
+    was = stands.written
+    return was is not None and was.config == publication.fingerprint() and name in was.skipped
+
+
+def _old_pairs(
+    store: KeyedStore, uuid: str, columns: Sequence[str], there: set[str], stands: Standing
+) -> dict[str, pa.Table]:
+    """Return the pairs of the partitions that stay, from every index that can be used."""
+    if not there or stands.state is None:
+        return {}
+    table = open_table(store, uuid)
+    labels = {partition.label for partition in table.partitions}
+    known = pa.array(sorted(labels), pa.string())
+    found = {}
+    for name in columns:
+        if name not in stands.state.indices:
+            continue
+        try:
+            pairs = list(index_pairs(table, name, known))
+        except MalformedIndex as unusable:
+            _log.warning(line("index built anew", key=unusable.key, reason=unusable.reason))
+            continue
+        whole = joined([*pairs, no_pairs(table.schema.field(name).type)])
+        found[name] = without_labels(whole, labels - there)
+    return found
+
+
+def _read(
+    data: Columns, parts: Sequence[Part], columns: Sequence[str]
+) -> Mapping[str, list[pa.Table]]:
+    """Return the pairs of these partitions, from their rows."""
+    found: dict[str, list[pa.Table]] = defaultdict(list)
+    for part in parts if columns else ():
+        for name, values in data.values_of(part, columns).items():
+            found[name].append(pairs_of(values, part.label))
+    return found

@@ -1,0 +1,312 @@
+"""Publish a dataset as a Kartothek dataset: every refresh is one swap of its state file.
+
+A refresh compares the chain with the present state in the store. Partitions that stay are neither
+read nor written again.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from odf_protocol.instant import Instant
+from odf_protocol.kartothek.keys import (
+    TABLE,
+    checked_uuid,
+    data_key,
+    index_key,
+    schema_key,
+    state_keys,
+)
+from odf_protocol.kartothek.schema import encode_schema, table_schema
+from odf_protocol.kartothek.state import CREATION_TIME, State, encode_json, encode_msgpack
+from odf_protocol.multihash import Multihash
+
+from ...runtime.clock import Clock, system_clock
+from ...stores.ports import KeyedStore
+from ...stores.ports.errors import SwapLost
+from ...stores.ports.values import ObjectKind
+from ..dataset.dataset import Dataset
+from ..read.read import scanning
+from ..read.rows import Scan
+from ..read.view import view_of_dataset
+from .chain_slices import ChainView, chain_view
+from .indices import BuiltIndices, built_indices
+from .live import standing_rows
+from .part_files import written_part
+from .partition_rows import PartitionRows
+from .parts import Part, Split, planned_parts
+from .publication import (
+    Mode,
+    Publication,
+    PublicationConflict,
+    Published,
+    StateFormat,
+    content_hash,
+)
+from .records import Record, Records, Written
+from .slice_values import Columns, SliceValues
+from .standing import Standing, standing
+from .writer import Changes, chunks_of, write_changes
+
+
+def publish(
+    dataset: Dataset,
+    store: KeyedStore,
+    publication: Publication,
+    records: Records,
+    *,
+    clock: Clock = system_clock,
+    force: bool = False,
+    kept: KeyedStore | None = None,
+    scratch: Path | None = None,
+) -> Published:
+    """Bring the published dataset to the head. `kept` stores what is learned of slices and rows for
+    the next refresh; temporary files are made in a new folder in `scratch`.
+
+    Raises:
+        UnusablePublication: a column is missing or cannot be indexed. UnusableKey.
+        PublicationConflict: another writer wrote the state file, and `force` is off.
+        SwapLost: another run was first; nothing of this one is visible.
+        ObjectDamaged, ObjectHealing: a slice is not whole.
+    """
+    checked_uuid(publication.uuid)
+    chain = chain_view(dataset)
+    publication.check(chain.schema)
+    record = records.read()
+    now = clock()
+    stands = _standing_now(store, publication, records, record, force=force)
+    head = chain.head.hash
+    was = stands.written
+    if was is not None and (was.head, was.config) == (str(head), publication.fingerprint()):
+        _collect(store, publication, records, was, now)
+        return _report(was, changed=False)
+    with (
+        scanning(view_of_dataset(dataset, head)) as scan,
+        tempfile.TemporaryDirectory(prefix="publish-", dir=scratch) as folder,
+    ):
+        values = None if kept is None else SliceValues(kept)
+        data = Columns(scan, chain.schema, values, _split(scan, chain, publication))
+        plan = _Plan(dataset, store, publication, chain, stands, data, kept, now, Path(folder))
+        changes, written = plan.made()
+        records.write(Record(last=record.last, begun=(*record.begun, written)))
+        there = stands.files.get(changes.state_key)
+        write_changes(store, changes, expected=None if there is None else there.tag)
+        others = [key for key in stands.files if key != changes.state_key]
+        if others:
+            store.delete(others)
+    _collect(store, publication, records, written, now)
+    return _report(written, unmatched=plan.unmatched)
+
+
+def _standing_now(
+    store: KeyedStore, publication: Publication, records: Records, record: Record, *, force: bool
+) -> Standing:
+    """As `standing`, but raise `SwapLost` if another run of this node has swapped the state file
+    since the record was read: such a run has changed the record first."""
+    try:
+        return standing(store, publication.uuid, record, force=force)
+    except PublicationConflict:
+        if records.read() != record:
+            raise SwapLost(publication.uuid) from None
+        raise
+
+
+def withdraw(
+    store: KeyedStore, publication: Publication, records: Records, *, force: bool = False
+) -> None:
+    """Delete the published dataset, its state file first.
+
+    Raises:
+        PublicationConflict: another writer wrote the state file, and `force` is off.
+        SwapLost: another run swapped meanwhile; nothing was deleted.
+    """
+    stands = _standing_now(store, publication, records, records.read(), force=force)
+    store.delete(list(stands.files))
+    store.delete([info.key for info in store.list(publication.uuid)])
+    records.remove()
+
+
+class _Plan:
+    """Everything that a refresh writes, computed before anything is written."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        store: KeyedStore,
+        publication: Publication,
+        chain: ChainView,
+        stands: Standing,
+        data: Columns,
+        kept: KeyedStore | None,
+        now: Instant,
+        folder: Path,
+    ) -> None:
+        self._dataset, self._data_of, self._folder = dataset, data, folder
+        self._kept = kept
+        self._publication, self._chain, self._stands, self._now = publication, chain, stands, now
+        self._uuid = publication.uuid
+        self._schema = table_schema(chain.schema, publication.partition_on)
+        self._raw_schema = encode_schema(self._schema)
+        self.unmatched = 0
+        slices = chain.slices
+        if not publication.has_data:
+            slices = tuple(replace(each, is_current=True) for each in slices)
+        self._parts = planned_parts(
+            slices,
+            self._live(),
+            self._there(),
+            uuid=self._uuid,
+            publishing=chain.head.sequence_number,
+            taken=stands.taken,
+            mark=chain.head.hash.digest.hex()[:8],
+            split=data.split,
+        )
+        self.built: BuiltIndices = built_indices(store, data, publication, self._parts, stands)
+
+    def made(self) -> tuple[Changes, Written]:
+        """Return the files to write, and the entry for the record."""
+        keys = {part.label: data_key(self._uuid, part.label) for part in self._parts}
+        created = self._now.to_datetime()
+        new = {name: index_key(self._uuid, name, created) for name in self.built.files}
+        state = State(
+            uuid=self._uuid,
+            partitions={label: {TABLE: key} for label, key in keys.items()},
+            partition_keys=self._publication.partition_on,
+            indices=dict(sorted(new.items())),
+            metadata=self._annotations(),
+        )
+        is_json = self._publication.state_format is StateFormat.JSON
+        raw = encode_json(state) if is_json else encode_msgpack(state)
+        changes = Changes(
+            state_key=state_keys(self._uuid)[0 if is_json else 1],
+            state=raw,
+            links=self._links(keys),
+            data=self._data(keys),
+            schema=self._schema_file(),
+            indices={key: self.built.files[name] for name, key in new.items()},
+        )
+        return changes, self._written(raw, changes, {*keys.values(), *new.values()})
+
+    def _written(self, raw: bytes, changes: Changes, needed: set[str]) -> Written:
+        its_schema = schema_key(self._uuid, TABLE)
+        dropped = {
+            key: since or self._now.ns
+            for key, since in self._stands.left.items()
+            if key not in needed and key != its_schema and key.startswith(f"{self._uuid}/")
+        }
+        return Written(
+            state_hash=content_hash(raw),
+            head=str(self._chain.head.hash),
+            config=self._publication.fingerprint(),
+            schema_hash=content_hash(self._raw_schema),
+            rows={part.label: part.rows for part in self._parts},
+            sizes=self.built.sizes,
+            skipped=self.built.skipped,
+            keys=changes.keys(),
+            dropped=dropped,
+        )
+
+    def _live(self) -> np.ndarray[Any, Any] | None:
+        if self._publication.mode is Mode.CHANGELOG:
+            return None
+        live, self.unmatched = standing_rows(
+            self._data_of.scan, self._chain, self._publication.primary_key, self._kept
+        )
+        return live
+
+    def _there(self) -> Mapping[str, int]:
+        """Return the partitions that were made from slices of this history in this schema."""
+        was = self._stands.written
+        if was is None or was.schema_hash != content_hash(self._raw_schema):
+            return {}
+        return was.rows if Multihash.parse(was.head) in self._chain.path else {}
+
+    def _links(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        if not self._publication.has_data:
+            return {}
+        return {
+            keys[part.label]: self._dataset.link_source(
+                ObjectKind.DATA, part.source.data.physical_hash
+            )
+            for part in self._parts
+            if part.source is not None and part.is_whole and not part.is_there
+        }
+
+    def _data(self, keys: Mapping[str, str]) -> dict[str, Any]:
+        if not self._publication.has_data:
+            return {}
+        rewritten = [part for part in self._parts if not part.is_whole and not part.is_there]
+        return {
+            keys[part.label]: self._rewritten(part, self._folder / f"{number}.parquet")
+            for number, part in enumerate(rewritten)
+        }
+
+    def _rewritten(self, part: Part, path: Path) -> Any:
+        keys = self._publication.partition_on
+        schema = pa.schema([field for field in self._schema if field.name not in keys])
+        written_part(self._data_of, part, schema, path)
+        return lambda: chunks_of(path)
+
+    def _schema_file(self) -> dict[str, bytes]:
+        was = self._stands.written
+        if was is not None and was.schema_hash == content_hash(self._raw_schema):
+            return {}
+        return {schema_key(self._uuid, TABLE): self._raw_schema}
+
+    def _annotations(self) -> dict[str, str]:
+        """Return the metadata by which a reader can compare the publication with the chain."""
+        head, chain = self._chain.head, self._chain
+        key = self._publication.primary_key
+        old = {} if self._stands.state is None else self._stands.state.metadata
+        now = self._now.to_datetime().replace(tzinfo=None).isoformat()
+        said = {
+            CREATION_TIME: str(old.get(CREATION_TIME, now)),
+            "odf.dataset-id": str(self._dataset.id),
+            "odf.head": str(head.hash),
+            "odf.sequence-number": str(head.sequence_number),
+            "odf.last-offset": None if chain.last_offset is None else str(chain.last_offset),
+            "odf.system-time": str(head.block.system_time),
+            "odf.watermark": chain.watermark,
+            "odf.mode": str(self._publication.mode),
+            "odf.primary-key": None if key is None else json.dumps(list(key)),
+        }
+        return {name: text for name, text in said.items() if text is not None}
+
+
+def _split(scan: Scan, chain: ChainView, publication: Publication) -> Split | None:
+    if not publication.partition_on:
+        return None
+    offset = chain.vocab.offset_column
+    return PartitionRows(scan, chain.schema, publication.partition_on, offset).split
+
+
+def _collect(
+    store: KeyedStore, publication: Publication, records: Records, written: Written, now: Instant
+) -> None:
+    """Delete dropped files after the grace time, and record `written` as the last state."""
+    grace = int(publication.grace.total_seconds() * 1e9)
+    gone = [key for key, since in written.dropped.items() if since + grace <= now.ns]
+    if gone:
+        store.delete(gone)
+    left = {key: since for key, since in written.dropped.items() if key not in gone}
+    records.write(Record(last=replace(written, keys=(), dropped=left)))
+
+
+def _report(written: Written, *, unmatched: int = 0, changed: bool = True) -> Published:
+    return Published(
+        head=written.head,
+        partitions=len(written.rows),
+        rows=sum(written.rows.values()),
+        indices=written.sizes,
+        skipped=written.skipped,
+        unmatched_retractions=unmatched,
+        changed=changed,
+    )

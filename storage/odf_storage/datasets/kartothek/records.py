@@ -1,0 +1,103 @@
+"""The record of a published dataset: what the publisher wrote last, and what it began to write.
+
+A write is recorded before it begins. So a later run recognises the state file of a run that was
+killed, and knows the files that such a run left behind. Of two runs that record at the same time,
+one fails, and has written nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from odf_protocol.errors import NodeFault
+from odf_protocol.typed import decode_json
+
+from ...stores.ports import KeyedStore
+
+MAX_RECORD_BYTES = 256 << 20
+
+
+class UnreadableRecord(NodeFault):
+    """The record of a publication is damaged; a forced publication makes a new one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One state of the published dataset. Times are nanoseconds since 1970."""
+
+    state_hash: str
+    head: str
+    config: str
+    """Fingerprint of the publication."""
+    schema_hash: str
+    rows: Mapping[str, int]
+    """Number of rows of each partition, by label."""
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Number of values, and bytes, of each index, by column."""
+    skipped: tuple[str, ...] = ()
+    """Columns whose index was too large."""
+    keys: tuple[str, ...] = ()
+    """Keys of files that were written for it."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Keys of files that are in no state any more, with the time since when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """`last` was written; each of `begun` may have been written, or may still be in progress."""
+
+    last: Written | None = None
+    begun: tuple[Written, ...] = ()
+
+    @property
+    def ours(self) -> Mapping[str, Written]:
+        """Every state that may be in the store, by the hash of its file."""
+        every = (*(() if self.last is None else (self.last,)), *self.begun)
+        return {each.state_hash: each for each in every}
+
+
+class Records(Protocol):
+    """Store of the record of one publication."""
+
+    def read(self) -> Record: ...
+    def write(self, record: Record) -> None:
+        """Replace atomically the record that was read or written last. Raise `SwapLost`."""
+
+    def remove(self) -> None: ...
+
+
+def record_key(url: str, uuid: str) -> str:
+    """Return the key of the record of a publication at a store, among the dataset's projections."""
+    place = hashlib.sha3_256(f"{url}\n{uuid}".encode()).hexdigest()[:16]
+    return f"records/{place}.json"
+
+
+class KeyedRecords:
+    """`Records` in a file of a keyed store, for one run of a publisher."""
+
+    def __init__(self, store: KeyedStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._tag: str | None = None
+
+    def read(self) -> Record:
+        """Return the record, empty if nothing was published. Raise `UnreadableRecord`."""
+        found = self._store.read(self._key, most=MAX_RECORD_BYTES)
+        self._tag = None if found is None else found.tag
+        if found is None:
+            return Record()
+        try:
+            return decode_json(found.raw, Record)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnreadableRecord(f"{self._key} cannot be read: {error}") from None
+
+    def write(self, record: Record) -> None:
+        raw = msgspec.json.encode(record)
+        self._tag = self._store.swap(self._key, raw, expected=self._tag)
+
+    def remove(self) -> None:
+        self._store.delete([self._key])

@@ -1,0 +1,208 @@
+"""Open the stores that typed settings select."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from odf_protocol.errors import BadInput
+
+from ...runtime.clock import Clock, system_clock
+from ...runtime.locks import locks_of
+from ...runtime.private_files import make_private, touch_private
+from ...runtime.shared_settings import SharedSettings
+from ...stores.accounts.sql import SqlAccountStore
+from ...stores.accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
+from ...stores.audit.sql import SqlAuditLog
+from ...stores.damages.sql import SqlDamageLog
+from ...stores.definitions.sql import SqlDefinitionAuthors
+from ...stores.derivations.sql import SqlDerivationStore
+from ...stores.index.sql import SqlDatasetRegistry, SqlRefIndex
+from ...stores.index.sql_blocks import SqlBlockIndex
+from ...stores.index.sql_states import SqlStates
+from ...stores.jobs.sql import SqlJobQueue
+from ...stores.keyed.below import Below
+from ...stores.keyed.folder import FolderKeyedStore
+from ...stores.mirrors.sql import SqlMirrorStore
+from ...stores.objects.layout import PROJECTIONS
+from ...stores.objects.local import LocalObjectStore
+from ...stores.overviews.sql import SqlOverviewStore
+from ...stores.ports import KeyedStore, ObjectStore
+from ...stores.publications.sql import SqlPublicationStore
+from ...stores.publishing.sql import SqlSchedules, SqlVariables
+from ...stores.sql.engine import open_engine, sqlite_url
+from ...stores.sql.migrate import migrate as migrate_database
+from ...stores.wakeups.pipes import PipeWakeUp
+from ...stores.wakeups.port import WakeUp
+from ...stores.wakeups.postgres import PostgresWakeUp
+from ...stores.webhooks.sql import SqlWebhookStore
+from ..dataset.state_cache import StateCache
+from ..integrity.memory import REHASH_S, Hashed
+from .stores import Stores
+
+DATABASE_FILE = "node.db"
+BELLS = "bells"
+
+
+_Opened = tuple[ObjectStore, KeyedStore]
+"""Store of objects, and store of files that are named by keys."""
+
+
+class UnknownObjectStore(BadInput):
+    """The scheme of an objects URL is not known to this version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """Where a node keeps its state."""
+
+    data: Path
+    """Local folder of the database and objects, unless URLs name other locations."""
+    database_url: str | None = None
+    """`sqlite:///path` or `postgresql://…`; absent: `node.db` in `data`."""
+    objects_url: str | None = None
+    """`file:///path`, `s3://bucket/prefix`, or `s3+http://host:port/bucket/prefix` for a
+    self-hosted server (also `s3+https`); absent: `data`. boto3 finds credentials, region and
+    further settings of S3 in its usual sources: `AWS_ACCESS_KEY_ID`, profiles, roles."""
+    objects_public_url: str | None = None
+    """Where clients reach the server of the bucket, `https://host[:port]`; absent: where the node
+    does."""
+    object_copies: tuple[str, ...] = ()
+    """Objects URLs of copies, such as backups, from which damaged objects are healed; read only."""
+    rehash_s: float = REHASH_S
+    """Seconds for which a hashed object counts as whole while its identity is unchanged."""
+    durable: bool = True
+    """Sync to disk before a write is reported as done. Off only for tests."""
+
+    @classmethod
+    def of(cls, settings: SharedSettings) -> StoreSettings:
+        """Return the settings of a program that hands out no URLs of the bucket."""
+        return cls(
+            data=settings.data,
+            database_url=settings.database_url,
+            objects_url=settings.objects_url,
+            object_copies=settings.object_copies,
+            rehash_s=settings.rehash_s,
+        )
+
+
+def open_stores(
+    settings: StoreSettings,
+    *,
+    migrate: bool = True,
+    repair: bool = True,
+    clock: Clock = system_clock,
+) -> Stores:
+    """Open database and objects; bring the schema and published heads up to date.
+
+    Raises:
+        UnknownDatabase, UnknownObjectStore, MalformedStoreUrl: a URL that cannot be opened.
+        StoreMisconfigured, StoreUnavailable: the bucket is missing, not ours, or does not answer.
+    """
+    objects, projections = _open_objects(settings)
+    make_private(settings.data)
+    if settings.database_url is None:
+        touch_private(settings.data / DATABASE_FILE)
+    url = settings.database_url or sqlite_url(settings.data / DATABASE_FILE)
+    engine = open_engine(url, durable=settings.durable)
+    if migrate:
+        migrate_database(engine)
+    wake_up = _wake_up(engine, settings.data)
+    stores = Stores(
+        objects=objects,
+        projections=projections,
+        registry=SqlDatasetRegistry(engine, clock=clock, wake_up=wake_up),
+        refs=SqlRefIndex(engine, clock=clock, wake_up=wake_up),
+        blocks=SqlBlockIndex(engine),
+        jobs=SqlJobQueue(engine, clock=clock, wake_up=wake_up),
+        accounts=SqlAccountStore(engine, clock=clock),
+        roles=SqlRoleStore(engine),
+        devices=SqlDeviceLogins(engine),
+        files=SqlUploadedFiles(engine),
+        mirrors=SqlMirrorStore(engine),
+        derivations=SqlDerivationStore(engine),
+        definitions=SqlDefinitionAuthors(engine),
+        overviews=SqlOverviewStore(engine),
+        publications=SqlPublicationStore(engine),
+        webhooks=SqlWebhookStore(engine),
+        audit=SqlAuditLog(engine),
+        schedules=SqlSchedules(engine, wake_up),
+        variables=SqlVariables(engine),
+        wake_up=wake_up,
+        engine=engine,
+        states=StateCache(keeper=SqlStates(engine)),
+        locks=locks_of(open_engine(url, pooled=False)),
+        damages=SqlDamageLog(engine),
+        hashed=Hashed(seconds=settings.rehash_s),
+        copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
+    )
+    if repair:
+        stores.republish_all()
+    return stores
+
+
+def _wake_up(engine: sa.Engine, data: Path) -> WakeUp:
+    """Choose the wake-up: PostgreSQL reaches processes on other machines; with SQLite all are
+    local."""
+    if engine.dialect.name == "postgresql":
+        return PostgresWakeUp(engine)
+    return PipeWakeUp(data / BELLS)
+
+
+def _open_objects(settings: StoreSettings, *, check: bool = True) -> _Opened:
+    """Open the object store of the settings. With `check`, an unreachable bucket is an error
+    now."""
+    if settings.objects_url is None:
+        return _in_folder(settings.data, settings)
+    scheme = settings.objects_url.partition("://")[0]
+    if scheme not in _OBJECT_STORES:
+        known = ", ".join(sorted(_OBJECT_STORES))
+        raise UnknownObjectStore(f"object stores are {known}; not {scheme[:50]!r}")
+    return _OBJECT_STORES[scheme](settings, check)
+
+
+def _open_copy(settings: StoreSettings, url: str) -> ObjectStore:
+    """Open a copy without checking that its bucket answers. Raises the same errors as
+    `_open_objects`."""
+    return _open_objects(replace(settings, objects_url=url, objects_public_url=None), check=False)[
+        0
+    ]
+
+
+def _in_folder(path: Path, settings: StoreSettings) -> _Opened:
+    files = FolderKeyedStore(path / PROJECTIONS, durable=settings.durable)
+    return LocalObjectStore(path, durable=settings.durable), files
+
+
+def _open_folder(settings: StoreSettings, check: bool) -> _Opened:  # noqa: ARG001
+    return _in_folder(Path(str(settings.objects_url).removeprefix("file://")), settings)
+
+
+def _open_bucket(settings: StoreSettings, check: bool) -> _Opened:
+    try:
+        from ...stores.keyed.bucket import BucketKeyedStore
+
+        # boto3 is an optional extra, and slow to import
+        from ...stores.objects.s3 import S3ObjectStore
+        from ...stores.objects.s3_bucket import Bucket, S3Location
+    except ModuleNotFoundError as missing:
+        raise UnknownObjectStore(
+            f"objects in S3 need the package {missing.name}: install odf-node[s3]"
+        ) from None
+    location = S3Location.parse(str(settings.objects_url))
+    bucket = Bucket(location, public_endpoint=settings.objects_public_url)
+    if check:
+        bucket.check()
+    return S3ObjectStore(bucket), Below(BucketKeyedStore(bucket), PROJECTIONS)
+
+
+_OBJECT_STORES: dict[str, Callable[[StoreSettings, bool], _Opened]] = {
+    "file": _open_folder,
+    "s3": _open_bucket,
+    "s3+http": _open_bucket,
+    "s3+https": _open_bucket,
+}
+"""Functions that open an object store, by URL scheme."""

@@ -1,0 +1,161 @@
+"""Read a dataset as a table, from any source: its slices in the schema of one block.
+
+Columns that a slice of an older schema lacks are filled with nulls, and columns get the order of
+the schema. Files without random access are copied to a temporary folder, which is removed at the
+end of the read.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from odf_protocol.kartothek.predicates import Predicate, mask_of
+from odf_protocol.metadata.data import DataSlice
+
+from ...stores.ports.values import ObjectKind
+from ..pruning.filters import Filter
+from ..pruning.predicates import columns_of
+from ..verify.source import HashingSource
+from .narrowed import (
+    NOTHING_KNOWN,
+    Known,
+    Narrowed,
+    check_columns,
+    narrowed,
+    without_skipped,
+)
+from .rows import WHOLE, Cut, Projection, Scan, project
+from .scan import SliceScan
+from .view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request to read rows. `limit` None: read to the end."""
+
+    projection: Projection = Projection.CHANGELOG
+    cut: Cut = WHOLE
+    columns: tuple[str, ...] | None = None
+    filters: tuple[Filter, ...] = ()
+    """Each row of the result satisfies all of them."""
+    skip: int = 0
+    limit: int | None = None
+
+    @property
+    def is_page(self) -> bool:
+        """Whether the result is consecutive rows of the changelog, so that offset intervals show
+        which slices have them."""
+        is_plain = self.projection is Projection.CHANGELOG and self.cut == WHOLE
+        return is_plain and not self.filters
+
+
+def narrowed_for(view: View, asked: Asked, known: Known = NOTHING_KNOWN) -> Narrowed:
+    """Return the slices that have to be opened. Raise `UnknownColumn`, `MalformedFilter`."""
+    narrow = narrowed(view, asked.filters, below=asked.projection, known=known)
+    keyed = asked.projection is Projection.STATE and view.schema is not None
+    check_columns([*(asked.columns or ()), *(view.key if keyed else ())], narrow.schema)
+    return without_skipped(narrow, asked.skip) if asked.is_page else narrow
+
+
+def reading(
+    view: View, asked: Asked
+) -> AbstractContextManager[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """As `rows_of`, without known bounds or indices. Raises the errors of `narrowed_for`, too."""
+    return rows_of(narrowed_for(view, asked), asked)
+
+
+@contextmanager
+def rows_of(narrow: Narrowed, asked: Asked) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Yield schema and rows, in offset order; remove temporary files at the end of the context.
+    `narrow` is the result of `narrowed_for` with the same `asked`.
+
+    Raises:
+        DatasetHasNoPrimaryKeys, UnusableKey.
+        ObjectDamaged, ObjectHealing: a slice of a dataset of this node is missing; while rows
+            are read, one is damaged.
+        UnreadableSlice: while rows are read.
+        NotFound: a slice of a dataset elsewhere is missing.
+    """
+    view, schema, columns = narrow.view, narrow.schema, asked.columns
+    shown = schema if columns is None else pa.schema([schema.field(n) for n in columns])
+    skip = asked.skip - narrow.rows_before
+    _require_slices(view, asked, skip)
+    is_late = narrow.wanted is not None and narrow.wanted != narrow.early
+    late = columns_of(narrow.wanted or ()) if is_late else []
+    with tempfile.TemporaryDirectory(prefix="read-") as folder:
+        scan = SliceScan(
+            narrow,
+            Path(folder),
+            known_until=asked.cut.system_time,
+            once=asked.projection is Projection.CHANGELOG,
+        )
+        batches = project(
+            scan,
+            view.vocab,
+            asked.projection,
+            key=view.key,
+            cut=asked.cut,
+            columns=columns if columns is None else list(dict.fromkeys([*columns, *late])),
+        )
+        if is_late and narrow.wanted is not None:
+            batches = _filtered(batches, narrow.wanted, columns)
+        yield shown, _part(batches, skip, asked.limit)
+
+
+@contextmanager
+def scanning(view: View) -> Iterator[Scan]:
+    """Yield a scan of all rows, which may run several times; remove temporary files at the end of
+    the context."""
+    with tempfile.TemporaryDirectory(prefix="read-") as folder:
+        yield SliceScan(narrowed(view), Path(folder))
+
+
+def _require_slices(view: View, asked: Asked, skip: int) -> None:
+    """Check that the slices to be read exist, without reading them, so that a missing slice is an
+    error before the first row is sent."""
+    if isinstance(view.source, HashingSource):
+        some = _asked_slices([data for data, _ in view.slices], asked, skip)
+        view.source.require(ObjectKind.DATA, ((data.physical_hash, data.size) for data in some))
+
+
+def _asked_slices(slices: Sequence[DataSlice], asked: Asked, skip: int) -> Iterator[DataSlice]:
+    """Yield the slices that may be read: of a page of a changelog, only those before its end."""
+    left = None if asked.limit is None or not asked.is_page else skip + asked.limit
+    for data in slices:
+        if left is not None and left <= 0:
+            return
+        yield data
+        if left is not None:
+            left -= data.offset_interval.end - data.offset_interval.start + 1
+
+
+def _filtered(
+    batches: Iterator[pa.RecordBatch], wanted: Predicate, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = batch.filter(mask_of(wanted, batch.column, batch.num_rows))
+        if rows.num_rows:
+            yield rows if columns is None else rows.select(list(columns))
+
+
+def _part(
+    batches: Iterator[pa.RecordBatch], skip: int, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    left = limit
+    while left is None or left > 0:
+        batch = next(batches, None)
+        if batch is None:
+            return
+        if skip >= batch.num_rows:
+            skip -= batch.num_rows
+            continue
+        piece = batch.slice(skip, left)
+        skip = 0
+        left = None if left is None else left - piece.num_rows
+        yield piece

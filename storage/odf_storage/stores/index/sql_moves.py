@@ -1,0 +1,135 @@
+"""Moving heads in one transaction; each head is compared and swapped independently.
+
+All checks run before the first write, under row locks that are kept until the end. So a refused
+move does not affect the moves of other datasets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+
+from ...runtime.clock import Clock
+from ..jobs.sql_rows import Leases, end_leased, leases_of
+from ..ports.errors import BlockNotFound, DatasetNotFound, RefConflict, RefNotFound
+from ..ports.values import HeadMove
+from ..sql.tables import blocks as block_rows
+from ..sql.tables import datasets, moves, refs
+from .sql_blocks import insert_rows
+
+_ids: sa.BindParameter[DatasetId] = sa.bindparam("ids", expanding=True)
+_KEPT = (
+    sa.select(datasets.c.id, datasets.c.created_at)
+    .where(datasets.c.id.in_(_ids))
+    .order_by(datasets.c.id)
+    .with_for_update(read=True, key_share=True)
+)
+"""Locks the datasets so that they are not forgotten. Must run before any other row is locked.
+
+`forget` locks the dataset first and then the rows that depend on it. If a move locked them in the
+opposite order, the two could deadlock."""
+_HEADS = (
+    sa.select(refs.c.dataset, refs.c.name, refs.c.hash)
+    .where(refs.c.dataset.in_(_ids))
+    .order_by(refs.c.dataset, refs.c.name)
+    .with_for_update()
+)
+_BASES = sa.select(block_rows.c.dataset, block_rows.c.hash).where(
+    block_rows.c.dataset.in_(_ids), block_rows.c.hash.in_(sa.bindparam("hashes", expanding=True))
+)
+_SWAP = (
+    sa.update(refs)
+    .where(
+        refs.c.dataset == sa.bindparam("its_dataset"),
+        refs.c.name == sa.bindparam("its_name"),
+        refs.c.hash == sa.bindparam("expected"),
+    )
+    .values(hash=sa.bindparam("new"))
+)
+_Bases = set[tuple[DatasetId, Multihash]]
+
+
+class _Seen:
+    """Rows that the transaction has read and locked."""
+
+    def __init__(self, db: sa.Connection, wanted: Sequence[HeadMove]) -> None:
+        asked = {"ids": [move.dataset for move in wanted]}
+        self.created: dict[DatasetId, Instant] = {
+            row.id: row.created_at for row in db.execute(_KEPT, asked)
+        }
+        self.heads: dict[tuple[DatasetId, str], Multihash] = {
+            (row.dataset, row.name): row.hash for row in db.execute(_HEADS, asked)
+        }
+        self.bases: _Bases = set()
+        bases = [base for move in wanted if (base := _base(move)) is not None]
+        if bases:
+            found = db.execute(_BASES, {**asked, "hashes": bases})
+            self.bases = {(row.dataset, row.hash) for row in found}
+        self.leases: Leases = leases_of(db, [end for move in wanted for end in move.ended])
+
+    def check(self, db: sa.Connection, move: HeadMove) -> None:
+        """Raise the same errors as `RefIndex.move`."""
+        created = self.created.get(move.dataset)
+        if move.of is not None and created != move.of.created_at:
+            raise DatasetNotFound(move.dataset)
+        head = self.heads.get((move.dataset, move.ref))
+        if head is None:
+            raise DatasetNotFound(move.dataset) if created is None else RefNotFound(move.ref)
+        if head != move.expected:
+            raise RefConflict(move.expected, head)
+        base = _base(move)
+        if base is not None and (move.dataset, base) not in self.bases:
+            raise BlockNotFound(base)
+        for end in move.ended:
+            self.leases.require(db, end)
+
+
+def move_heads(
+    db: sa.Connection, wanted: Sequence[HeadMove], clock: Clock
+) -> list[NodeError | None]:
+    """Move the heads of different datasets. Return for each the error, or None if it moved."""
+    seen = _Seen(db, wanted)
+    refused: list[NodeError | None] = []
+    for move in wanted:
+        try:
+            seen.check(db, move)
+            refused.append(None)
+        except NodeError as error:
+            refused.append(error)
+    moving = [move for move, error in zip(wanted, refused, strict=True) if error is None]
+    if moving:
+        _write(db, moving, clock)
+    return refused
+
+
+def _write(db: sa.Connection, moving: Sequence[HeadMove], clock: Clock) -> None:
+    db.execute(
+        _SWAP,
+        [
+            {
+                "its_dataset": move.dataset,
+                "its_name": move.ref,
+                "expected": move.expected,
+                "new": move.new,
+            }
+            for move in moving
+        ],
+    )
+    insert_rows(db, [(move.dataset, block) for move in moving for block in move.blocks])
+    now = clock()
+    lines = [
+        {"dataset": m.dataset, "ref": m.ref, "old": m.expected, "new": m.new, "at": now}
+        for m in moving
+    ]
+    db.execute(sa.insert(moves), lines)
+    end_leased(db, [end for move in moving for end in move.ended], now)
+
+
+def _base(move: HeadMove) -> Multihash | None:
+    return move.blocks[0].prev if move.blocks else None

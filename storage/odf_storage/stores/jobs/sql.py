@@ -1,0 +1,252 @@
+"""Job queue in a SQL database; two partial unique indexes enforce its promises.
+
+At most one job waits per `dedup_key`, and at most one leader runs per `lock`: the database
+rejects a second one. Leases use the clocks of the workers, which must agree within a fraction of
+the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+
+from ...runtime.clock import Clock, system_clock
+from ..ports.values import (
+    AccountId,
+    Backlog,
+    Job,
+    JobEnd,
+    JobId,
+    JobOutcome,
+    JobSpec,
+    JobStatus,
+    RequestKey,
+    Submitted,
+)
+from ..sql.engine import reading, writing
+from ..sql.publishing import rejected_rows, request_keys
+from ..sql.tables import jobs
+from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
+from .ids import parse_id
+from .leases import after_lease
+from .sql_claim import RaceLost, claim_rows
+from .sql_rows import (
+    OPEN,
+    SHOWN,
+    cancelled_at,
+    change_leased,
+    end_jobs,
+    get_job,
+    is_job,
+    job_of,
+)
+from .sql_submit import Submitter, repeated_job
+from .turns import Turns
+
+CLAIM_TRIES = 20
+"""Number of lost races against other workers after which a claim returns nothing."""
+_ALL = sa.select(*SHOWN).where(jobs.c.number.in_(sa.bindparam("numbers", expanding=True)))
+_ENDED = _ALL.where(jobs.c.status.not_in(OPEN))
+
+
+class SqlJobQueue:
+    """`JobQueue` in SQL."""
+
+    def __init__(
+        self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._wake_up = wake_up or MemoryWakeUp()
+        self._turns = Turns()
+        self._submitter = Submitter(engine, clock, self._wake_up)
+
+    def submit(self, spec: JobSpec) -> JobId:
+        return self._submitter.submit(spec)
+
+    def submit_all(
+        self, asked: Sequence[tuple[JobSpec, RequestKey | None]]
+    ) -> Sequence[Submitted | NodeError]:
+        return self._submitter.submit_all(asked)
+
+    def repeated(self, request: RequestKey) -> JobId | None:
+        with reading(self._engine) as db:
+            return repeated_job(db, request, self._clock())
+
+    def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None:
+        claimed = self.claim_groups(worker, kinds, lease=lease)
+        return claimed[0][0] if claimed else None
+
+    def claim_groups(
+        self,
+        worker: str,
+        kinds: Iterable[str],
+        *,
+        lease: timedelta,
+        group_sizes: Mapping[str, int] | None = None,
+        groups: int = 1,
+    ) -> Sequence[Sequence[Job]]:
+        wanted = sorted(set(kinds))
+        for _ in range(CLAIM_TRIES):
+            try:
+                with writing(self._engine) as db:
+                    return claim_rows(
+                        db,
+                        worker,
+                        wanted,
+                        self._clock(),
+                        self._turns,
+                        lease=lease,
+                        group_sizes=group_sizes or {},
+                        groups=groups,
+                    )
+            except (RaceLost, sa.exc.IntegrityError):  # another worker has taken the lock
+                continue
+        return []
+
+    def extend(
+        self,
+        job: JobId,
+        worker: str,
+        *,
+        lease: timedelta,
+        progress: dict[str, Any] | None = None,
+    ) -> None:
+        until = after_lease(self._clock(), lease)
+        changes = {} if progress is None else {"progress": progress}
+        with writing(self._engine) as db:
+            change_leased(db, job, worker, lease_until=until, **changes)
+            if changes:
+                self._wake_up.announce(db, Topic.ENDED)
+        if changes:
+            self._wake_up.send(Topic.ENDED)
+
+    def finish(self, job: JobId, worker: str, outcome: JobOutcome) -> None:
+        with writing(self._engine) as db:
+            end_jobs(db, [JobEnd(job, worker, outcome)], self._clock())
+            self._announce_end(db)
+        self._ring_end()
+
+    def put_back(self, job: JobId, worker: str, *, pause: timedelta | None = None) -> None:
+        rests = after_lease(self._clock(), pause or timedelta())
+        change: dict[str, Any] = {"lease_until": rests, "worker": None}
+        if pause is None:
+            alone = jobs.c.dedup_key.is_(None)  # otherwise another job may wait under the key
+            change["attempt"] = jobs.c.attempt - 1
+            change["status"] = sa.case(
+                (alone, JobStatus.WAITING.value), else_=JobStatus.RUNNING.value
+            )
+        with writing(self._engine) as db:
+            change_leased(db, job, worker, **change)
+            self._wake_up.announce(db, Topic.WORK)
+        self._wake_up.send(Topic.WORK)
+
+    def cancel(self, job: JobId) -> None:
+        change = (
+            sa.update(jobs)
+            .where(is_job(job), jobs.c.status.in_(OPEN))
+            .values(**cancelled_at(self._clock()))
+        )
+        with writing(self._engine) as db:
+            if db.execute(change).rowcount == 0:
+                get_job(db, job)
+            self._announce_end(db)
+        self._ring_end()
+
+    def get(self, job: JobId) -> Job:
+        with reading(self._engine) as db:
+            return get_job(db, job)
+
+    def rejected(self, job: JobId) -> bytes | None:
+        query = sa.select(rejected_rows.c.content).join(jobs).where(is_job(job))
+        with reading(self._engine) as db:
+            content = db.execute(query).scalar_one_or_none()
+        return None if content is None else bytes(content)
+
+    def get_all(self, wanted: Collection[JobId], *, ended: bool = False) -> Mapping[JobId, Job]:
+        if not wanted:
+            return {}
+        numbers = [parse_id(job)[0] for job in wanted]
+        query = _ENDED if ended else _ALL
+        with reading(self._engine) as db:
+            rows = db.execute(query, {"numbers": numbers}).mappings()
+            found = [job_of(row) for row in rows]
+        return {job.id: job for job in found if job.id in wanted}
+
+    def page(
+        self,
+        *,
+        dataset: DatasetId | None = None,
+        account: AccountId | None = None,
+        after: str | None = None,
+        limit: int = 100,
+        statuses: Collection[JobStatus] | None = None,
+        kinds: Collection[str] | None = None,
+        schedule: str | None = None,
+        newest_first: bool = False,
+    ) -> Sequence[Job]:
+        number = jobs.c.number
+        query = sa.select(*SHOWN).order_by(number.desc() if newest_first else number).limit(limit)
+        if dataset is not None:
+            query = query.where(jobs.c.dataset == dataset)
+        if account is not None:
+            query = query.where(jobs.c.account == account)
+        if after is not None:
+            at = parse_id(after)[0]
+            query = query.where(number < at if newest_first else number > at)
+        if statuses is not None:
+            query = query.where(jobs.c.status.in_(sorted(statuses)))
+        if kinds is not None:
+            query = query.where(jobs.c.kind.in_(sorted(kinds)))
+        if schedule is not None:
+            query = query.where(jobs.c.schedule == schedule)
+        with reading(self._engine) as db:
+            return [job_of(row) for row in db.execute(query).mappings()]
+
+    def backlog(self) -> Backlog:
+        count = sa.func.count()
+        query = (
+            sa.select(jobs.c.dataset, jobs.c.account, count)
+            .where(jobs.c.status == JobStatus.WAITING.value)
+            .group_by(jobs.c.dataset, jobs.c.account)
+        )
+        backlog, total = Backlog(), 0
+        with reading(self._engine) as db:
+            for dataset, account, number in db.execute(query):
+                total += number
+                for key, counts in ((dataset, backlog.by_dataset), (account, backlog.by_account)):
+                    if key is not None:
+                        counts[key] = counts.get(key, 0) + number
+        return Backlog(total, backlog.by_dataset, backlog.by_account)
+
+    def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
+        now = self._clock()
+        known = sa.select(request_keys.c.job)
+        old = sa.delete(jobs).where(
+            jobs.c.status.not_in(OPEN),
+            jobs.c.finished_at < before,
+            jobs.c.number.not_in(known),
+        )
+        with writing(self._engine) as db:
+            db.execute(sa.delete(request_keys).where(request_keys.c.expires_at <= now))
+            if rejected_before is not None:
+                db.execute(
+                    sa.delete(rejected_rows).where(rejected_rows.c.kept_at < rejected_before)
+                )
+            return int(db.execute(old).rowcount)
+
+    def _announce_end(self, db: sa.Connection) -> None:
+        """Wake processes that wait for the end of a job, and workers that may start another."""
+        self._wake_up.announce(db, Topic.ENDED)
+        self._wake_up.announce(db, Topic.WORK)
+
+    def _ring_end(self) -> None:
+        self._wake_up.send(Topic.ENDED)
+        self._wake_up.send(Topic.WORK)

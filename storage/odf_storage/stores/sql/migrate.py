@@ -1,0 +1,76 @@
+"""Migrates a database to the schema of this version; several processes may do so concurrently.
+
+Alembic is imported only if there is something to migrate: if the schema is current, a start costs
+one query.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+import odf_migrations as migrations
+
+from .engine import reading, writing
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "head"
+BASE = "base"
+LATEST = "0016"
+"""Revision of the newest file in `odf_migrations/versions`."""
+_MIGRATION_LOCK = 0x0DF_0001
+"""Key of the PostgreSQL advisory lock that serializes migrations."""
+
+
+def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
+    """Upgrade to `revision` in one transaction. Do nothing if the schema is current or newer.
+
+    An older service ignores additions of a newer schema, so it can keep running while newer
+    services take over. Revisions are numbers of four digits.
+    """
+    if revision == HEAD and (current(engine) or "") >= LATEST:
+        return
+    from alembic import command
+
+    with writing(engine) as connection:
+        _one_at_a_time(connection)
+        command.upgrade(_config(connection), revision)
+
+
+def revert(engine: sa.Engine, revision: str = BASE) -> None:
+    """Downgrade to `revision` in one transaction; `base` drops all tables."""
+    from alembic import command
+
+    with writing(engine) as connection:
+        _one_at_a_time(connection)
+        command.downgrade(_config(connection), revision)
+
+
+def current(engine: sa.Engine) -> str | None:
+    """Return the revision of a database; None for an empty one."""
+    with reading(engine) as connection:
+        if not sa.inspect(connection).has_table("alembic_version"):
+            return None
+        revision = connection.scalar(sa.text("select version_num from alembic_version"))
+        return None if revision is None else str(revision)
+
+
+def _one_at_a_time(connection: sa.Connection) -> None:
+    """Lock out other migrations. On SQLite the transaction already has the write lock."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+
+
+def _config(connection: sa.Connection) -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    folder = Path(str(migrations.__file__)).parent
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,186 @@
+"""Prepare the inputs of a transform for an engine: the new rows of each, in the order of offsets.
+
+Any node and any engine may have written a slice. This module converts it to the schema of its
+input and cuts it to the offset interval, in the same way for every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from odf_protocol.chain.state import Vocab
+from odf_protocol.errors import Damaged
+from odf_protocol.float_columns import bounded_leaves
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import OffsetInterval
+from odf_protocol.metadata.engine import DatasetVocabulary, TransformRequestInput
+
+from ...slices.conform import carrier, conform
+from ..port.port import InvalidQuery
+
+BATCH_ROWS = 65_536
+
+
+class BrokenInput(Damaged):
+    """The files of an input differ from what the request says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInput:
+    """One staged input: a file of `rows` rows in offset order, with the columns of `schema`."""
+
+    alias: str
+    dataset_id: str
+    vocab: Vocab
+    schema: pa.Schema
+    path: Path
+    rows: int
+    interval: OffsetInterval | None = None
+    has_changes: bool = False
+    """Whether any row is not an append."""
+    watermark: Instant | None = None
+    """Event time up to which the input is known to be complete, these rows included."""
+
+
+def vocab_of(given: DatasetVocabulary) -> Vocab:
+    """Return the names of the system columns, with defaults for those not given."""
+    named = {name: getattr(given, name) for name in given.__struct_fields__}
+    return Vocab(**{name: text for name, text in named.items() if text is not None})
+
+
+def check_aliases(inputs: tuple[TransformRequestInput, ...]) -> None:
+    """Raise `InvalidQuery` if two inputs have the same alias."""
+    names = [item.query_alias for item in inputs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidQuery(f"two inputs are called `{name}` in the query")
+
+
+def staged(given: TransformRequestInput, path: Path, *, carried: bool) -> EngineInput:
+    """Write the rows of an input to `path`. With `carried`, use only types that Spark can read.
+
+    Raises:
+        BrokenInput: a file cannot be read, or its rows are not those of the interval.
+    """
+    vocab = vocab_of(given.vocab)
+    try:
+        schema = _schema(given)
+        stored = pa.schema([f.with_type(carrier(f.type)) for f in schema]) if carried else schema
+        rows, changes = _write(given, schema, stored, vocab, path)
+    except (pa.ArrowException, OSError) as bad:
+        raise BrokenInput(f"input `{given.query_alias}` cannot be read: {bad}") from None
+    return EngineInput(
+        alias=given.query_alias,
+        dataset_id=str(given.dataset_id),
+        vocab=vocab,
+        schema=schema,
+        path=path,
+        rows=rows,
+        interval=given.offset_interval,
+        has_changes=changes,
+    )
+
+
+def _schema(given: TransformRequestInput) -> pa.Schema:
+    schema = pq.read_schema(given.schema_file)
+    return schema.remove_metadata()
+
+
+def _write(
+    given: TransformRequestInput, schema: pa.Schema, stored: pa.Schema, vocab: Vocab, path: Path
+) -> tuple[int, bool]:
+    rows, changes = 0, False
+    # Snappy, because Spark cannot always read dictionary pages that Arrow compresses as lz4.
+    with pq.ParquetWriter(
+        path, stored, compression="snappy", write_statistics=bounded_leaves(stored)
+    ) as writer:
+        for batch in _selected(given, schema, vocab.offset_column):
+            if batch.num_rows == 0:
+                continue
+            columns = [
+                column if column.type == field.type else pc.cast(column, field.type)
+                for column, field in zip(batch.columns, stored, strict=True)
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=stored))
+            rows += batch.num_rows
+            changes = changes or _has_changes(batch, vocab.operation_type_column)
+    return rows, changes
+
+
+def _has_changes(batch: pa.RecordBatch, name: str) -> bool:
+    if name not in batch.schema.names:
+        return False
+    return bool(pc.any(pc.not_equal(batch.column(name), 0)).as_py())
+
+
+def _selected(
+    given: TransformRequestInput, schema: pa.Schema, offset: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the interval. Raise `BrokenInput` if the files are not in offset order."""
+    if given.offset_interval is None:
+        return
+    last = -1
+    for path in given.data_paths:
+        for batch in _ordered(Path(path), schema, offset, given.offset_interval):
+            if batch.num_rows == 0:
+                continue
+            offsets = batch.column(offset)
+            if offsets[0].as_py() <= last:
+                raise BrokenInput(
+                    f"input `{given.query_alias}`: offset {offsets[0]} comes after {last}"
+                )
+            last = offsets[-1].as_py()
+            yield batch
+
+
+def _ordered(
+    path: Path, schema: pa.Schema, offset: str, interval: OffsetInterval
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one file. Sort an unsorted file in memory, though no node writes one."""
+    with pq.ParquetFile(path) as file:
+        if not _is_sorted(file, offset):
+            whole = file.read().sort_by(offset)
+            for batch in whole.to_batches(BATCH_ROWS):
+                yield _within(_columns(batch, schema), offset, interval)
+            return
+        for batch in file.iter_batches(BATCH_ROWS):
+            yield _within(_columns(batch, schema), offset, interval)
+
+
+def _is_sorted(file: pq.ParquetFile, offset: str) -> bool:
+    last = None
+    for batch in file.iter_batches(BATCH_ROWS, columns=[offset]):
+        column = pc.cast(batch.column(0), pa.int64())
+        if last is not None and len(column) and column[0].as_py() <= last:
+            return False
+        if not pc.all(pc.greater(column[1:], column[:-1])).as_py():
+            return False
+        last = column[-1].as_py() if len(column) else last
+    return True
+
+
+def _columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of the input's schema, by name. A column that the file lacks is null."""
+    columns = [
+        conform(batch.column(field.name), field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _within(batch: pa.RecordBatch, offset: str, interval: OffsetInterval) -> pa.RecordBatch:
+    column = batch.column(offset)
+    if not len(column) or (
+        interval.start <= column[0].as_py() and column[-1].as_py() <= interval.end
+    ):
+        return batch
+    inside = pc.and_(pc.greater_equal(column, interval.start), pc.less_equal(column, interval.end))
+    return batch.filter(inside)

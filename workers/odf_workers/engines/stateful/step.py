@@ -1,0 +1,233 @@
+"""Advance one operator in one run: find the touched buckets, update their rows, return the changes.
+
+For the buckets that new rows or watermarks touch, a step compares the result over the rows kept
+before with the result over the rows kept after. So the results themselves are never stored.
+
+Spark computes twice per side: the changes, and the rows after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from odf_storage.runtime.sorted_numbers import distinct
+
+from ..spark.columns import col
+from .context import Computed, Context
+from .emit import arrow_schema
+from .fold import (
+    BUCKET,
+    COUNT,
+    THERE,
+    UNMATCHED,
+    all_come,
+    counted,
+    difference,
+    folded_counts,
+    folded_rows,
+    merely_added,
+)
+from .operators import Operator, Side, Window, keeps, since, wakes
+from .pieces import AT, GROUP, SEQ, SIGN, Changes
+from .results import result, stays
+from .state import Buckets, extract, waking, write_section
+
+_TIMELY, _STAYS = "odf timely", "odf stays"
+_FLAGS = (THERE, UNMATCHED, _STAYS)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Changes of the result of an operator."""
+
+    changes: DataFrame
+    only_come: bool
+    """Whether all changes are additions, because the touched buckets had no rows before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """Changes of one side that are not late."""
+
+    rows: DataFrame
+    touched: Buckets
+    retracts: bool
+    """Whether any change removes a row."""
+    first: int | None
+    """Time of the earliest change."""
+
+
+def advance(context: Context, changes: Changes, place: int, operator: Operator) -> Made:
+    """Add the changes of a run to the state of an operator; return the changes of its result."""
+    names = [f"{place}-{at}.parquet" for at in range(len(operator.sides))]
+    new = [_new(context, changes, operator, place, at) for at in range(len(operator.sides))]
+    buckets = [each.touched for each in new]
+    for at, name in enumerate(names):
+        bounds = wakes(operator, at, context.prev, context.new)
+        buckets.append(waking(context.state.path(name), bounds))
+    touched = distinct(np.concatenate(buckets))
+    start = since(operator, [each.first for each in new], context.prev, context.new)
+    before, after, kept = [], [], 0
+    for at, name in enumerate(names):
+        shaped = _shaped(operator, operator.sides[at], new[at].rows)
+        old, count = _old(context, name, touched, shaped.schema)
+        rows = _left(operator, at, old, shaped, retracts=new[at].retracts, fresh=not count)
+        before.append(old)
+        after.append(_keep(context, operator, at, name, rows, touched))
+        kept += count
+    found = result(operator, after, context.new, start)
+    if kept:
+        found = difference(result(operator, before, context.prev, start), found)
+    else:
+        found = all_come(found)
+    return Made(found.withColumn(SEQ, F.lit(None).cast("bigint")), only_come=not kept)
+
+
+def _new(context: Context, changes: Changes, operator: Operator, place: int, at: int) -> _New:
+    side = operator.sides[at]
+    frame = side.rows(changes)
+    keys = [_hashable(frame, name) for name in side.bucket]
+    bound = context.prev.horizon(side.clock)
+    # Rows without a time count as late.
+    timely = col(AT).isNotNull() if bound is None else F.coalesce(col(AT) >= bound, F.lit(False))
+    frame = frame.select(
+        *[col(name) for name in frame.schema.names if name != GROUP],
+        timely.alias(_TIMELY),
+        F.xxhash64(F.lit(place), *keys).alias(BUCKET),
+    )
+    computed = context.compute(frame, f"new-{place}-{at}")
+    touched, retracts, first = _count(context, computed)
+    rows = context.read(computed.files, computed.schema).where(col(_TIMELY)).drop(_TIMELY)
+    return _New(rows, touched, retracts, first)
+
+
+def _hashable(frame: DataFrame, name: str) -> Column:
+    """Return the column for the hash. Zero and minus zero are equal, so they must hash equally."""
+    floating = isinstance(frame.schema[name].dataType, T.FloatType | T.DoubleType)
+    return col(name) + F.lit(0.0) if floating else col(name)
+
+
+def _count(context: Context, changes: Computed) -> tuple[Buckets, bool, int | None]:
+    """Return the buckets that changes touch, whether any change removes a row, and the time of the
+    earliest. Late changes are counted as dropped and left out."""
+    found, retracts, first = [np.empty(0, np.int64)], False, []
+    for batch in changes.batches([BUCKET, AT, _TIMELY, SIGN]):
+        is_late = ~batch.column(_TIMELY).to_numpy(zero_copy_only=False).astype(np.bool_)
+        back = batch.column(SIGN).to_numpy() < 0
+        retracts = retracts or bool((back & ~is_late).any())
+        context.dropped = replace(
+            context.dropped,
+            late=context.dropped.late + int((is_late & ~back).sum()),
+            late_changes=context.dropped.late_changes + int((is_late & back).sum()),
+        )
+        found.append(distinct(batch.column(BUCKET).to_numpy()[~is_late]))
+        if not is_late.all():
+            first.append(pc.min(batch.column(AT).filter(pa.array(~is_late))).as_py())
+    return distinct(np.concatenate(found)), retracts, min(first, default=None)
+
+
+def _shaped(operator: Operator, side: Side, changes: DataFrame) -> DataFrame:
+    """Return changes in the form in which the state keeps rows."""
+    if not isinstance(operator, Window):
+        return changes.select(*[col(name) for name in (BUCKET, AT, SEQ, *side.columns, SIGN)])
+    by = [col(BUCKET), col(AT)]
+    if not _is_summed(operator):
+        columns = [col(name) for name in side.columns]
+        return changes.select(*by, *columns, col(SIGN).cast("bigint").alias(COUNT))
+    totals = {COUNT: F.sum(col(SIGN))}
+    for at, call in enumerate(operator.calls):
+        counts = F.expr(call.counted())
+        totals[f"n{at}"] = F.sum(F.when(counts, col(SIGN)).otherwise(0))
+        exact = call.sum_type()
+        if exact is not None:
+            value = col(call.names[0]).cast(exact)
+            signed = F.when(col(SIGN) > 0, value).otherwise(-value)
+            total = F.sum(F.when(counts, signed).otherwise(F.lit(0).cast(exact)))
+            totals[f"s{at}"] = total.cast(exact)
+    return changes.groupBy(*by, *[col(name) for name in operator.keys]).agg(
+        *[total.alias(name) for name, total in totals.items()]
+    )
+
+
+def _left(
+    operator: Operator, at: int, old: DataFrame, new: DataFrame, *, retracts: bool, fresh: bool
+) -> DataFrame:
+    """Return the rows left after changes are applied to old ones. `retracts` says whether any
+    change removes a row, and `fresh` that there are no old rows."""
+    if not isinstance(operator, Window):
+        if not retracts:
+            return merely_added(old, new)
+        return folded_rows(old, new, operator.sides[at].matched)
+    if not _is_summed(operator):
+        return folded_counts(old, new, operator.sides[at].columns, ())
+    if fresh:
+        return counted(new)
+    sums = [name for name in new.schema.names if name not in (BUCKET, AT, COUNT, *operator.keys)]
+    return folded_counts(old, new, operator.keys, sums)
+
+
+def _is_summed(operator: Operator) -> bool:
+    """Return whether the state keeps sums of each group instead of rows."""
+    return isinstance(operator, Window) and operator.from_sums
+
+
+def _old(
+    context: Context, name: str, touched: Buckets, like: T.StructType
+) -> tuple[DataFrame, int]:
+    """Return the kept rows of the touched buckets, and their number."""
+    schema = T.StructType([f for f in like.fields if f.name != SIGN])
+    section, part, count = context.state.path(name), context.scratch / f"before-{name}", 0
+    if section is not None and len(touched):
+        count = extract(section, touched, part)
+        context.expect(count)
+    return context.read([part] if count else [], schema), count
+
+
+def _keep(
+    context: Context, operator: Operator, at: int, name: str, rows: DataFrame, touched: Buckets
+) -> DataFrame:
+    """Write those touched rows to the state that still matter; return all rows that exist now."""
+    stay = col(THERE) & stays(operator, at, rows, context.new)
+    columns = [BUCKET, AT, *[n for n in rows.schema.names if n not in (BUCKET, AT, *_FLAGS)]]
+    named = [col(each) for each in (*columns, THERE, UNMATCHED)]
+    rows = rows.select(*named, stay.alias(_STAYS))
+    bound = keeps(operator, at, context.new)
+    files: list[Path] = []
+    fresh: Iterator[pa.RecordBatch] = iter(())
+    if len(touched):
+        computed = context.compute_by_bucket(rows, f"after-{name}", columns)
+        files, fresh = computed.files, _staying(context, computed, columns, bound)
+    there = context.read(files, rows.schema).where(col(THERE)).select(*map(col, columns))
+    section = context.scratch / "state" / name
+    section.parent.mkdir(exist_ok=True)
+    context.state_rows += write_section(
+        section,
+        arrow_schema(there.schema),
+        fresh,
+        old=context.state.path(name),
+        replaced=touched,
+        keep=bound,
+    )
+    context.sections.append(section)
+    return there
+
+
+def _staying(
+    context: Context, rows: Computed, columns: Sequence[str], bound: int | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in rows.batches():
+        unmatched = int(batch.column(UNMATCHED).to_numpy().sum())
+        context.dropped = replace(context.dropped, unmatched=context.dropped.unmatched + unmatched)
+        mask = batch.column(_STAYS).to_numpy(zero_copy_only=False).astype(np.bool_)
+        if bound is not None:
+            mask &= batch.column(AT).to_numpy() >= bound
+        yield batch.filter(pa.array(mask)).select(list(columns))

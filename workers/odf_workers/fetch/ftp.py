@@ -1,0 +1,131 @@
+"""Sources at `ftp` and `ftps` addresses (TLS from the first byte, as the URL scheme means it).
+
+They are always fetched, since these servers report no state that could be remembered.
+"""
+
+from __future__ import annotations
+
+import ftplib
+import socket
+import ssl
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from odf_protocol.metadata.sources import FetchStepUrl
+
+from .addresses import allowed_addresses
+from .values import (
+    Deadline,
+    Fetched,
+    FetchRequest,
+    MalformedSource,
+    SourceMissing,
+    SourceUnreachable,
+    check_size,
+)
+
+BLOCK_BYTES = 256 * 1024
+MAX_LINES = 1_000
+"""Limit of lines in the control connection; the library has none."""
+_PORTS = {"ftp": 21, "ftps": 990}
+_NO_FILE = "550"
+
+
+class _Ftp(ftplib.FTP):
+    """FTP to a checked address; `deadline` and a count of lines limit the dialogue."""
+
+    lines = 0
+    deadline: Deadline
+
+    def getline(self) -> str:
+        self.lines += 1
+        self.deadline.check()
+        if self.lines > MAX_LINES:
+            raise ftplib.error_proto("the server does not stop talking")  # noqa: S321
+        return super().getline()
+
+
+class _FtpTls(_Ftp, ftplib.FTP_TLS):
+    """The same through TLS, for the host name of the source."""
+
+    def connect_tls(self, address: str, port: int, name: str, tls: ssl.SSLContext) -> None:
+        plain = socket.create_connection((address, port), self.timeout)
+        self.af = plain.family
+        self.sock: Any = tls.wrap_socket(plain, server_hostname=name)
+        self.file = self.sock.makefile("r", encoding=self.encoding)
+        self.host = name
+        self.welcome = self.getresp()
+
+
+def fetch_ftp(_: FetchStepUrl, url: str, request: FetchRequest) -> Fetched:
+    """Fetch the file; the time of the poll is its event time.
+
+    Raises:
+        SourceMissing: the server has no such file.
+        SourceUnreachable, SourceRefused, FetchedTooLarge, EventTimeNotFound.
+    """
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    except ValueError:
+        raise MalformedSource("the address of the source has no such port") from None
+    path = unquote(parts.path).removeprefix("/")
+    if not host or not path or "\r" in url or "\n" in url:
+        raise MalformedSource("an ftp address names a host and a file")
+    login = (unquote(parts.username or "anonymous"), unquote(parts.password or "anonymous@"))
+    deadline = Deadline(request.rules)
+    ftp: _Ftp | None = None
+    try:
+        ftp = _connected(parts.scheme, host, port, request, deadline)
+        ftp.login(*login) if not isinstance(ftp, _FtpTls) else ftp.login(*login, secure=False)
+        if isinstance(ftp, _FtpTls):
+            ftp.prot_p()
+        _retrieve(ftp, path, request, deadline)
+    except ftplib.error_perm as bad:
+        if str(bad).startswith(_NO_FILE):
+            raise SourceMissing("the ftp server has no such file", host=host) from None
+        said = str(bad)[:200]
+        raise SourceUnreachable(
+            f"the ftp server refuses ({said})", host=host, reason=said
+        ) from None
+    except (ftplib.Error, OSError, EOFError, ValueError) as bad:
+        raise SourceUnreachable(
+            f"the ftp server {host!r} cannot be read ({type(bad).__name__})", host=host
+        ) from bad
+    finally:
+        if ftp is not None:
+            with suppress(OSError):
+                ftp.close()
+    return Fetched(path=request.folder / "fetched", state=None, event_time=request.system_time)
+
+
+def _connected(
+    scheme: str, host: str, port: int, request: FetchRequest, deadline: Deadline
+) -> _Ftp:
+    rules = request.rules
+    address = allowed_addresses(host, port, rules)[0]
+    if scheme == "ftp":
+        plain = _Ftp(timeout=rules.connect_s)
+        plain.deadline = deadline
+        plain.connect(address, port)
+        return plain
+    tls = rules.tls()
+    secure = _FtpTls(timeout=rules.connect_s, context=tls)
+    secure.deadline = deadline
+    secure.connect_tls(address, port, host, tls)
+    return secure
+
+
+def _retrieve(ftp: _Ftp, path: str, request: FetchRequest, deadline: Deadline) -> None:
+    size = 0
+    with (request.folder / "fetched").open("wb") as out:
+
+        def keep(chunk: bytes) -> None:
+            nonlocal size
+            size += len(chunk)
+            check_size(size, request.rules)
+            deadline.check()
+            out.write(chunk)
+
+        ftp.retrbinary(f"RETR {path}", keep, BLOCK_BYTES)

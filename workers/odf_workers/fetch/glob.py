@@ -1,0 +1,223 @@
+"""Many local files, one per fetch, in the order of their names or of their event times.
+
+The state is the name of the last file read. Files that sort before it are read only if the request
+asks for them; otherwise those that were never read, or have other bytes now, are a warning. Of
+equal names in several folders only one counts.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.sources import (
+    EventTimeSourceFromMetadata,
+    EventTimeSourceFromPath,
+    FetchStepFilesGlob,
+    SourceOrdering,
+)
+from odf_protocol.multihash import Multihash
+from odf_protocol.source_marks import FILES_KEY
+from odf_storage.datasets.dataset.local_files import chunks
+
+from .event_time import from_path
+from .files import allowed_file, copied
+from .values import (
+    ETAG,
+    EventTimeNotFound,
+    Fetched,
+    FetchedTooLarge,
+    FetchRequest,
+    FetchRules,
+    MalformedSource,
+    SourceMissing,
+    SourceRefused,
+    state,
+)
+
+SHOWN_FILES = 10
+"""Files that a warning names."""
+MAX_FILES = 1_000_000
+"""Limit of the paths that a pattern matches."""
+Rank = tuple[int, str]
+
+
+def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched | None:
+    """Return the next file, or None if there is none after the last file read.
+
+    Raises:
+        SourceMissing: no file matches, on the first fetch.
+        SourceRefused: files are outside the folders that this node reads.
+        EventTimeNotFound: a file name, or that of the last file read, does not contain its time.
+    """
+    if isinstance(step.event_time, EventTimeSourceFromMetadata):
+        raise EventTimeNotFound("the event time of files cannot be taken from their metadata")
+    last = request.state_of(ETAG)
+    # Of equal names the first path counts, independent of the order in which folders are listed.
+    paths = {path.name: path for path in sorted(_matches(step.path, request.rules), reverse=True)}
+    ranks = {name: _rank(step, name) for name in paths}
+    read_until = None if last is None else _rank_of_last(step, last)
+    earlier = {n: paths[n] for n, rank in ranks.items() if read_until and rank <= read_until}
+    waiting = paths.keys() - earlier.keys()
+    late: list[str] = []
+    if request.late_files or len(waiting) <= 1:
+        late, changed = _behind(earlier, request)
+        _warn(request, [] if request.late_files else late, changed)
+    if request.late_files:
+        waiting |= set(late)
+    waiting |= {name for name in request.again if name in paths}
+    if missing := [name for name in request.again if name not in paths]:
+        raise SourceMissing(f"no file {missing[0]!r} matches {step.path}", path=step.path)
+    if not waiting:
+        if last is None:
+            raise SourceMissing(f"no file matches {step.path}", path=step.path)
+        return None
+    name = min(waiting, key=ranks.__getitem__)
+    copy, _ = copied(allowed_file(paths[name], request.rules), request)
+    if copy is None:
+        raise SourceMissing(f"the file {name} is gone", path=str(paths[name]))
+    newest = last if last is not None and name in earlier else name
+    return Fetched(
+        path=copy,
+        state=state(ETAG, newest),
+        event_time=_event_time(step, name) or request.system_time,
+        has_more=len(waiting) > 1,
+        name=str(paths[name]),
+        marks={FILES_KEY: {name: str(Multihash.of_chunks(chunks(copy)))}},
+    )
+
+
+def _behind(earlier: Mapping[str, Path], request: FetchRequest) -> tuple[list[str], list[str]]:
+    """Return the names of files before the last one read that were never read, and of those whose
+    bytes are others than those that were read."""
+    late, changed = [], []
+    for name, path in sorted(earlier.items()):
+        try:
+            status = path.stat()
+        except OSError:  # it is gone, and waits for nothing
+            continue
+        modified = Instant(max(status.st_mtime_ns, status.st_ctime_ns))
+        known = request.taken.files.get(name)
+        if known is None:
+            forgotten = request.taken.forgotten
+            if forgotten is None or modified > forgotten:
+                late.append(name)
+        elif known.hash and modified > known.at:
+            if _hash_of(str(path), status.st_size, modified.ns) != known.hash:
+                changed.append(name)
+        elif not known.hash and status.st_mtime_ns > known.at.ns:
+            changed.append(name)
+    return late, changed
+
+
+@lru_cache(10_000)
+def _hash_of(path: str, _size: int, _changed: int) -> str:
+    """Return the hash of a file; size and time tell that it is still the same."""
+    try:
+        return str(Multihash.of_chunks(chunks(Path(path))))
+    except OSError:
+        return ""
+
+
+def _warn(request: FetchRequest, late: Sequence[str], changed: Sequence[str]) -> None:
+    if late:
+        request.warnings.append(
+            f"{_files(late)} before the last one read and {_was(late)} never read: "
+            f"{_shown(late)} (refresh with lateFiles to take {_them(late)})"
+        )
+    if changed:
+        verb = "has" if len(changed) == 1 else "have"
+        request.warnings.append(
+            f"{len(changed)} {'file' if len(changed) == 1 else 'files'} {verb} other bytes than "
+            f"when {_they(changed)} read: {_shown(changed)} (refresh with file=NAME to read "
+            f"{_them(changed)} again)"
+        )
+
+
+def _files(names: Sequence[str]) -> str:
+    return "1 file sorts" if len(names) == 1 else f"{len(names)} files sort"
+
+
+def _was(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
+
+
+def _they(names: Sequence[str]) -> str:
+    return "it was" if len(names) == 1 else "they were"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_FILES
+    return ", ".join(names[:SHOWN_FILES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _rank(step: FetchStepFilesGlob, name: str) -> Rank:
+    """Return the sort key of a file. Names compare by their UTF-8 bytes, like texts elsewhere."""
+    when = _event_time(step, name) if step.order is SourceOrdering.ByEventTime else None
+    return (when.ns if when else 0, name)
+
+
+def _rank_of_last(step: FetchStepFilesGlob, name: str) -> Rank:
+    """Return the sort key of the last file read. Without its time, files that come after it are
+    unknown; to guess them could skip some of them forever."""
+    try:
+        return _rank(step, name)
+    except EventTimeNotFound as bad:
+        raise EventTimeNotFound(
+            f"{bad}; it is the last file that was read, and files are read by event time: change "
+            "the pattern so that it matches this name as well, or order the files by name",
+            **bad.facts,
+        ) from bad
+
+
+def _event_time(step: FetchStepFilesGlob, name: str) -> Instant | None:
+    if isinstance(step.event_time, EventTimeSourceFromPath):
+        return from_path(step.event_time, name)
+    return None
+
+
+def _matches(pattern: str, rules: FetchRules) -> list[Path]:
+    """Return the files that the pattern matches; skip folders.
+
+    Raises:
+        SourceRefused: the pattern begins outside the folders that may be read.
+    """
+    begin = _fixed_part(pattern)
+    roots = [root.resolve() for root in rules.roots]
+    if not any(begin.resolve().is_relative_to(root) for root in roots):
+        raise SourceRefused(
+            "the source names local files outside of the folders this node reads; its "
+            "administrator can allow a folder",
+            path=pattern,
+            setting="ODF_WORKER_FETCH_ROOTS",
+        )
+    # Use the pattern as a text: `Path` treats hidden files and `**` differently.
+    plain = pattern.removeprefix("file://")
+    found = glob.iglob(plain, recursive=True, include_hidden=True)  # noqa: PTH207
+    paths = [Path(path) for path in islice(found, MAX_FILES + 1)]
+    if len(paths) > MAX_FILES:
+        raise FetchedTooLarge(
+            f"the pattern matches more than {MAX_FILES} paths", limit="max_files", value=MAX_FILES
+        )
+    return [path for path in paths if path.is_file()]
+
+
+def _fixed_part(pattern: str) -> Path:
+    """Return the folders before the first wildcard: nothing above them is ever listed."""
+    path = Path(pattern.removeprefix("file://"))
+    if not path.is_absolute() or ".." in path.parts or "\0" in pattern:
+        raise MalformedSource("a pattern of files is an absolute path without `..`", path=pattern)
+    fixed = []
+    for part in path.parts[:-1]:
+        if glob.has_magic(part):
+            break
+        fixed.append(part)
+    return Path(*fixed)

@@ -1,0 +1,93 @@
+"""The history with which a post's rows are compared, read from the merge state of its dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.schema import DataSchema
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.local_files import local_file
+from odf_storage.datasets.merge_state.state import StateSpec
+from odf_storage.datasets.merge_state.store import MergeStates
+from odf_storage.stores.ports.values import ObjectKind
+
+from ...merge.history import HistoryFiles
+from ...merge.table import merging_of, reads_history, state_of
+from ...partitions.files import at_hand
+from ...partitions.port import Way
+from ...plan.ingest import IngestPlan
+
+
+def history_of(
+    dataset: Dataset,
+    plan: IngestPlan,
+    states: MergeStates,
+    scratch: Path,
+    way_with: Callable[[int], Way],
+) -> HistoryFiles | None:
+    """Return the whole history; None if there is none, or if the strategy does not read it. The
+    history's files are linked into `scratch`, unless a history of that size is read in this
+    process.
+
+    Raises:
+        CannotMerge: the key is not in the schema.
+        StateDamaged: the state cannot be made from the chain.
+    """
+    if plan.schema is None or not plan.has_history or not reads_history(plan.merge):
+        return None
+
+    spec, stored = _stored(plan, plan.schema)
+    links = scratch / "merge-state"
+
+    def links_for(size: int) -> Path | None:
+        return None if way_with(size).in_process else links
+
+    local = _local(dataset, scratch / "history")
+    state = states.at(dataset, plan.head, spec, stored, local, links_for=links_for)
+    infos = tuple(segment.info for segment in state.segments)
+    linked = links_for(sum(info.size for info in infos)) is not None
+    return HistoryFiles(
+        files=tuple(links / info.name for info in infos) if linked else (),
+        infos=infos,
+        schema=stored,
+        spec=spec,
+        state=state,
+    )
+
+
+def bring_up_to_date(
+    dataset: Dataset, plan: IngestPlan, states: MergeStates, scratch: Path
+) -> None:
+    """Let the merge state take up all slices up to the plan's head. Raises as `history_of`."""
+    if plan.schema is not None:
+        spec, stored = _stored(plan, plan.schema)
+        states.at(dataset, plan.head, spec, stored, _local(dataset, scratch))
+
+
+def _stored(plan: IngestPlan, schema: DataSchema) -> tuple[StateSpec, pa.Schema]:
+    """Return what the state keeps of slices, and the schema of its rows."""
+    fields = to_arrow(schema)
+    spec = state_of(plan.merge, merging_of(plan.merge, plan.vocab), fields)
+    return spec, pa.schema([fields.field(name).with_nullable(True) for name in spec.names])
+
+
+def _local(dataset: Dataset, folder: Path) -> Callable[[DataSlice], Path]:
+    def local(data: DataSlice) -> Path:
+        return local_file(dataset, ObjectKind.DATA, data.physical_hash, folder)
+
+    return local
+
+
+def lent(history: HistoryFiles | None, way: Way) -> HistoryFiles | None:
+    """Return the history in the form that stages in other processes receive."""
+    if history is None:
+        return None
+    files = zip(map(at_hand, history.files), history.infos, strict=True)
+    lasting = tuple(way.file(path, lasting=info.sha256) for path, info in files)
+    return replace(history, files=lasting, state=None)

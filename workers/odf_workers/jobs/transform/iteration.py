@@ -1,0 +1,200 @@
+"""One iteration on an engine: make inputs local, execute the query, check its output.
+
+This module commits nothing, so that computing, replaying and checking can all use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from msgspec.structs import replace
+
+from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.chain.state import Vocab
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.engine import (
+    DatasetVocabulary,
+    TransformRequest,
+    TransformRequestInput,
+    TransformResponseInternalError,
+    TransformResponseInvalidQuery,
+    TransformResponseSuccess,
+    Watermark,
+)
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.stores.ports.values import ObjectKind
+
+from ...engines.port.job_listener import Heard
+from ...engines.port.port import Engine, InvalidQuery
+from ...engines.port.positions import place_of
+from ...plan.transform import InputPlan, TransformPlan
+from ...runtime.progress import JobProgress
+from ...slices.write import parquet_settings
+from ..ingest.source import EngineFailed
+from .files import InputFiles
+from .result import Made, checked
+
+
+class SchemaNotKnown(BadInput):
+    """An input has no schema as of the last block that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """Result of an iteration. Warnings are for the author of the query."""
+
+    made: Made
+    response: TransformResponseSuccess
+    warnings: tuple[str, ...]
+    late_rows: int = 0
+    """Rows and changes of inputs that came too late."""
+
+
+def execute(
+    target: Dataset,
+    plan: TransformPlan,
+    inputs: Sequence[Dataset],
+    engine: Engine,
+    files: InputFiles,
+    folder: Path,
+    job_progress: JobProgress,
+    *,
+    checkpoint: Path | None,
+) -> Executed:
+    """Run a plan on an engine, from a checkpoint; all its output is written into `folder`.
+
+    Raises:
+        JobLost: the job was cancelled, or is another worker's now.
+        InvalidQuery: with the facts of the error's position, from `place_of`.
+        EngineFailed: the engine failed for an internal reason.
+        IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
+        ObjectNotFound: a slice of an input is missing.
+    """
+    folder.mkdir(parents=True)
+    data, new_checkpoint = folder / "data.parquet", folder / "checkpoint"
+    request = TransformRequest(
+        dataset_id=target.id,
+        dataset_alias=target.entry.alias,
+        system_time=plan.system_time,
+        vocab=vocabulary(plan.vocab),
+        transform=plan.transform,
+        query_inputs=tuple(
+            _request_input(dataset, item, files, folder)
+            for dataset, item in zip(inputs, plan.inputs, strict=True)
+        ),
+        next_offset=plan.next_offset,
+        prev_checkpoint_path=None if checkpoint is None else str(checkpoint),
+        new_checkpoint_path=str(new_checkpoint),
+        new_data_path=str(data),
+    )
+    job_progress.phase("execute")
+    response, heard = ask(engine, request, job_progress)
+    made = checked(
+        response,
+        data,
+        new_checkpoint,
+        vocab=plan.vocab,
+        schema=plan.schema,
+        next_offset=plan.next_offset,
+    )
+    return Executed(
+        made=made,
+        response=response,
+        warnings=tuple(heard.warnings),
+        late_rows=heard.late_rows,
+    )
+
+
+def checkpoint_file(target: Dataset, plan: TransformPlan, files: InputFiles) -> Path | None:
+    """Return the file of the recorded checkpoint, if there is one. Raises `ObjectNotFound`."""
+    if plan.prev_checkpoint is None:
+        return None
+    return files.get(target, ObjectKind.CHECKPOINT, plan.prev_checkpoint)
+
+
+def ask(
+    engine: Engine, request: TransformRequest, job_progress: JobProgress
+) -> tuple[TransformResponseSuccess, Heard]:
+    """Return the response of an engine. Raises `InvalidQuery`, `EngineFailed`, `JobLost`."""
+    heard = Heard(job_progress)
+    response = engine.execute_transform(request, heard)
+    job_progress.check()  # a stopped engine reports that it took too long
+    match response:
+        case TransformResponseSuccess():
+            return response, heard
+        case TransformResponseInvalidQuery(message=message):
+            raise InvalidQuery(message, **place_of(message))
+        case TransformResponseInternalError(message=message):
+            raise EngineFailed(f"the engine failed: {message}")
+        case _:
+            raise EngineFailed("the engine ended without an answer")
+
+
+def vocabulary(vocab: Vocab) -> DatasetVocabulary:
+    """Return the vocabulary with all names explicit."""
+    offset, operation, system, event = vocab.columns
+    return DatasetVocabulary(
+        offset_column=offset,
+        operation_type_column=operation,
+        system_time_column=system,
+        event_time_column=event,
+    )
+
+
+def write_schema(schema: DataSchema, path: Path) -> Path:
+    """Write a Parquet file without rows, from which an engine reads the columns of an input."""
+    arrow = to_arrow(schema)
+    pq.write_table(arrow.empty_table(), path, **parquet_settings(arrow))
+    return path
+
+
+def empty_input(
+    dataset: Dataset,
+    alias: str,
+    folder: Path,
+    *,
+    as_of: Multihash | None = None,
+    declared: DataSchema | None = None,
+) -> TransformRequestInput:
+    """Return an input without rows, with its columns as of a block, by default the head. If it has
+    no schema yet, its columns are those `declared`."""
+    state = dataset.state(as_of)
+    if (schema := state.data_schema or declared) is None:
+        raise SchemaNotKnown(f"input {alias!r} has no schema as of block {state.head}")
+    return TransformRequestInput(
+        dataset_id=dataset.id,
+        dataset_alias=dataset.entry.alias,
+        query_alias=alias,
+        vocab=vocabulary(state.vocab),
+        data_paths=(),
+        schema_file=str(write_schema(schema, folder / f"schema-{dataset.id.multibase}.parquet")),
+        explicit_watermarks=(),
+    )
+
+
+def _request_input(
+    dataset: Dataset, item: InputPlan, files: InputFiles, folder: Path
+) -> TransformRequestInput:
+    interval = item.offset_interval
+    slices = item.slices if interval is not None else ()
+    return replace(
+        empty_input(dataset, item.alias, folder, as_of=item.as_of),
+        offset_interval=interval,
+        data_paths=tuple(
+            str(files.get(dataset, ObjectKind.DATA, part.physical_hash)) for part in slices
+        ),
+        explicit_watermarks=_said(item),
+    )
+
+
+def _said(item: InputPlan) -> tuple[Watermark, ...]:
+    """Return the explicit watermarks of an input; without new ones, its last watermark, so that
+    engines need not remember it."""
+    if item.watermarks or item.remembered is None:
+        return item.watermarks
+    return (item.remembered,)

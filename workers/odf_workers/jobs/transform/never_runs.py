@@ -1,0 +1,179 @@
+"""Queries that no engine can run: then rows that are said to be their result are invented.
+
+An engine that refuses a query proves this only by what holds for every engine of its dialect, in
+any version: the text is no query, or it names a column or table that nobody has. A function may
+exist elsewhere, and so may a construct. A name may be defined by the query in a way that only
+other versions understand. So a name counts only if no input, step or alias has it in any case.
+
+An answer of an engine holds only a message, so messages decide; those of other engines than ours
+prove nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.schema import (
+    DataField,
+    DataTypeList,
+    DataTypeOption,
+    DataTypeStruct,
+)
+from odf_storage.datasets.dataset.dataset import Dataset
+
+from ...engines.port.port import NO_QUERY, ONLY_QUERIES, InvalidQuery, steps_of
+from ...engines.port.positions import without_place
+from ...plan.transform import TransformPlan
+from ...runtime.command import Command, output_of
+from . import sql_grammar
+from .files import work_folder
+
+GRAMMAR_S = 20.0
+"""Seconds after which it stays unknown whether a text is a query."""
+_NO_SQL = re.compile(r"\[PARSE_|SQL error: (?:Parser|Tokenizer)Error\(|" + re.escape(ONLY_QUERIES))
+_PARTS = r"(?:`(?:``|[^`])+`|\"(?:\"\"|[^\"])+\"|\w+)"
+_NO_NAME = (
+    re.compile(rf"Schema error: No field named ({_PARTS}(?:\.{_PARTS})*)\."),
+    re.compile(
+        r"\[UNRESOLVED_COLUMN\.\w+\] A column, variable, or function parameter with name "
+        rf"({_PARTS}(?:\.{_PARTS})*) cannot be resolved"
+    ),
+    re.compile(r"Error during planning: table '(?:datafusion\.public\.)?([^']+)' not found"),
+    re.compile(rf"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view ({_PARTS}(?:\.{_PARTS})*) cannot"),
+)
+"""Messages of our engines about a name that they do not know."""
+_PART = re.compile(_PARTS)
+_TOKEN = re.compile(
+    r"(?P<text>'(?:''|\\.|[^'\\])*+'?)|(?P<skip>--[^\n]*+|/\*.*?(?:\*/|\Z)|\s++)"
+    r"|(?P<name>`(?:``|[^`])*+`?|\"(?:\"\"|[^\"])*+\"?|[^\W\d]\w*+)|(?P<sign>->|\w++|.)",
+    re.DOTALL,
+)
+_BEFORE_A_VALUE = re.compile(
+    "select|distinct|all|where|and|or|not|on|by|having|when|then|else|case|between|in|i?like|rlike|"
+    "regexp|is|from|join|inner|left|right|full|outer|cross|semi|anti|using|over|partition|order|"
+    "sort|cluster|distribute|group|union|except|intersect|limit|qualify|lateral|values|with|"
+    "recursive|interval|escape|filter|within|exists|any|some",
+    re.IGNORECASE,
+)
+"""Words behind which a name stands for a value or table; behind another name it is an alias."""
+_WITHOUT_BRACKETS = re.compile(
+    r"current_\w+|local\w*|session_\w+|system_\w+|sys\w+|user|now|today|row\w+"
+)
+"""Functions of some dialects that are called without brackets."""
+
+
+def runs_nowhere(
+    refused: InvalidQuery, plan: TransformPlan, inputs: Sequence[Dataset], scratch: Path
+) -> bool:
+    """Whether an engine's refusal proves that no engine of the dialect can run the query."""
+    said = without_place(refused.message)
+    if said.startswith(NO_QUERY):
+        return True
+    queries = [step.query for step in steps_of(plan.transform)]
+    if _NO_SQL.match(said):
+        return any(not _may_be_query(query, scratch) for query in queries)
+    named = next((found[1] for each in _NO_NAME if (found := each.match(said))), None)
+    if named is None:
+        return False
+    try:
+        known = {name for dataset in inputs for name in _columns(dataset)}
+    except BadInput:  # an old form of schema that cannot be read here
+        return False
+    for item, dataset in zip(plan.inputs, inputs, strict=True):
+        known |= {item.alias.casefold(), str(dataset.id).casefold()}
+        known |= {part.casefold() for part in re.split(r"[/.]", item.alias)}
+    known |= {step.alias.casefold() for step in steps_of(plan.transform) if step.alias}
+    for query in queries:
+        known |= set(_defined(query))
+    return _is_unknown(named, known)
+
+
+def _is_unknown(named: str, known: set[str]) -> bool:
+    """Whether a name, perhaps with its table before it, has a part that nobody defines. What is
+    behind a known part may be a member of its value."""
+    if named.casefold() in known:
+        return False
+    for at, found in enumerate(_PART.finditer(named)):
+        part = _plain(found[0])
+        if part not in known:
+            return at > 0 or _WITHOUT_BRACKETS.fullmatch(part) is None
+    return False
+
+
+def _columns(dataset: Dataset) -> Iterator[str]:
+    """Yield the names of all columns that the dataset has now, and of their members."""
+    schema = dataset.state(dataset.head()).data_schema
+    yield from _names(() if schema is None else schema.fields)
+
+
+def _names(fields: Iterable[DataField]) -> Iterator[str]:
+    for field in fields:
+        yield field.name.casefold()
+        kind = field.type
+        while isinstance(kind, DataTypeOption | DataTypeList):
+            kind = kind.inner if isinstance(kind, DataTypeOption) else kind.item_type
+        if isinstance(kind, DataTypeStruct):
+            yield from _names(kind.fields)
+
+
+def _defined(query: str) -> Iterator[str]:
+    """Yield the names that the query may define: aliases, and parameters of functions in it."""
+    tokens = [found for found in _TOKEN.finditer(query) if found.lastgroup != "skip"]
+    for at, token in enumerate(tokens):
+        if token[0] == "->":
+            yield from _parameters(tokens, at)
+        elif token.lastgroup == "name" and at > 0 and _is_alias(tokens, at):
+            yield _plain(token[0])
+
+
+def _is_alias(tokens: Sequence[re.Match[str]], at: int) -> bool:
+    """Whether a name stands behind the value or table that it names, or before a part of WITH."""
+    before = tokens[at - 1]
+    if [each[0].lower() for each in tokens[at + 1 : at + 3]] == ["as", "("]:
+        return True
+    if before.lastgroup == "name":
+        return _BEFORE_A_VALUE.fullmatch(before[0]) is None
+    return before.lastgroup == "text" or before[0] in (")", "]", "}") or before[0][0].isdigit()
+
+
+def _parameters(tokens: Sequence[re.Match[str]], arrow: int) -> Iterator[str]:
+    """Yield the names before an arrow: one, or several in brackets."""
+    at = arrow - 1
+    if at >= 0 and tokens[at][0] == ")":
+        while at >= 0 and tokens[at][0] != "(":
+            at -= 1
+    yield from (_plain(each[0]) for each in tokens[max(at, 0) : arrow])
+
+
+def _plain(name: str) -> str:
+    """Return a name without quotes, in the form in which names are compared."""
+    if name[0] in '`"':
+        return name[1:].removesuffix(name[0]).replace(name[0] * 2, name[0]).casefold()
+    return name.casefold()
+
+
+class _Unknown(BadInput):
+    """It is not known whether a text is a query, or it is known to be none (`exit_code`)."""
+
+
+def _may_be_query(query: str, scratch: Path) -> bool:
+    with work_folder(scratch, "grammar-") as folder:
+        text = Path(folder) / "query"
+        text.write_text(query, encoding="utf-8", errors="replace")
+        asked = Command(
+            arguments=(sys.executable, "-P", "-m", sql_grammar.__name__),
+            folder=Path(folder),
+            environment={},
+            seconds=GRAMMAR_S,
+            failure=_Unknown,
+            stdin=text,
+        )
+        try:
+            list(output_of(asked))
+        except _Unknown as told:
+            return told.facts.get("exit_code") != sql_grammar.NO_QUERY
+    return True

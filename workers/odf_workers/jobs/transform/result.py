@@ -1,0 +1,195 @@
+"""The output of an engine, checked and fitted to the dataset: the slice, and a schema if it is new.
+
+If the file has the dataset's columns, it is used unchanged. Otherwise it is rewritten with the
+columns in the dataset's order and exact types. New columns are appended to the dataset's schema as
+optional; nothing else may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from odf_protocol.arrow_schema import from_arrow, to_arrow
+from odf_protocol.chain.state import Vocab
+from odf_protocol.metadata.data import Checkpoint, DataSlice
+from odf_protocol.metadata.engine import TransformResponseSuccess
+from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.stored_values import Misfit
+
+from ...slices.conform import NullCounts, conform
+from ...slices.frame import BadRow
+from ...slices.schema import IncompatibleSchema, holds_null_type, same_type
+from ...slices.write import WRITE_ROWS, file_hash, judged, write_batches
+from ..ingest.source import EngineFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Output of an iteration on the local disk."""
+
+    schema: SetDataSchema | None
+    """Schema to be committed before the data; None if the dataset already has it."""
+    arrow: pa.Schema
+    data: DataSlice | None
+    data_path: Path
+    checkpoint: Checkpoint | None
+    checkpoint_path: Path
+    misfit: Misfit | None
+    """The first value that must not be stored. A replay compares it all the same."""
+
+    def check_values(self) -> None:
+        """Raise `BadRow` for a value that must not be stored."""
+        if (bad := self.misfit) is not None:
+            reason = f"row {bad.row + 1} of the result: {bad.reason}"
+            raise BadRow(reason, column=bad.column, value=bad.value)
+
+
+def checked(
+    response: TransformResponseSuccess,
+    data_path: Path,
+    checkpoint_path: Path,
+    *,
+    vocab: Vocab,
+    schema: DataSchema | None,
+    next_offset: int,
+) -> Made:
+    """Check the output of an engine, and return it.
+
+    Raises:
+        EngineFailed: the engine violated its contract.
+        IncompatibleSchema, UnexpectedNulls: the rows do not fit the dataset.
+    """
+    rows = _rows(response, data_path, next_offset)
+    found = pq.read_schema(data_path)
+    _check_system_columns(found, vocab)
+    wanted = wanted_schema(found, to_arrow(schema) if schema is not None else None)
+    if rows and not _fits(found, wanted):
+        data_path = _rewritten(data_path, wanted)
+    grown = schema is None or len(wanted) > len(schema.fields)
+    data, misfit = judged(data_path, next_offset) if rows else (None, None)
+    return Made(
+        schema=SetDataSchema(schema=from_arrow(wanted)) if grown else None,
+        arrow=wanted,
+        data=data,
+        data_path=data_path,
+        checkpoint=_checkpoint(checkpoint_path),
+        checkpoint_path=checkpoint_path,
+        misfit=misfit,
+    )
+
+
+_WAS_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.int64(),
+}
+"""Older derivatives have unsigned columns as the next larger signed type, since their rows were
+written before unsigned types were kept."""
+
+
+def as_before(found: pa.Schema, dataset: pa.Schema) -> pa.Schema:
+    """Return the found columns, with a signed type if the dataset has that."""
+    return pa.schema(
+        field.with_type(_WAS_SIGNED[field.type])
+        if field.name in dataset.names
+        and _WAS_SIGNED.get(field.type) == dataset.field(field.name).type
+        else field
+        for field in found
+    )
+
+
+def wanted_schema(found: pa.Schema, dataset: pa.Schema | None) -> pa.Schema:
+    """Return the dataset's schema, extended by the found columns. Raises `IncompatibleSchema`."""
+    if dataset is None:
+        for field in found:
+            if holds_null_type(field.type):
+                raise IncompatibleSchema(
+                    f"column `{field.name}` of the result holds nulls only, its type is unknown: "
+                    "cast it",
+                    column=field.name,
+                )
+        return pa.schema(list(found))
+    found = as_before(found, dataset)
+    missing = [name for name in dataset.names if name not in found.names]
+    if missing:
+        raise IncompatibleSchema(
+            f"the result lacks columns of the dataset: {missing}", missing=missing
+        )
+    for field in dataset:
+        other = found.field(field.name).type
+        if not same_type(other, field.type):
+            raise IncompatibleSchema(
+                f"column `{field.name}` is {other} in the result and {field.type} in the dataset",
+                column=field.name,
+            )
+    added = [field.with_nullable(True) for field in found if field.name not in dataset.names]
+    return pa.schema([*dataset, *added])
+
+
+def _rows(response: TransformResponseSuccess, path: Path, next_offset: int) -> int:
+    if not path.is_file() or path.is_symlink():
+        raise EngineFailed("the engine wrote no data file")
+    try:
+        rows = int(pq.read_metadata(path).num_rows)
+    except pa.ArrowInvalid as bad:
+        raise EngineFailed(f"the engine wrote a data file that cannot be read: {bad}") from None
+    interval = response.new_offset_interval
+    if interval is None:
+        if rows:
+            raise EngineFailed(f"the engine wrote {rows} rows and reported none")
+        return 0
+    if interval.start != next_offset or interval.end - interval.start + 1 != rows:
+        raise EngineFailed(
+            f"the engine reported offsets {interval.start} to {interval.end} for {rows} rows "
+            f"from {next_offset} on"
+        )
+    return rows
+
+
+def _check_system_columns(found: pa.Schema, vocab: Vocab) -> None:
+    missing = [name for name in vocab.columns if name not in found.names]
+    if missing:
+        raise EngineFailed(f"the engine wrote no column {', '.join(missing)}")
+
+
+def _fits(found: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether a file with these columns fits the dataset; a required column fits an optional
+    one."""
+    return found.names == wanted.names and all(
+        one.type == other.type and (other.nullable or not one.nullable)
+        for one, other in zip(found, wanted, strict=True)
+    )
+
+
+def _rewritten(path: Path, wanted: pa.Schema) -> Path:
+    target = path.with_name(path.name + ".fitted")
+    nulls = NullCounts(wanted)
+    with pq.ParquetFile(path) as file:
+        write_batches(_fitted(file, wanted, nulls), wanted, target)
+    nulls.check()
+    return target
+
+
+def _fitted(file: pq.ParquetFile, wanted: pa.Schema, nulls: NullCounts) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the wanted columns; stop at the first misplaced null."""
+    for batch in file.iter_batches(WRITE_ROWS):
+        columns = [conform(batch.column(field.name), field.type) for field in wanted]
+        fitted = pa.RecordBatch.from_arrays(columns, schema=wanted)
+        if not nulls.count(fitted):
+            return
+        yield fitted
+
+
+def _checkpoint(path: Path) -> Checkpoint | None:
+    if not path.exists():
+        return None
+    if not path.is_file() or path.is_symlink():
+        raise EngineFailed("the engine wrote a checkpoint that is no plain file")
+    return Checkpoint(physical_hash=file_hash(path), size=path.stat().st_size)

@@ -1,0 +1,242 @@
+"""Transform jobs: plan, execute, put, commit, until all inputs are consumed.
+
+Nothing is visible before the commit, which moves the head once for schema and data together. The
+chain itself records what was consumed, so a repeated job continues where it was interrupted. A
+worker that loses the race for the head plans again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from odf_protocol.chain.author import author
+from odf_protocol.chain.state import ChainState
+from odf_protocol.identity import DatasetRef
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import ExecuteTransform, MetadataEvent
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
+from odf_storage.datasets.node.dependencies import InputsNotHere, refuse_cycle
+from odf_storage.datasets.node.rights import hidden_inputs
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
+
+from ...engines.port.port import Engine, engine_for
+from ...plan.transform import (
+    IterationLimits,
+    ResetFirst,
+    TransformPlan,
+    UpToDate,
+    plan_transform,
+    require_transform,
+)
+from ..work.context import WorkerContext
+from ..work.transform_options import TransformOptions
+from .chains import backwards, input_chains, input_datasets
+from .engines import noted_as_computed
+from .files import CACHE, InputFiles, work_folder
+from .iteration import Executed, checkpoint_file, execute
+from .receipts import added_up, of_blocks, of_iteration, operations_in, operations_of, up_to_date
+from .reset import reset
+
+NOTHING_RECORDED = (
+    "the new input gave neither rows nor a watermark, which no block can record; "
+    "it is read again together with what comes next"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A transform job working on one derivative."""
+
+    stores: Stores
+    dataset: Dataset
+    context: WorkerContext
+    now: Instant
+    may_reset: bool
+    """Whether to reset the derivative if an input was rewritten; at most once in an iteration,
+    since an input may be rewritten again before the next one."""
+    everything_is_read: bool = False
+    was_reset: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def iterate(self) -> TransformReceipt:
+        """Run one iteration, or report that there is nothing to do.
+
+        Raises:
+            NodeError: the transform, its inputs or the derivative does not allow it.
+            RefConflict: other writers committed first too often.
+        """
+        limits = self.context.transforms.limits
+        lost = 0
+        may_reset = self.may_reset
+        while True:
+            state = self.dataset.state()
+            plan = self._plan(state, limits, may_reset=may_reset)
+            match plan:
+                case UpToDate(reason=reason):
+                    return up_to_date(state.head, reason)
+                case ResetFirst():
+                    reset(self.stores, self.dataset)
+                    may_reset, self.was_reset = False, True
+                    continue
+            try:
+                receipt = self._attempt(state, plan)
+            except RefConflict:
+                lost += 1
+                if lost == self.context.commit_attempts:
+                    raise
+                continue
+            if receipt is not None:
+                return receipt
+            if not plan.has_more:
+                return up_to_date(state.head, NOTHING_RECORDED)
+            limits = limits.wider()
+
+    def _plan(
+        self, state: ChainState, limits: IterationLimits, *, may_reset: bool
+    ) -> TransformPlan | UpToDate | ResetFirst:
+        definition = require_transform(state)
+        self._refuse_hidden(state)
+        inputs = input_datasets(self.stores, definition)
+        refuse_cycle(self.stores, self.dataset.id, [dataset.id for dataset, _ in inputs])
+        return plan_transform(
+            state,
+            input_chains(inputs, state, limits),
+            now=self.now,
+            limits=limits,
+            reset_on_diverged=may_reset,
+        )
+
+    def _refuse_hidden(self, state: ChainState) -> None:
+        """Refuse inputs that the author may not read, as if they were missing. Raises
+        `InputsNotHere`."""
+        hidden = hidden_inputs(
+            self.stores, self.dataset.entry, state, everything_is_read=self.everything_is_read
+        )
+        if hidden:
+            raise InputsNotHere(hidden)
+
+    def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
+        """Return the receipt of a committed iteration; None if it has nothing to record."""
+        engine = engine_for(plan.transform, self.context.engines.all)
+        job_progress = self.context.job_progress
+        job_progress.phase("read")
+        with work_folder(self.context.scratch, "transform-") as name:
+            files = input_files(Path(name), self.context.scratch, self.context.transforms)
+            inputs = [self.stores.dataset(DatasetRef(id=item.id)) for item in plan.inputs]
+            done = execute(
+                self.dataset,
+                plan,
+                inputs,
+                engine,
+                files,
+                Path(name) / "out",
+                job_progress,
+                checkpoint=checkpoint_file(self.dataset, plan, files),
+            )
+            done.made.check_values()
+            job_progress.phase("commit")
+            self.warnings += [text for text in done.warnings if text not in self.warnings]
+            receipt = self._commit(state, plan, done, engine)
+            files.trim()
+        return receipt
+
+    def _commit(
+        self, state: ChainState, plan: TransformPlan, done: Executed, engine: Engine
+    ) -> TransformReceipt | None:
+        events = events_of(plan, done)
+        if not events:
+            return None
+        blocks, _ = author(state, events, system_time=plan.system_time)
+        made = done.made
+        if made.data is not None:
+            self._put(ObjectKind.DATA, made.data.physical_hash, made.data_path)
+        if made.checkpoint is not None:
+            self._put(ObjectKind.CHECKPOINT, made.checkpoint.physical_hash, made.checkpoint_path)
+        with noted_as_computed(self.stores, self.dataset, engine, blocks[-1]):
+            self.dataset.commit(blocks, expected=plan.head)
+        column = plan.vocab.operation_type_column
+        receipt = of_iteration(
+            plan, blocks, engine, lambda _: operations_in(made.data_path, column)
+        )
+        return replace(receipt, rows_late=done.late_rows)
+
+    def _put(self, kind: ObjectKind, content: Multihash, path: Path) -> None:
+        self.context.objects.put(ObjectKey(self.dataset.id, kind, content), chunks(path))
+
+
+def run_transform(
+    stores: Stores,
+    dataset: Dataset,
+    payload: TransformPayload,
+    context: WorkerContext,
+    *,
+    now: Instant,
+    repeated: bool = False,
+) -> TransformReceipt:
+    """Compute new results, iteration by iteration. `now` is the time of the request.
+
+    Ends when all inputs are consumed, or after some time with `has_more`.
+
+    Raises: the same errors as `Run.iterate`; commits of earlier iterations of the job stay.
+    """
+    options = context.transforms
+    asked = payload.reset_on_diverged
+    run = Run(
+        stores=stores,
+        dataset=dataset,
+        context=context,
+        now=now,
+        may_reset=options.reset_on_diverged if asked is None else asked,
+        everything_is_read=bool(payload.everything_is_read),
+    )
+    total = None
+    if repeated:
+        total = of_blocks(committed_since(dataset, now), operations_of(dataset))
+    deadline = time.monotonic() + options.seconds
+    while True:
+        receipt = run.iterate()
+        total = receipt if total is None else added_up(total, receipt)
+        if not receipt.has_more or time.monotonic() >= deadline:
+            return replace(total, was_reset=run.was_reset, warnings=tuple(run.warnings))
+
+
+def events_of(plan: TransformPlan, done: Executed) -> list[MetadataEvent]:
+    """Return the events of an iteration; none if there is nothing that a block could record.
+
+    A run on empty inputs only sets the schema.
+    """
+    made = done.made
+    events: list[MetadataEvent] = [] if made.schema is None else [made.schema]
+    event = plan.event(
+        data=made.data, checkpoint=made.checkpoint, watermark=done.response.new_watermark
+    )
+    empty = event.new_data is None and event.new_checkpoint is None and event.new_watermark is None
+    if plan.reads_something and not empty:
+        events.append(event)
+    return events
+
+
+def input_files(folder: Path, scratch: Path, options: TransformOptions) -> InputFiles:
+    """Return the files of a job that works in this folder; jobs share the copies in `scratch`."""
+    return InputFiles(folder / "in", scratch / CACHE, cache_bytes=options.cache_bytes)
+
+
+def committed_since(dataset: Dataset, now: Instant) -> list[HashedBlock]:
+    """Return the blocks that an earlier attempt of the same job committed, oldest first."""
+    newest = []
+    for block in backwards(dataset, dataset.head()):
+        if block.block.system_time < now:
+            break
+        newest.append(block)
+    executed = any(isinstance(block.event, ExecuteTransform) for block in newest)
+    return newest[::-1] if executed else []

@@ -1,0 +1,100 @@
+"""The stages of a verification as tasks on partitions: each task processes a run of splits.
+
+Tasks only read, so a repeated task gives the same result. Results are returned in the order of the
+splits; the rows stay where they were read. Each Spark job consists of a few tasks per processor;
+progress and cancellation are handled between these jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Generic
+
+from odf_protocol.identity import DatasetId
+from odf_storage.datasets.verify.stages import R, Split, Stage, W
+from odf_storage.lanes import expect
+from odf_storage.stores.ports import LocatedObjects
+
+from ...partitions.memory import bounded_memory
+from ...partitions.objects import LentObjects, lent
+from ...partitions.port import Way
+
+TASK_BYTES = 256 << 20
+"""Limit of the bytes that a task reads, unless a single split has more."""
+TASK_SPLITS = 32
+TASKS_EACH = 4
+"""Number of tasks of one Spark job, for each task that can run at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[W]):
+    """A run of splits, and the objects that they open."""
+
+    work: tuple[W, ...]
+    expected: int
+    """Estimated bytes that all tasks in the same process read."""
+    objects: LentObjects
+
+
+class OnPartitions:
+    """A `Runner` for the objects of one dataset."""
+
+    def __init__(
+        self, way: Way, objects: LocatedObjects, dataset: DatasetId, *, size: int, memory: int
+    ) -> None:
+        """`size` is the size of all objects in bytes; `memory` is the bytes that a task may
+        take."""
+        self._way, self._objects, self._dataset = way, objects, dataset
+        self._size, self._memory = size, memory
+        self._most = min(TASK_BYTES, size // (way.width * TASKS_EACH))
+        self.width = way.width
+        self.splits = 0
+        """Number of splits processed so far."""
+
+    def run(self, stage: Stage[W, R], splits: Iterable[Split[W]]) -> Iterator[R]:
+        """Run the stage on all splits, like `Runner.run`.
+
+        Raises:
+            StageFailed: a task could not be run.
+            QueryTooSlow, JobLost, …: the job was ended.
+        """
+        runs = self._runs(splits)
+        while tasks := [self._task(each) for each in islice(runs, self.width * TASKS_EACH)]:
+            partitions = self._way.read(tasks, partial(run_task, stage, self._memory))
+            facts = partitions.facts()
+            partitions.release()
+            for found in facts:
+                self.splits += len(found)
+                yield from found
+
+    def _runs(self, splits: Iterable[Split[W]]) -> Iterator[list[Split[W]]]:
+        """Group the splits by task, in their order."""
+        run: list[Split[W]] = []
+        size = 0
+        for split in splits:
+            if run and (size + split.size > self._most or len(run) == TASK_SPLITS):
+                yield run
+                run, size = [], 0
+            run.append(split)
+            size += split.size
+        if run:
+            yield run
+
+    def _task(self, run: list[Split[W]]) -> Task[W]:
+        names = ((each.kind, each.hash) for split in run for each in split.objects)
+        return Task(
+            tuple(split.work for split in run),
+            self._size // self.width,
+            lent(self._way, self._objects, self._dataset, names),
+        )
+
+
+def run_task(stage: Stage[W, R], memory: int, task: Task[W]) -> Iterator[R]:
+    """Yield the result of the stage for each split of the task."""
+    expect(task.expected)
+    with bounded_memory(memory):
+        for work in task.work:
+            yield stage(task.objects, work)

@@ -1,0 +1,220 @@
+"""Limits of a job: its time, and the memory of the worker's own process.
+
+The thread that extends the leases checks the limits. When a job exceeds its budget, its progress
+object raises the error at the job's next batch, and the job ends with that error; engines stop as
+they do on a cancellation. If the job reaches no further batch within a grace period, or takes
+memory faster than that, the worker's process ends. Before that, the worker finishes the job with
+its error, so that no worker begins it again, and puts jobs that it had not begun back into the
+queue.
+
+Memory here means the anonymous memory of the process (`RssAnon`): the system can drop mapped files,
+and limits of address space (`RLIMIT_AS`, `RLIMIT_DATA`) would count memory that allocators and the
+JVM's client reserve but never touch. A control group kills a process without an error, so the
+budget stays below the group's limit. Engines are processes with limits of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from odf_protocol.errors import LimitExceeded
+from odf_storage.stores.ports import JobClaims
+from odf_storage.stores.ports.errors import LeaseLost
+from odf_storage.stores.ports.values import Failed, Job
+
+from ...runtime.log import LOGGER, line
+from ...runtime.progress import JobProgress
+
+GRACE_S = 15.0
+"""Seconds that a job beyond its budget has to reach its next batch."""
+SPILL = 1.25
+"""The process ends at once when it takes more memory than the budget times this factor."""
+GROUP_SHARE = 0.8
+"""Share of the control group's limit for this process; the worker's engines use the rest."""
+OVER_BUDGET = 75
+"""Exit code of a worker that ended because a job exceeded its budget."""
+STUCK_LEASES = 2
+"""A worker ends when none of its threads ran for this number of lease durations: it has lost its
+jobs, and code that does not release the interpreter cannot be stopped otherwise."""
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class JobOverBudget(LimitExceeded):
+    """A job took more of its worker's time or memory than allowed; nothing of it was committed."""
+
+
+class JobTooLong(JobOverBudget):
+    """The job took longer than allowed."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the job took longer than {seconds:g} seconds and was ended: post less at once",
+            limit="job_s",
+            value=seconds,
+            setting="ODF_WORKER_JOB_S",
+        )
+
+
+class JobTooLarge(JobOverBudget):
+    """The job took more memory than allowed."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(
+            f"the job took more than {size} bytes of memory and was ended: post less at once",
+            limit="job_memory_bytes",
+            value=size,
+            setting="ODF_WORKER_JOB_MEMORY_BYTES",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Limits of time in seconds and of memory in bytes; zero means no limit."""
+
+    seconds: float = 0.0
+    memory: int = 0
+
+    def broken_by(self, seconds: float, memory: int) -> JobOverBudget | None:
+        if self.memory and memory > self.memory:
+            return JobTooLarge(self.memory)
+        if self.seconds and seconds > self.seconds:
+            return JobTooLong(self.seconds)
+        return None
+
+    def has_room(self) -> bool:
+        """Whether this process has the memory for another job. Releases unused memory first if
+        needed."""
+        if not self.memory or memory_taken() < self.memory // 2:
+            return True
+        release_memory()
+        return memory_taken() < self.memory // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Limits that a worker enforces on its jobs, and on its own threads."""
+
+    budget: Budget = Budget()
+    stuck_s: float = 0.0
+
+
+def bounded(seconds: float, memory: int) -> Budget:
+    """Return the budget, with its memory reduced to the share of this process's control group."""
+    for path in _CGROUPS:
+        with suppress(OSError, ValueError):  # no such group, or `max`
+            memory = min(memory, int(int(Path(path).read_text()) * GROUP_SHARE))
+    return Budget(seconds=seconds, memory=memory)
+
+
+def memory_taken() -> int:
+    """Return the bytes of memory that only this process uses; 0 if the system does not report
+    them."""
+    with suppress(OSError, ValueError, IndexError):
+        for told in Path("/proc/self/status").read_text().splitlines():
+            if told.startswith("RssAnon:"):
+                return int(told.split()[1]) * 1024
+    return 0
+
+
+def release_memory() -> None:
+    """Return freed memory to the system."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def end_process() -> None:
+    """End the process at once, without waiting for threads, which may be stuck. Child processes
+    notice the end of their parent."""
+    os._exit(OVER_BUDGET)
+
+
+class StuckLimit:
+    """Ends the process when `renew` is not called for `seconds`; 0 means never. A thread that needs
+    no interpreter does so."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._renewed_at: float | None = None
+
+    def renew(self) -> None:
+        now = time.monotonic()
+        if self._seconds and (
+            self._renewed_at is None or now - self._renewed_at > self._seconds / 4
+        ):
+            self._renewed_at = now
+            faulthandler.dump_traceback_later(self._seconds, exit=True)
+
+    def end(self) -> None:
+        """End the limit until the next `renew`."""
+        if self._renewed_at is not None:
+            self._renewed_at = None
+            faulthandler.cancel_dump_traceback_later()
+
+
+class BudgetWatch:
+    """Enforces the budget on the jobs of one claim."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        jobs: JobClaims,
+        group: Sequence[Job],
+        worker: str,
+        meters: Mapping[str, JobProgress],
+    ) -> None:
+        self._budget = budget
+        self._jobs, self._group, self._worker = jobs, group, worker
+        self._meters = meters
+        self._told_at: float | None = None
+
+    def look(self) -> None:
+        """Check the running jobs; end those beyond the budget, or the process."""
+        running = self._running()
+        if not running:
+            self._told_at = None
+            return
+        now, memory = time.monotonic(), memory_taken()
+        began = min(self._meters[job.id].began or now for job in running)
+        error = self._budget.broken_by(now - began, memory)
+        if error is None:
+            self._told_at = None
+            return
+        if self._told_at is None:
+            self._told_at = now
+            LOGGER.warning(line("job beyond its budget", job=running[0].id, message=error.message))
+            for job in running:
+                self._meters[job.id].end(error)
+        if now - self._told_at > GRACE_S or memory > (self._budget.memory or memory) * SPILL:
+            self._end_all(running, error)
+
+    def _running(self) -> list[Job]:
+        """Return the jobs at work. Jobs that wait for a commit count only if no other job is at
+        work."""
+        begun = [job for job in self._group if self._meters[job.id].began is not None]
+        return [job for job in begun if not self._meters[job.id].commits] or begun
+
+    def _end_all(self, running: Sequence[Job], error: JobOverBudget) -> None:
+        for job in self._group:
+            try:
+                if job in running:
+                    self._jobs.finish(job.id, self._worker, Failed.of(error))
+                else:
+                    self._jobs.put_back(job.id, self._worker)
+            except LeaseLost:  # the job has ended already
+                continue
+            except Exception:  # the lease of the job runs out, and a worker begins it again
+                LOGGER.exception(line("a job beyond its budget was not ended", job=job.id))
+        LOGGER.error(line("worker ends: a job does not", message=error.message))
+        end_process()

@@ -1,0 +1,55 @@
+"""The plan of a poll: a pure function of the chain's state and the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odf_protocol.chain.state import ChainState
+from odf_protocol.metadata.data import SourceState
+from odf_protocol.metadata.events import SetPollingSource
+from odf_protocol.metadata.sources import FetchStepMqtt
+from odf_protocol.source_marks import body_of, marks_of
+
+SOURCE_NAME = "default"
+"""Source name in states of the polling source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollPlan:
+    """A fetch to make, and the source state from which it continues."""
+
+    source: SetPollingSource
+    state: SourceState | None
+    body: str | None = None
+    """Mark of the bytes that were taken last (`odf_protocol/source_marks.py`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingToPoll:
+    """Reason why there is no fetch to make."""
+
+    uncacheable: bool = False
+    no_source_defined: bool = False
+
+
+def plan_poll(state: ChainState, *, fetch_uncacheable: bool = False) -> PollPlan | NothingToPoll:
+    """Plan the next fetch.
+
+    A dataset with data whose last block has no source state is not polled unless the request
+    demands it, because the fetch would return the same rows again. States with the name of another
+    source do not count.
+
+    Raises:
+        NotUnderstood: the chain holds events of a newer writer.
+    """
+    state.require_understood()
+    source = state.polling_source
+    if source is None:
+        return NothingToPoll(no_source_defined=True)
+    last = state.last_source_state
+    if last is not None and last.source_name != SOURCE_NAME:
+        last = None
+    remembers = last is not None or isinstance(source.fetch, FetchStepMqtt)
+    if state.last_offset is not None and not remembers and not fetch_uncacheable:
+        return NothingToPoll(uncacheable=True)
+    return PollPlan(source=source, state=last, body=body_of(marks_of(state.last_add_data)))

@@ -1,0 +1,166 @@
+"""Read NdJson of flat records, many lines at a time, as far as this agrees with reading each line.
+
+A compiled decoder converts whole lines to typed records. Everything it does not accept (a number in
+quotes, a fraction for a whole number, any error), and every line that is not exactly one record,
+ends this reading with `NotAgreed`; lines are then read one by one from that row on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Any, BinaryIO
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_protocol.typed import json_decoder
+
+from ..runtime.content import Content, opened
+from ..slices.frame import Limits
+from .csv_records import BOM
+from .fields_seen import FieldsSeen
+from .json_values import AS_DECLARED, How
+from .text import BadValue, cast_text, has_text_form
+
+CHUNK_BYTES = 1 << 20
+_PLAIN_NAME = re.compile(r'[^\x00-\x1f"\\]+')
+"""Names that the compiled decoder accepts as keys."""
+
+
+class NotAgreed(Exception):
+    """The rest has to be read line by line."""
+
+
+def quick_batches(
+    content: Content, schema: pa.Schema, limits: Limits, seen: FieldsSeen, how: How = AS_DECLARED
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches from the start of the file; field names are added to `seen`. Raises
+    `NotAgreed`, at once or after some batches."""
+    decode = _Decoders(schema)
+    with opened(content) as stream:
+        for lines in _chunks(stream, limits):
+            batch = _batch(decode, lines, schema, limits, how)
+            if not batch.num_rows:
+                continue
+            if decode.surplus or _may_lack(batch, seen):
+                seen.note(records_of(lines))
+            else:
+                seen.note_names(schema.names)
+            yield batch
+
+
+def records_of(lines: bytes) -> list[dict[str, Any]]:
+    """Return the records of the lines, for their field names. Raises `NotAgreed`."""
+    try:
+        return json_decoder(dict[str, msgspec.Raw]).decode_lines(lines)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise NotAgreed from None
+
+
+def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
+    """Whether a column has no value in the batch, and no earlier record had it."""
+    return any(
+        column.null_count == batch.num_rows and seen.absent(name)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    )
+
+
+class _Decoders:
+    """Decodes lines to records; it is strict until a field appears that the schema lacks."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._fields: list[tuple[str, Any, Any]] = []
+        self._names: dict[str, str] = {}
+        self.surplus = False
+        for at, field in enumerate(schema):
+            kind = _kind(field.type)
+            if kind is None or not _PLAIN_NAME.fullmatch(field.name):
+                raise NotAgreed
+            self._fields.append((f"f{at}", kind | None, None))
+            self._names[f"f{at}"] = field.name
+        self._decoder = self._made(strict=True)
+
+    def lines(self, lines: bytes) -> list[Any]:
+        """Decode each line by itself: all at once, two records on a line would be accepted."""
+        try:
+            return list(map(self._decoder.decode, filter(None, lines.split(b"\n"))))
+        except msgspec.ValidationError as bad:
+            if self.surplus or "unknown field" not in str(bad):
+                raise
+        self.surplus = True
+        self._decoder = self._made(strict=False)
+        return self.lines(lines)
+
+    def _made(self, *, strict: bool) -> msgspec.json.Decoder[Any]:
+        record = msgspec.defstruct(
+            "Record", self._fields, rename=self._names, gc=False, forbid_unknown_fields=strict
+        )
+        return json_decoder(record)
+
+
+def _kind(wanted: pa.DataType) -> Any:
+    """Return the Python type of a column's values in the text; None if only the conversion of
+    single values knows the rules."""
+    if pa.types.is_boolean(wanted):
+        return bool
+    if pa.types.is_integer(wanted):
+        return int
+    if pa.types.is_float64(wanted):
+        return float
+    if pa.types.is_floating(wanted):
+        return None
+    return str if has_text_form(wanted) else None
+
+
+def _chunks(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
+    """Yield chunks of whole lines, in valid UTF-8. Raises `NotAgreed`."""
+    first = True
+    while chunk := stream.read(min(CHUNK_BYTES, limits.row_bytes)):
+        if not chunk.endswith(b"\n"):
+            chunk += stream.readline(limits.row_bytes + 1)
+            if len(chunk) - (chunk.rfind(b"\n", 0, -1) + 1) > limits.row_bytes:
+                raise NotAgreed
+        if first:
+            chunk, first = chunk.removeprefix(BOM), False
+        try:
+            chunk.decode()
+        except UnicodeDecodeError:
+            raise NotAgreed from None
+        yield chunk
+
+
+def _batch(
+    decode: _Decoders, lines: bytes, schema: pa.Schema, limits: Limits, how: How
+) -> pa.RecordBatch:
+    try:
+        records = decode.lines(lines)
+        columns = [
+            _column(list(map(attrgetter(f"f{at}"), records)), field, how)
+            for at, field in enumerate(schema)
+        ]
+    except (msgspec.MsgspecError, ValueError, RecursionError, pa.ArrowException, OverflowError):
+        raise NotAgreed from None
+    for field, column in zip(schema, columns, strict=True):
+        if not field.nullable and column.null_count:
+            raise NotAgreed
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            longest = pc.max(pc.binary_length(column)).as_py() or 0
+            if longest > limits.cell_bytes:
+                raise NotAgreed
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(values: list[Any], field: pa.Field, how: How) -> pa.Array:
+    wanted = field.type
+    if pa.types.is_boolean(wanted) or pa.types.is_integer(wanted) or pa.types.is_floating(wanted):
+        return pa.array(values, wanted)
+    try:
+        texts = how.forms.plain(pa.array(values, pa.string()), field.name, wanted)
+        made = cast_text(texts, wanted)
+    except BadValue:
+        raise NotAgreed from None
+    how.losses.met(field.name, texts, wanted)
+    return made

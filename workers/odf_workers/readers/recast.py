@@ -1,0 +1,281 @@
+"""Convert typed columns to the types of a schema.
+
+Numbers are cut to whole ones, times to their unit; text is parsed as the text of any source, and
+written in one form. A conversion that would lose more than digits is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_storage.datasets.read.records import values
+
+from .losses import lost, may_lose
+from .text import BadValue, cast_text, has_text_form
+
+Recast = Callable[[pa.Array, pa.DataType], pa.Array]
+Matches = Callable[[pa.DataType], bool]
+_INT64_DIGITS, _UINT64_DIGITS = 19, 20
+_JSON = msgspec.json.Encoder(enc_hook=str)
+_FRACTIONS = (
+    (r"\.0+$", ""),
+    (r"(\.\d{3})(000)+$", r"\1"),
+    (r"(\.\d{6})000$", r"\1"),
+)
+"""Fractions are shortened to 0, 3, 6 or 9 digits."""
+
+
+def recast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Convert the values to another type.
+
+    Raises:
+        BadValue: the type cannot represent a value.
+        pa.ArrowNotImplementedError: there is no conversion between the types.
+    """
+    if column.type == wanted:
+        return column
+    try:
+        return _recast(column, wanted)
+    except (pa.ArrowInvalid, OverflowError, BadValue):
+        raise _first_misfit(column, wanted) from None
+
+
+def can_recast(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether there is a conversion from one type to the other."""
+    try:
+        recast(pa.array([], found), wanted)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+def loss(column: pa.Array, made: pa.Array) -> str | None:
+    """Return what a conversion has lost, as a sentence; None for nothing. Nested values are not
+    compared."""
+    if _is_text(column.type):
+        return lost(pc.cast(column, pa.string()), made.type) if may_lose(made.type) else None
+    for from_type, to_type, is_lossy, sentence in _LOSSES:
+        if from_type(column.type) and to_type(made.type):
+            return sentence.format(made.type) if is_lossy(column, made) else None
+    return None
+
+
+def _differs_back(column: pa.Array, made: pa.Array) -> bool:
+    """Whether the values converted back are others; NaN is one value."""
+    back = pc.cast(made, column.type, safe=False)
+    differs = pc.not_equal(back, column)
+    if pa.types.is_floating(column.type):
+        differs = pc.and_(differs, pc.invert(pc.is_nan(column)))
+    return pc.any(differs).as_py() is True
+
+
+def _has_fractions(column: pa.Array, _: pa.Array) -> bool:
+    return pc.any(pc.not_equal(pc.trunc(column), column)).as_py() is True
+
+
+def _has_more_digits(column: pa.Array, made: pa.Array) -> bool:
+    if made.type.scale >= column.type.scale:
+        return False
+    return pc.any(pc.not_equal(pc.round(column, made.type.scale), column)).as_py() is True
+
+
+def _has_time_of_day(column: pa.Array, made: pa.Array) -> bool:
+    return _differs_back(pc.cast(column, pa.timestamp(column.type.unit)), made)
+
+
+def _recast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    for from_type, to_type, change in _RULES:
+        if from_type(column.type) and to_type(wanted):
+            return change(column, wanted)
+    if pa.types.is_nested(column.type) or pa.types.is_nested(wanted):
+        if pa.types.is_null(column.type):
+            return pa.nulls(len(column), wanted)
+        raise pa.ArrowNotImplementedError(f"{column.type} is no {wanted}")
+    return pc.cast(column, wanted)
+
+
+def _first_misfit(column: pa.Array, wanted: pa.DataType) -> BadValue:
+    for at in range(len(column)):
+        try:
+            _recast(column.slice(at, 1), wanted)
+        except (pa.ArrowInvalid, OverflowError, BadValue):
+            return BadValue(at, column[at].as_py())
+    return BadValue(0, None)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _from_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return cast_text(pc.cast(column, pa.string()), wanted)
+
+
+def _float_to_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
+    return pa.array(map(_shown, values), wanted, mask=_nulls(column))
+
+
+def _nested_to_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Write values as JSON, in the texts of answers."""
+    told = (None if each is None else _JSON.encode(each).decode() for each in values(column))
+    return pa.array(told, wanted)
+
+
+def _nulls(column: pa.Array) -> np.ndarray:
+    return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), bool)
+
+
+def _shown(value: np.floating) -> str:
+    """Return the shortest digits, always with a point or an exponent."""
+    if np.isnan(value):
+        return "NaN"
+    text = str(value)
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if exponent else text
+
+
+def _moment_to_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    zone = column.type.tz
+    utc = column if zone is None else pc.cast(column, pa.timestamp(column.type.unit, "UTC"))
+    text = pc.strftime(utc, format="%Y-%m-%dT%H:%M:%S")
+    text = _short(text)
+    return pc.cast(text if zone is None else pc.binary_join_element_wise(text, "Z", ""), wanted)
+
+
+def _time_to_text(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return pc.cast(_short(pc.cast(column, pa.string())), wanted)
+
+
+def _short(text: pa.Array) -> pa.Array:
+    for pattern, instead in _FRACTIONS:
+        text = pc.replace_substring_regex(text, pattern, instead)
+    return text
+
+
+def _moment(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Change the unit, cutting digits; a time without a zone is in UTC."""
+    unit = column.type.unit
+    counts = pc.cast(column, pa.int64())
+    utc = pc.cast(counts, pa.timestamp(unit, "UTC"))
+    finer = ("s", "ms", "us", "ns")
+    if finer.index(wanted.unit) < finer.index(unit):
+        units = {"s": "second", "ms": "millisecond", "us": "microsecond"}
+        utc = pc.floor_temporal(utc, unit=units[wanted.unit])
+    utc = pc.cast(utc, pa.timestamp(wanted.unit, "UTC"))
+    return pc.cast(pc.cast(utc, pa.int64()), wanted)
+
+
+def _via(between: pa.DataType) -> Recast:
+    return lambda column, wanted: pc.cast(pc.cast(column, between), wanted)
+
+
+def _whole(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return pc.cast(pc.trunc(column), wanted)
+
+
+def _inexact(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return pc.cast(column, wanted, safe=False)
+
+
+def _int_to_decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    digits = _UINT64_DIGITS if pa.types.is_uint64(column.type) else _INT64_DIGITS
+    wide = pa.int64() if digits == _INT64_DIGITS else pa.uint64()
+    return pc.cast(pc.cast(pc.cast(column, wide), pa.decimal128(digits, 0)), wanted)
+
+
+def _decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Change the scale, rounding the last digit kept."""
+    if wanted.scale < column.type.scale:
+        column = pc.round(column, wanted.scale, round_mode="half_towards_infinity")
+    return pc.cast(column, wanted)
+
+
+def _list(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    items = recast(column.flatten(), wanted.value_type)
+    if not wanted.value_field.nullable and items.null_count:
+        raise pa.ArrowInvalid("no value in a required element")
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    large = pa.types.is_large_list(wanted)
+    offsets = pa.array(starts, pa.int64() if large else pa.int32())
+    kind = pa.LargeListArray if large else pa.ListArray
+    mask = pc.is_null(column) if column.null_count else None
+    return kind.from_arrays(offsets, items, type=wanted, mask=mask)
+
+
+def _struct(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Match members by name; a missing member is null."""
+    members = [wanted.field(at) for at in range(wanted.num_fields)]
+    found = {column.type.field(at).name: at for at in range(column.type.num_fields)}
+    parts = []
+    for member in members:
+        if member.name not in found and not member.nullable:
+            raise pa.ArrowNotImplementedError(f"no member {member.name}")
+        part = (
+            recast(pc.struct_field(column, [found[member.name]]), member.type)
+            if member.name in found
+            else pa.nulls(len(column), member.type)
+        )
+        if not member.nullable and part.null_count > column.null_count:
+            raise pa.ArrowInvalid("no value in a required member")
+        parts.append(part)
+    mask = pc.is_null(column) if column.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=members, mask=mask)
+
+
+_RULES: tuple[tuple[Matches, Matches, Recast], ...] = (
+    (_is_text, lambda t: has_text_form(t) and not _is_text(t), _from_text),
+    (pa.types.is_floating, _is_text, _float_to_text),
+    (pa.types.is_timestamp, _is_text, _moment_to_text),
+    (pa.types.is_time, _is_text, _time_to_text),
+    (pa.types.is_nested, _is_text, _nested_to_text),
+    (pa.types.is_timestamp, pa.types.is_timestamp, _moment),
+    (pa.types.is_integer, pa.types.is_timestamp, _via(pa.int64())),
+    (pa.types.is_integer, pa.types.is_date, _via(pa.int32())),
+    (pa.types.is_date32, pa.types.is_integer, _via(pa.int32())),
+    (pa.types.is_integer, pa.types.is_floating, _inexact),
+    (pa.types.is_integer, pa.types.is_decimal, _int_to_decimal),
+    (pa.types.is_floating, pa.types.is_integer, _whole),
+    (pa.types.is_decimal, pa.types.is_integer, _whole),
+    (pa.types.is_decimal, pa.types.is_decimal, _decimal),
+    (_is_list, _is_list, _list),
+    (pa.types.is_struct, pa.types.is_struct, _struct),
+)
+"""The first matching rule applies; otherwise Arrow's cast, which refuses a loss."""
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _is_fraction(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+Lossy = Callable[[pa.Array, pa.Array], bool]
+_LOSSES: tuple[tuple[Matches, Matches, Lossy, str], ...] = (
+    (_is_fraction, pa.types.is_integer, _has_fractions, "fractions are cut off, to be {}"),
+    (_is_number, pa.types.is_floating, _differs_back, "numbers lose digits, to be {}"),
+    (pa.types.is_decimal, pa.types.is_decimal, _has_more_digits, "digits are rounded, to be {}"),
+    (
+        pa.types.is_timestamp,
+        pa.types.is_timestamp,
+        _differs_back,
+        "times lose their last digits, to be {}",
+    ),
+    (pa.types.is_time, pa.types.is_time, _differs_back, "times lose their last digits, to be {}"),
+    (pa.types.is_timestamp, pa.types.is_date, _has_time_of_day, "times of day are cut off"),
+)
+"""Conversions that take values they change."""

@@ -1,0 +1,100 @@
+"""The boundaries of slices: a function of the rows and two settings, independent of partitions.
+
+The cost of a row is the size of its values in bytes, and at least `Cut.least`, so that a slice has
+at most `Cut.rows` rows. The number of a row's slice is the cost of all rows before it, divided by
+`Cut.size`: every partition can compute it once it knows the cost of earlier partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odf_protocol.arrow_values import text_buffers
+
+from .pieces import MAP_BYTES, width
+
+Costs = npt.NDArray[np.int64]
+SYSTEM_BYTES = 16
+"""Bytes of a row's offset and system time, which it gets when it is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Limits of a slice, which ends at the first limit reached: rows, or bytes.
+
+    Bytes are the bytes of values, not of the file.
+    """
+
+    rows: int = 1 << 20
+    size: int = 256 << 20
+
+    @property
+    def least(self) -> int:
+        """The least cost of a row."""
+        return -(-self.size // self.rows)
+
+    def count(self, cost: int) -> int:
+        """Return the number of slices for rows of this total cost; some of them may have no
+        rows."""
+        return -(-cost // self.size)
+
+
+def row_costs(batch: pa.RecordBatch, cut: Cut) -> Costs:
+    """Return the cost of each row, given its operation code and data columns."""
+    widths = [width(kind) for kind in batch.schema.types]
+    fixed = SYSTEM_BYTES + sum(each for each in widths if each is not None)
+    total = np.full(batch.num_rows, fixed, np.int64)
+    for at, each in enumerate(widths):
+        if each is None:
+            total += _costs(batch.column(at))
+    return np.maximum(total, cut.least, out=total)
+
+
+def costs_of(rows: pa.Table, cut: Cut) -> Costs:
+    """As `row_costs`, of a table."""
+    none = np.zeros(0, np.int64)
+    return np.concatenate([none, *(row_costs(batch, cut) for batch in rows.to_batches())])
+
+
+def in_slices(
+    batch: pa.RecordBatch, costs: Costs, before: int, cut: Cut
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows with the numbers of their slices; `before` is the cost of all earlier rows."""
+    if not len(costs):
+        return
+    numbers = (before + np.cumsum(costs) - costs) // cut.size
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+        yield int(numbers[start]), batch.slice(int(start), int(end - start))
+
+
+def _costs(array: pa.Array) -> Costs | int:
+    kind = array.type
+    if (bytes_ := width(kind)) is not None:
+        return bytes_
+    if pa.types.is_struct(kind):
+        members: Costs = np.ones(len(array), np.int64)
+        for member in array.flatten():  # values inside a null struct cost nothing
+            members += _costs(member)
+        return members
+    if pa.types.is_map(kind):
+        return MAP_BYTES
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _list_costs(array)
+    if len(array) and array.null_count == 0:
+        return np.diff(text_buffers(array)[0]).astype(np.int64) + 4
+    return np.asarray(pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False)) + 4
+
+
+def _list_costs(array: pa.Array) -> Costs:
+    inside = np.broadcast_to(_costs(array.flatten()), len(array.flatten()))
+    sums = np.concatenate([[0], np.cumsum(inside)])
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(lengths).astype(np.int64)
+    return np.asarray(sums[ends] - sums[ends - lengths] + 4, np.int64)
