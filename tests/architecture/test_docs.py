@@ -18,6 +18,9 @@ PAGES = sorted(
     for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
 )
 HEADINGS = re.compile(r"^#+ (.*)$", re.MULTILINE)
+DECISION = re.compile(
+    r"^## (.*)\n\n(?:\d{4}-\d\d-\d\d, (?:in force|replaced by \[.*\]\(.*\))\.$)?", re.MULTILINE
+)
 LINKS = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"odf-node [a-z].*")
 END_OF_COMMAND = re.compile(r"\s#|\s\||\)$|\s[<>]\s|`")
@@ -53,6 +56,16 @@ def test_every_page_is_in_the_list_of_pages():
     assert sorted(listed) == sorted(
         page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"
     )
+
+
+def test_every_decision_says_since_when_it_holds_and_is_in_the_list_of_decisions():
+    listed = set(LINKS.findall(_text("docs/decisions/README.md")))
+    for page in (ROOT / "docs" / "decisions").glob("*.md"):
+        if page.name == "README.md":
+            continue
+        records = list(DECISION.finditer(page.read_text()))
+        assert {f"{page.name}#{_anchor(record[1])}" for record in records} <= listed
+        assert [record[1] for record in records if record[0].endswith("\n")] == []
 
 
 def _text(page: str) -> str:

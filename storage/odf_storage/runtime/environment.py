@@ -1,6 +1,6 @@
 """Reads the settings of a program from environment variables with the program's prefix.
 
-`docs/decisions/settings-by-program.md` lists which program reads which prefix.
+`docs/decisions/packages.md` says which program reads which prefix, and why.
 """
 
 from __future__ import annotations
