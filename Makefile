@@ -9,7 +9,8 @@ TESTS ?= tests
 JOBS ?= 3
 T ?= block
 SECONDS ?= 600
-COMPILE = $(BIN)/uv pip compile -q --generate-hashes --no-header --no-emit-index-url --no-annotate \
+UPGRADE ?=
+COMPILE = $(BIN)/uv pip compile -q $(UPGRADE) --generate-hashes --no-header --no-emit-index-url --no-annotate \
   --python-version 3.11
 JDBC = org.apache.arrow:flight-sql-jdbc-driver:18.3.0
 # Whatever the environment says, Python keeps what it compiled: a run of the tests starts it
@@ -21,7 +22,7 @@ CHROMIUM = { command -v chromium || command -v google-chrome || { [ "$$(id -u)" 
 say = @printf '\033[1m%s\033[0m\n'
 
 .DEFAULT_GOAL := help
-.PHONY: help run test dev demo check fmt test-fast test-spark examples pictures sql-differences bench torture mutations pipeline fuzz lock lock-images images sbom clean
+.PHONY: help run test dev demo check lint fmt test-fast test-spark examples pictures sql-differences bench torture mutations pipeline fuzz lock lock-images images dist tagged sbom clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -38,12 +39,14 @@ dev: $(V)/.dev-ok ## only set up .venv with everything for development
 demo: $(V)/.run-ok ## play the story: post, push, pull, verify; DEMO_KEEP_RUNNING=0 ends the node afterwards
 	$(BIN)/python examples/demo.py
 
-check: $(V)/.dev-ok ## format, lint, types, architecture, fast tests; no Spark, no server
+check: lint ## format, lint, types, architecture, fast tests; no Spark, no server
+	$(BIN)/python -m pytest -q -m 'not spark and not e2e' $(TESTS)
+
+lint: $(V)/.dev-ok ## format, lint, types, import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -m 'not spark and not e2e' $(TESTS)
 
 fmt: $(V)/.dev-ok ## format and fix what can be fixed
 	$(BIN)/ruff format .
@@ -87,7 +90,7 @@ pipeline: $(V)/.dev-ok ## the flights of the examples in full, a late correction
 fuzz: $(V)/.fuzz-ok ## fuzz a decoder for SECONDS=600; T is arrow_schema, block, bundle, ddl, engine_message, kartothek_key, kartothek_schema, kartothek_state, manifest, message, multihash or reference
 	$(BIN)/python tests/fuzz/run.py $(T) --seconds $(SECONDS)
 
-lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml
+lock: $(BIN)/uv ## renew the hash-pinned requirements from pyproject.toml; UPGRADE=-U takes the newest, UPGRADE='-P httpx' of one package
 	$(COMPILE) --extra server --extra spark --extra datafusion --extra hashing --extra s3 --extra postgres --extra telemetry --extra dev pyproject.toml -o requirements/test.txt
 	$(COMPILE) --extra fuzz -c requirements/test.txt pyproject.toml -o requirements/fuzz.txt
 	$(COMPILE) --extra server --extra spark --extra datafusion --extra hashing -c requirements/test.txt pyproject.toml -o requirements/run.txt
@@ -108,12 +111,25 @@ images: ## build odf-node and odf-worker on the base image that PYTHON_IMAGE nam
 	docker build --build-arg PYTHON_IMAGE='$(PYTHON_IMAGE)' -f Dockerfile.node -t odf-node .
 	docker build --build-arg PYTHON_IMAGE='$(PYTHON_IMAGE)' -f Dockerfile.worker -t odf-worker .
 
+dist: tagged $(BIN)/uv ## build the wheel of TAG=v1.2.3 into dist/ and its notes into build/notes.md; version and CHANGELOG.md have to say the same
+	@rm -rf dist build/packing
+	$(BIN)/uv venv -q -p $(BIN)/python build/packing
+	$(BIN)/uv pip install -q -p build/packing --require-hashes -r requirements/build.txt
+	build/packing/bin/hatchling build -t wheel -d dist
+
+tagged:
+	@grep -qx 'version = "$(TAG:v%=%)"' pyproject.toml || { \
+	  echo 'TAG=$(TAG) is not `v` and the version in pyproject.toml: set the version, or name its tag'; exit 2; }
+	@grep -qE '^## $(subst .,\.,$(TAG:v%=%)) – [0-9]{4}-[0-9]{2}-[0-9]{2}$$' CHANGELOG.md || { \
+	  echo 'CHANGELOG.md has no heading `## $(TAG:v%=%) – DATE`: write the day of the release there'; exit 2; }
+	@mkdir -p build && sed -n '/^## $(subst .,\.,$(TAG:v%=%)) /,/^## /{/^## /!p}' CHANGELOG.md > build/notes.md
+
 sbom: $(V)/.dev-ok ## write build/sbom.json, what this installation is made of (CycloneDX); images hold theirs in /opt/odf/sbom.json
 	@mkdir -p build
 	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON -o build/sbom.json $(V)
 
 clean: ## remove the virtual environment and caches, keep data
-	rm -rf $(V) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
+	rm -rf $(V) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist *.egg-info
 
 $(BIN)/uv: requirements/uv.txt
 	$(say) 'creating $(V) ...'
