@@ -38,6 +38,11 @@ PACKED = (".gz", ".zip", ".bz2", ".zst")
     help="FILE corrects rows: it has the columns of DATASET, and `op` says 1 for a row that it "
     "takes back, 0 for one that it adds.",
 )
+@click.option(
+    "--add-columns",
+    is_flag=True,
+    help="Add the columns of FILE that DATASET lacks to its schema; earlier rows have no value.",
+)
 @click.option("--media-type", metavar="T", help="Format of FILE; default: by its extension.")
 @click.option(
     "--event-time", metavar="T", help="Event time (RFC 3339) of rows that have none; default: now."

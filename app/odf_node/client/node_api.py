@@ -197,6 +197,7 @@ class NodeApi:
         media_type: str | None,
         source_name: str | None = None,
         changelog: bool = False,
+        add_columns: bool = False,
         event_time: str | None = None,
         size: int | None = None,
         expected_head: str | None = None,
@@ -227,6 +228,7 @@ class NodeApi:
         query = {
             "sourceName": source_name,
             "changelog": changelog or None,
+            "addColumns": add_columns or None,
             "expectedHead": expected_head,
             "dryRun": dry_run or None,
             "onBadRows": on_bad_rows,

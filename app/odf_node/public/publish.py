@@ -87,10 +87,12 @@ def publish(
     token: str | None = None,
     expected_head: str | None = None,
     idempotency_key: str | None = None,
+    add_columns: bool = False,
     **options: Any,
 ) -> Receipt:
     """Post the rows of a frame or a file to the dataset at `url`, which is created if it does not
-    exist. A new dataset stays only if the rows enter.
+    exist; it stays only if the rows enter. While the connection breaks or a proxy gives up, the
+    rows are sent again.
 
     Args:
         data: a pandas or Polars frame, a DuckDB relation, an Arrow table, batch or stream, a list
@@ -105,37 +107,42 @@ def publish(
             dataset is created.
         expected_head: block that the dataset must have as its head, else `RequestConflict`.
         idempotency_key: name of this call. A second call with the same name changes nothing, and
-            its receipt says `replayed`. By default the hash of the rows and the head at the
-            beginning of the call (or `expected_head`): a repeat before the rows have entered is
-            recognized, and the same rows after another change are another change.
+            its receipt says `replayed`. By default the hash of the rows, and the head at the
+            beginning: the same rows after another change are another change.
+        add_columns: columns that the dataset lacks extend its schema, unless its source declares
+            its columns.
         options: how a file is read, as `odf-node publish --help` lists: `separator`, `header`, …
             Of a file, `key=()` and `event_time=""` mean none, None that the file decides.
-
-    While the connection breaks or a proxy gives up, the rows are sent again.
 
     Raises:
         NotATable, UnusableChoice, UnusableOption, TransferFailed. QuestionOpen: a file leaves it
         open. Refused: the token does not allow it. RowsNotTaken: the node rejects the rows.
     """
     place = _node_place(url, token)
-    given = {"merge": merge, "description": description, **options}
+    given = {"merge": merge, "description": description, "key": key, "event_time": event_time}
     with open_http() as http, _rows(data) as rows:
-        given["key"] = () if key is None and rows.is_frame else key
-        given["event_time"] = "" if event_time is None and rows.is_frame else event_time
-        choices = _choices(given, place)
-        digest = Multihash.of_chunks(rows.chunks())
+        choices = _choices({**given, **options}, place, rows)
         head, made, notes = _dataset(place, rows, choices, visibility, http)
         api = NodeApi(place.location.base, place.token, http=http)
+        adds = add_columns and made is None  # a new dataset has the columns of its rows
         with nullcontext() if made is None else kept_if_filled(made, api):
             answer = api.ingest(
                 rows.chunks,
                 media_type=rows.media_type,
                 size=rows.size,
                 expected_head=expected_head,
+                add_columns=adds,
                 on_bad_rows=None if choices.on_bad_rows == "fail" else choices.on_bad_rows,
-                key=idempotency_key or f"rows-{digest}-{expected_head or head}",
+                key=idempotency_key or _request_key(rows, expected_head or head, adds=adds),
             )
     return Receipt.of(answer, notes)
+
+
+def _request_key(rows: _Rows, head: str, *, adds: bool) -> str:
+    """Return the name of a call. One that adds columns follows the refusal of one that does not, so
+    it has another name."""
+    digest = Multihash.of_chunks(rows.chunks())
+    return f"rows-{digest}-{head}{'-add-columns' if adds else ''}"
 
 
 def _node_place(url: str, token: str | None) -> Place:
@@ -145,9 +152,13 @@ def _node_place(url: str, token: str | None) -> Place:
     return place
 
 
-def _choices(given: Mapping[str, Any], place: Place) -> Choices:
+def _choices(given: dict[str, Any], place: Place, rows: _Rows) -> Choices:
+    """Return what the caller chose. Of a frame, no key and no event time mean none."""
     from ..proposal.options import chosen  # as all of proposals, slow to load
 
+    if rows.is_frame:
+        none = {"key": (), "event_time": ""}
+        given |= {name: none[name] for name in none if given[name] is None}
     return chosen(given, name=node_and_alias(place.location.base)[1])
 
 

@@ -6,6 +6,7 @@ result of an interrupted job can be recognised when the job is repeated.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,18 @@ class SnapshotNotWhole(BadInput):
     """Rows of a snapshot cannot be left out: what is absent is retracted."""
 
 
+class ColumnsAreDeclared(BadInput):
+    """A batch that is to add columns, of a source that declares its columns."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"source '{source}' says which columns it has, by its schema or its query, so a batch "
+            "adds none: append SetDataSchema with the new columns, then the source (AddPushSource) "
+            "with them",
+            source=source,
+        )
+
+
 class NothingToCorrect(BadInput):
     """A changelog for a dataset that has no rows."""
 
@@ -79,6 +92,8 @@ class IngestPlan:
     has_history: bool
     system_time: Instant
     source_event_time: Instant
+    adds_columns: bool = False
+    """Whether columns of the batch that the dataset lacks extend its schema."""
     latest: Instant = LAST
     """Event times after it do not move the watermark, which never goes back."""
 
@@ -91,6 +106,11 @@ class IngestPlan:
     def coerces(self) -> bool:
         """Whether clashing columns are renamed and the event time is converted by default."""
         return self.preprocess is None and self.read.schema is None
+
+    @property
+    def declares(self) -> bool:
+        """Whether the source says which columns its rows have, by a schema or a query."""
+        return not self.coerces or self.read.ddl_schema is not None
 
 
 def plan_ingest(
@@ -109,6 +129,7 @@ def plan_ingest(
         NothingToCorrect: a changelog, and the dataset has no rows.
         UnsupportedMediaType: there is no reader for the batch's type.
         SnapshotNotWhole: bad rows were to be left out of a snapshot.
+        ColumnsAreDeclared: the batch is to add columns, and its source declares them.
     """
     if payload.expected_head is not None and state.head is not None:
         expected = Multihash.parse(payload.expected_head)
@@ -124,7 +145,7 @@ def plan_ingest(
             "bad rows of a snapshot cannot be set aside: rows that are absent would be retracted"
         )
     when = Instant.parse(payload.source_event_time) if payload.source_event_time else now
-    return plan_source(
+    plan = plan_source(
         state,
         source,
         read=for_media_type(source.read, media_type),
@@ -132,6 +153,11 @@ def plan_ingest(
         source_event_time=when,
         ahead_s=ahead_s,
     )
+    if not payload.add_columns:
+        return plan
+    if plan.declares:
+        raise ColumnsAreDeclared(plan.source_name)
+    return dataclasses.replace(plan, adds_columns=True)
 
 
 def plan_source(

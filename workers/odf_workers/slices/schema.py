@@ -66,17 +66,19 @@ def slice_schema(batch: pa.Schema, vocab: Vocab, dataset: pa.Schema | None) -> p
     ]
     if dataset is None:
         for field in fields:
-            _check_known(field)
+            check_known(field, "declare a schema in the source")
         return pa.schema(fields)
     _check_same(fields, dataset)
     return dataset
 
 
-def _check_known(field: pa.Field) -> None:
+def check_known(field: pa.Field, advice: str) -> None:
+    """Check that a new column can be stored. `advice` is what to do about a column without values.
+    Raises `BadInputSchema`."""
     if holds_null_type(field.type):
         raise BadInputSchema(
             f"column `{field.name}` holds {_unseen(field.type)} only, its type is unknown: "
-            "declare a schema in the source",
+            f"{advice}",
             column=field.name,
         )
     try:
@@ -119,7 +121,8 @@ def _check_same(fields: list[pa.Field], dataset: pa.Schema) -> None:
         missing = [name for name in wanted if name not in found]
         raise IncompatibleSchema(
             f"the batch has other columns than the dataset ({_difference(surplus, missing)}): "
-            "declare those of the dataset in the source, or add to them with SetDataSchema",
+            "declare those of the dataset in the source, or add to them with "
+            "SetDataSchema or, without a schema in the source, addColumns",
             unknown=surplus,
             missing=missing,
             expected=wanted,

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.chain.state import Vocab
+from odf_protocol.column_names import same_but_case
 from odf_protocol.instant import Instant
 from odf_protocol.stored_values import first_misfit, may_misfit
 
@@ -120,7 +121,7 @@ def normalized(
     _check_distinct(names)
     changes: dict[int, Change] = {}
     watched: dict[int, str] = {}
-    remarks = {} if known is not None else dict.fromkeys(_same_but_case([*vocab.columns, *names]))
+    remarks = {} if known is not None else dict.fromkeys(same_but_case([*vocab.columns, *names]))
     losses = Losses(remarks.setdefault)
     fields = []
     for at, (given, name) in enumerate(zip(frame.schema, names, strict=True)):
@@ -184,18 +185,6 @@ def _check_distinct(names: list[str]) -> None:
     for at, name in enumerate(names):
         if name in names[:at] or name == POSITION:
             raise BadInputSchema(f"column `{name}` clashes with another column", column=name)
-
-
-def _same_but_case(names: list[str]) -> Iterator[str]:
-    """Yield remarks on names that clients without case take for one."""
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            yield (
-                f"columns `{other}` and `{name}` differ in case only: clients that ignore case, "
-                "such as those of Delta Sharing, refuse the table"
-            )
 
 
 def _event_time(vocab: Vocab, known: pa.Schema | None) -> pa.DataType:

@@ -24,10 +24,11 @@ from ..readers.rejected import Rejected, RejectedRow
 from ..readers.splits import Split
 from ..slices.columns import POSITION, Operation
 from ..slices.conform import NullCounts, may_forbid_nulls
+from ..slices.frame import Frame
 from ..slices.millis import filled
 from ..slices.schema import slice_schema
 from .facts import Ahead, ReadFacts, Totals
-from .normalize import Seen, normalized
+from .normalize import Normalized, Seen, normalized
 from .order import all_sorted
 from .post_read import PostRead
 from .undeclared import arranged
@@ -81,19 +82,8 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
         if frame is None:
             yield ReadFacts()
             return
-        known = to_arrow(plan.schema) if plan.schema is not None else None
-        rows = normalized(
-            arranged(frame, plan),
-            vocab=plan.vocab,
-            coerces=plan.coerces,
-            takes_operations=takes_operations(plan.merge),
-            known=known,
-            rejected=rejected,
-            forms=forms_of(plan.read),
-            before=split.rows,
-            nulls_are_text=plan.coerces and isinstance(plan.read, ReadStepParquet),
-            latest=plan.latest,
-        )
+        known = known_schema(plan)
+        rows = rows_of(frame, plan, rejected, before=split.rows)
         schema = slice_schema(rows.schema, plan.vocab, known)
         totals = Totals(read.cut, _sampled(read))
         check_batch(plan.merge, merging_of(plan.merge, plan.vocab), rows.schema)
@@ -125,6 +115,28 @@ def read_rows(read: PostRead, split: Split, rejected: Rejected | None) -> Output
             nulls_found=found.nulls,
             rejected=_rows(rejected),
         )
+
+
+def known_schema(plan: IngestPlan) -> pa.Schema | None:
+    return None if plan.schema is None else to_arrow(plan.schema)
+
+
+def rows_of(
+    frame: Frame, plan: IngestPlan, rejected: Rejected | None = None, *, before: int = 0
+) -> Normalized:
+    """Return the rows of a frame in the form in which they are merged. Raises as `normalized`."""
+    return normalized(
+        arranged(frame, plan),
+        vocab=plan.vocab,
+        coerces=plan.coerces,
+        takes_operations=takes_operations(plan.merge),
+        known=known_schema(plan),
+        rejected=rejected,
+        forms=forms_of(plan.read),
+        before=before,
+        nulls_are_text=plan.coerces and isinstance(plan.read, ReadStepParquet),
+        latest=plan.latest,
+    )
 
 
 def _ahead(seen: Seen, plan: IngestPlan) -> Ahead:

@@ -25,7 +25,7 @@ def known_of(plan: IngestPlan) -> Known | None:
 
     The event time is not included: separate rules convert whole numbers and texts to times.
     """
-    if not _undeclared(plan) or plan.schema is None:
+    if plan.declares or plan.schema is None:
         return None
     schema, vocab = to_arrow(plan.schema), plan.vocab
     own = {vocab.offset_column, vocab.system_time_column, vocab.event_time_column}
@@ -47,7 +47,7 @@ def known_of(plan: IngestPlan) -> Known | None:
 
 def arranged(frame: Frame, plan: IngestPlan) -> Frame:
     """Put the frame's columns in the order of the dataset; new ones stay at the end."""
-    if not _undeclared(plan) or plan.schema is None:
+    if plan.declares or plan.schema is None:
         return frame
     names = renamed(
         list(frame.schema.names), plan.vocab, takes_operations=takes_operations(plan.merge)
@@ -58,10 +58,6 @@ def arranged(frame: Frame, plan: IngestPlan) -> Frame:
         return frame
     schema = pa.schema([frame.schema.field(at) for at in order])
     return replace(frame, schema=schema, batches=_in_order(frame.batches, schema, order))
-
-
-def _undeclared(plan: IngestPlan) -> bool:
-    return plan.coerces and plan.read.ddl_schema is None
 
 
 def _in_order(

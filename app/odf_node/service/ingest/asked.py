@@ -15,7 +15,7 @@ from ..http.event_time import parsed_event_time
 from ..http.media_types import MEDIA_TYPES, UnsupportedMediaType
 from ..http.parameters import query_of
 from ..http.request_keys import parse_key
-from .sources import SourceOfChangelog
+from .sources import ColumnsOfChangelog, SourceOfChangelog
 
 FORM = "multipart/form-data"
 UNTOLD = frozenset({"application/x-www-form-urlencoded", "application/octet-stream"})
@@ -50,6 +50,7 @@ class IngestQuery(BaseModel):
     model_config = ConfigDict(frozen=True)
     source_name: str | None = Field(None, alias="sourceName", max_length=1000)
     changelog: bool = False
+    add_columns: bool = Field(False, alias="addColumns")
     upload_token: str | None = Field(None, alias="uploadToken", max_length=MAX_CHARS)
     expected_head: str | None = Field(None, alias="expectedHead", max_length=200)
     dry_run: bool = Field(False, alias="dryRun")
@@ -65,6 +66,8 @@ class IngestRequest:
     source_name: str | None = None
     changelog: bool = False
     """Whether the rows are a changelog of the dataset's own columns."""
+    add_columns: bool = False
+    """Whether columns that the dataset lacks extend its schema."""
     media_type: str | None = None
     event_time: str | None = None
     expected_head: str | None = None
@@ -80,10 +83,13 @@ class IngestRequest:
         """Return the request with event time and media type in canonical form.
 
         Raises:
-            UnsupportedMediaType, InvalidEventTime, NothingSetAside, SourceOfChangelog.
+            UnsupportedMediaType, InvalidEventTime, NothingSetAside, SourceOfChangelog,
+            ColumnsOfChangelog.
         """
         if self.changelog and self.source_name is not None:
             raise SourceOfChangelog
+        if self.changelog and self.add_columns:
+            raise ColumnsOfChangelog
         if self.max_bad_rows is not None and self.on_bad_rows == "fail":
             raise NothingSetAside
         return replace(
@@ -126,6 +132,7 @@ def asked_of(scope: Scope) -> Asked:
         request=IngestRequest(
             source_name=query.source_name,
             changelog=query.changelog,
+            add_columns=query.add_columns,
             event_time=headers.get(b"odf-event-time"),
             expected_head=query.expected_head,
             dry_run=query.dry_run,

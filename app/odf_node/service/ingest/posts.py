@@ -135,6 +135,8 @@ class Posts:
             del told["on_bad_rows"], told["max_bad_rows"]
         if not asked.changelog:
             del told["changelog"]
+        if not asked.add_columns:
+            del told["add_columns"]
         until = Instant(self.clock().ns + self.key_ttl_s * NANOS)
         return request_key(entry, post.account, asked.key, told, until=until)
 
@@ -182,6 +184,7 @@ def _payload(asked: IngestRequest, source: str | None, body: Multihash, copy: st
         upload_copy=copy,
         source_name=source,
         changelog=asked.changelog,
+        add_columns=asked.add_columns,
         media_type=asked.media_type,
         source_event_time=asked.event_time,
         expected_head=asked.expected_head,

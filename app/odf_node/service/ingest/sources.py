@@ -18,6 +18,17 @@ class SourceOfChangelog(BadInput):
         )
 
 
+class ColumnsOfChangelog(BadInput):
+    """A changelog of the dataset's own columns, which is to add columns."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "changelog=true is about rows with the columns of the dataset, so it adds none: leave "
+            "out addColumns",
+            parameter="addColumns",
+        )
+
+
 class SourceNotUsable(BadInput):
     """The dataset has no push source for this request."""
 

@@ -35,6 +35,8 @@ class IngestPayload(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     source_name: str | None = None
     changelog: bool = False
     """The batch is a changelog of the dataset's own columns, whatever its sources are."""
+    add_columns: bool = False
+    """Columns of the batch that the dataset lacks extend its schema."""
     media_type: str | None = None
     source_event_time: str | None = None
     """Fallback event time; absent means the time of planning."""

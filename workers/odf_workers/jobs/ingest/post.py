@@ -46,6 +46,7 @@ def shares_slices(post: Post, plan: IngestPlan) -> bool:
         and isinstance(plan.merge, MergeStrategyAppend)
         and plan.preprocess is None
         and plan.schema is not None
+        and not plan.adds_columns
         and not link_columns(plan.schema)
     )
 

@@ -51,7 +51,7 @@ from ..work.slice_files import local_object, put_slice, readable
 from ..work.stages_ran import BatchSize, reported
 from .history import bring_up_to_date, history_of, lent
 from .outcome import Extras, PostOutcome, ahead_warnings, data_events, receipts
-from .source import Source, is_one_partition, source_of, splits_of
+from .source import Source, adding_columns, is_one_partition, source_of, splits_of
 from .vanished import check_vanished
 from .ways import LARGE, ONE_TASK, SMALL, is_one_task, ran, run_tasks, way_of
 
@@ -165,6 +165,8 @@ def prepare_post(
     """
     options, most = context.ingest, extras.max_bad_rows
     source = source_of(plan, content, context, scratch, most, table)
+    if plan.adds_columns and source is not None:
+        plan, source = adding_columns(plan, source, options.limits, most)
     file_size = 0 if source is None else source.size
 
     def size_with(history: int) -> int:
@@ -286,8 +288,8 @@ def write_batch(
     read = [each for each in rows.posts if each.failure is None]
     outcomes = [_outcome(post, each, rows, context) for post, each in zip(posts, read, strict=True)]
     events: list[MetadataEvent] = []
-    if rows.schema is not None and plan.schema is None:
-        events.append(SetDataSchema(schema=from_arrow(rows.schema)))
+    if rows.schema is not None and (plan.schema is None or plan.schema != state.data_schema):
+        events.append(SetDataSchema(schema=plan.schema or from_arrow(rows.schema)))
     links = _links(dataset, plan, rows.slices, context.objects)
     events += data_events(plan, rows.slices, posts[0].extras, links=links)
     blocks, after = author(state, events, system_time=plan.system_time)

@@ -44,6 +44,7 @@ from ...readers.table_files import TableFiles, naming
 from ...runtime.content import Content, Enclosed
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
+from ...stages.added_columns import with_added_columns
 from ...stages.undeclared import arranged, known_of
 from ..work.context import Engines, WorkerContext
 
@@ -126,6 +127,20 @@ def source_of(
         rejected=rejected,
         warnings=(*told, *frame.warnings),
     )
+
+
+def adding_columns(
+    plan: IngestPlan, source: Source, limits: Limits, most: int | None
+) -> tuple[IngestPlan, Source]:
+    """Return the plan and the source for a batch whose new columns extend the dataset's schema.
+    Raises as `with_added_columns`, and the same errors as the reader for the head of the file."""
+    aside = None if most is None else Rejected(most)
+    frame = open_frame(source.step, source.content, limits, aside, source.known)
+    if frame is None:
+        return plan, source
+    grown, remarks = with_added_columns(plan, frame)
+    warnings = (*source.warnings, *remarks)
+    return grown, replace(source, known=known_of(grown), warnings=warnings)
 
 
 def _sizes(

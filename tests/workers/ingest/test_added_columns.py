@@ -1,0 +1,216 @@
+"""Columns that a batch adds to its dataset, because its publisher asks for that."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.workers.datasets import bench_without_engine, created, upload
+from tests.workers.partitions.many import Many
+from throwaway import throwaway_stores
+
+from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.reading import (
+    MergeStrategyLedger,
+    MergeStrategySnapshot,
+    MergeStrategyUpsertStream,
+    ReadStepCsv,
+    ReadStepJson,
+    ReadStepNdJson,
+    ReadStepParquet,
+)
+from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports.values import ObjectKind
+from odf_workers.jobs.ingest.run import run_ingest
+from odf_workers.partitions.here import Here
+from odf_workers.plan.ingest import ColumnsAreDeclared
+from odf_workers.slices.frame import BadInputSchema
+from odf_workers.slices.schema import IncompatibleSchema
+
+NOW = Instant.parse("2050-01-01T12:00:00Z")
+FIRST, WIDER = b"id,a\n1,x\n2,y\n", b"b,id,a\n0.5,2,y\n1.5,3,z\n"
+
+
+@pytest.fixture
+def stores() -> Iterator[Stores]:
+    return throwaway_stores()
+
+
+class Posting:
+    """A dataset of one source that declares nothing, and what its posts came to."""
+
+    def __init__(self, stores: Stores, folder: Path, **source: Any) -> None:
+        self.stores, self.dataset = stores, created(stores, **source)
+        self.bench = bench_without_engine(stores, folder)
+
+    def post(self, body: bytes | pa.Table, **asked: Any) -> IngestReceipt:
+        if isinstance(body, pa.Table):
+            sink = io.BytesIO()
+            pq.write_table(body, sink)
+            body = sink.getvalue()
+        payload = msgspec.structs.replace(upload(self.stores, self.dataset, body), **asked)
+        return run_ingest(self.dataset, payload, self.bench, now=NOW)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns of the dataset by type; optional ones with a question mark."""
+        schema = self.dataset.state().data_schema
+        assert schema is not None
+        fields = list(to_arrow(schema))[4:]
+        return {each.name: f"{each.type}{'?' if each.nullable else ''}" for each in fields}
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        for data in self._slices():
+            with self.dataset.open_object(ObjectKind.DATA, data.physical_hash) as stream:
+                rows = pq.read_table(stream).to_pylist()
+            found += [tuple(row.get(name) for name in columns) for row in rows]
+        return found
+
+    def _slices(self) -> Iterator[DataSlice]:
+        for block in self.dataset.blocks():
+            if isinstance(block.event, AddData) and block.event.new_data is not None:
+                yield block.event.new_data
+
+
+@pytest.fixture
+def posting(stores: Stores, tmp_path: Path) -> Any:
+    return lambda **source: Posting(stores, tmp_path, **source)
+
+
+def csv(**options: Any) -> ReadStepCsv:
+    return ReadStepCsv(header=True, infer_schema=True, **options)
+
+
+def test_new_columns_extend_the_schema_in_the_commit_of_their_rows(posting: Any) -> None:
+    on = posting(read=csv())
+    on.post(FIRST)
+    receipt = on.post(WIDER, add_columns=True)
+    assert on.columns == {"id": "int64?", "a": "string?", "b": "double?"}
+    events = [type(block.event) for block in on.dataset.blocks()]
+    assert events[-2:] == [SetDataSchema, AddData]
+    assert len(receipt.blocks) == 2
+    assert (receipt.outcome, receipt.rows_added) == ("updated", 2)
+    assert set(on.rows("id", "a", "b")) == {
+        (1, "x", None),
+        (2, "y", None),
+        (2, "y", 0.5),
+        (3, "z", 1.5),
+    }
+
+
+def test_without_being_asked_for_new_columns_are_refused_and_change_nothing(posting: Any) -> None:
+    on = posting(read=csv())
+    on.post(FIRST)
+    head = on.dataset.head()
+    with pytest.raises(IncompatibleSchema, match=r"new: `b`.*addColumns"):
+        on.post(WIDER)
+    assert on.dataset.head() == head
+
+
+def test_the_same_columns_again_add_nothing_and_fewer_are_null(posting: Any) -> None:
+    on = posting(read=ReadStepNdJson())
+    narrow, wide = b'{"id": 1}\n', b'{"id": 2, "b": 0.5}\n'
+    assert len(on.post(narrow, add_columns=True).blocks) == 2
+    assert len(on.post(wide, add_columns=True).blocks) == 2
+    assert len(on.post(wide, add_columns=True).blocks) == 1
+    assert len(on.post(narrow, add_columns=True).blocks) == 1
+    assert on.rows("b") == [(None,), (0.5,), (0.5,), (None,)]
+
+
+def test_a_dry_run_shows_the_columns_and_adds_none(posting: Any) -> None:
+    on = posting(read=csv())
+    on.post(FIRST)
+    head = on.dataset.head()
+    assert len(on.post(WIDER, add_columns=True, dry_run=True).blocks) == 2
+    assert on.dataset.head() == head
+
+
+@pytest.mark.parametrize("read", [ReadStepNdJson(), ReadStepJson(), ReadStepParquet()])
+def test_every_format_adds_columns_in_the_types_that_its_reader_gives(
+    posting: Any, read: Any
+) -> None:
+    on = posting(read=read)
+    rows = {
+        ReadStepNdJson: (b'{"id": 1}\n', b'{"id": 2, "tags": ["a"], "where": {"x": 1.5}}\n'),
+        ReadStepJson: (b'[{"id": 1}]', b'[{"id": 2, "tags": ["a"], "where": {"x": 1.5}}]'),
+        ReadStepParquet: (
+            pa.table({"id": [1]}),
+            pa.table({"id": [2], "tags": [["a"]], "where": [{"x": 1.5}]}),
+        ),
+    }
+    first, wider = rows[type(read)]
+    on.post(first)
+    on.post(wider, add_columns=True)
+    assert list(on.columns) == ["id", "tags", "where"]
+    assert on.rows("tags", "where")[-1] == (["a"], {"x": 1.5})
+
+
+@pytest.mark.parametrize("strategy", ["upsert", "snapshot", "ledger"])
+@pytest.mark.parametrize("way", [Here, lambda: Many(3, Random(1))])
+def test_rows_are_compared_with_a_history_that_lacks_the_columns(
+    posting: Any, monkeypatch: pytest.MonkeyPatch, strategy: str, way: Any
+) -> None:
+    kind = {
+        "upsert": MergeStrategyUpsertStream,
+        "snapshot": MergeStrategySnapshot,
+        "ledger": MergeStrategyLedger,
+    }[strategy]
+    on = posting(read=csv(), merge=kind(primary_key=("id",)))
+    monkeypatch.setattr("odf_workers.jobs.ingest.run.way_of", lambda *_: way())
+    on.post(FIRST)
+    receipt = on.post(WIDER, add_columns=True)
+    assert receipt.rows_added == 1
+    assert receipt.rows_corrected == (0 if strategy == "ledger" else 1)
+    assert receipt.rows_retracted == (1 if strategy == "snapshot" else 0)
+    assert on.rows("id", "b")[-1] == (3, 1.5)
+    assert on.post(WIDER).outcome == "up-to-date"
+
+
+def test_a_source_that_declares_its_columns_adds_none_and_says_what_to_do(posting: Any) -> None:
+    on = posting(read=ReadStepCsv(header=True, ddl_schema=("id bigint", "a string")))
+    on.post(FIRST)
+    with pytest.raises(ColumnsAreDeclared, match=r"'default'.*SetDataSchema.*AddPushSource"):
+        on.post(WIDER, add_columns=True)
+
+
+def test_a_column_without_values_is_refused_in_json_and_text_in_parquet(posting: Any) -> None:
+    on = posting(read=ReadStepNdJson())
+    on.post(b'{"id": 1}\n')
+    with pytest.raises(BadInputSchema, match=r"`b` holds nulls only.*leave it out"):
+        on.post(b'{"id": 2, "b": null}\n', add_columns=True)
+    nulls = pa.table({"id": [2], "b": pa.array([None], pa.null())})
+    media_type = "application/vnd.apache.parquet"
+    receipt = on.post(nulls, add_columns=True, media_type=media_type)
+    assert on.columns["b"] == "string?"
+    assert any("`b` holds nulls only, and is stored as text" in text for text in receipt.warnings)
+
+
+def test_a_new_column_that_differs_in_case_only_is_told(posting: Any) -> None:
+    on = posting(read=csv())
+    on.post(FIRST)
+    receipt = on.post(b"id,a,A\n3,x,y\n", add_columns=True)
+    assert any("columns `a` and `A` differ in case only" in text for text in receipt.warnings)
+
+
+def test_columns_that_are_missing_or_of_another_type_are_refused_all_the_same(
+    posting: Any,
+) -> None:
+    on = posting(read=ReadStepParquet())
+    on.post(pa.table(pa.table({"id": [1]}).columns, pa.schema([pa.field("id", pa.int64(), False)])))
+    for wrong in ({"b": [1]}, {"id": ["x"], "b": [1]}):
+        with pytest.raises(BadInput):
+            on.post(pa.table(wrong), add_columns=True)
+    assert list(on.columns) == ["id"]
