@@ -6,12 +6,13 @@ import json
 import os
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 from service import serving, ten_rows
 
 from odf_node.cli.main import main
 from odf_node.service.accounts.accounts import ensure_account
-from odf_protocol.identity import DatasetRef
+from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_storage.stores.ports.values import Role, Visibility
 
 OTHER = "f1620" + "0" * 64
@@ -56,6 +57,115 @@ def test_a_renamed_dataset_is_found_by_its_new_name_and_by_no_other(service, cli
     assert client.get("/town").json()["id"] == str(entry.id)
     assert client.get("/city").status_code == 404
     assert client.get("/town/refs/head").status_code == 200
+
+
+def test_a_former_name_answers_with_the_name_of_today(service, client, entry):
+    client.put("/city/name", json={"name": "place"})
+    client.put("/place/name", json={"name": "town"})
+    for name in ("city", "Place"):
+        for path in ("", "/tail", "/refs/head", "/blocks/" + OTHER, "/metadata", "/jobs"):
+            answer = client.get(f"/{name}{path}")
+            assert answer.status_code == 404
+            assert answer.headers["content-type"] == "application/problem+json"
+            said = answer.json()
+            assert said["type"].endswith(":DatasetRenamed")
+            assert said["detail"] == "the dataset was renamed to town"
+            assert (said["name"], said["location"]) == ("town", "/town")
+        answer = client.post(f"/{name}/ingest", json=[{"number": 1}])
+        assert (answer.status_code, answer.json()["name"]) == (404, "town")
+    asked = {"query": "select * from city", "queryDialect": "SqlDataFusion"}
+    assert 'it was renamed to "town"' in client.post("/query", json=asked).json()["message"]
+
+
+def test_a_dataset_that_takes_a_former_name_has_it_alone(service, client, entry):
+    client.put("/city/name", json={"name": "town"})
+    second = service.keep(ten_rows(), "kamu/City", Visibility.PUBLIC)
+    assert client.get("/city").json()["id"] == str(second.id)
+    assert client.delete("/city").status_code == 204
+    answer = client.get("/city/refs/head")
+    assert (answer.status_code, answer.content) == (404, b"")
+
+
+def test_the_name_of_today_is_told_only_to_those_who_may_read_it(multi):
+    entry = multi.keep(ten_rows(), "alice/before", Visibility.PRIVATE)
+    with multi.http(multi.token("alice")) as client:
+        assert client.put("/alice/before/name", json={"name": "after"}).status_code == 200
+        assert client.get("/alice/before").json()["name"] == "alice/after"
+    multi.keep(ten_rows(), "alice/hidden", Visibility.PRIVATE)
+    expired = multi.token("alice", expires_at=multi.node.clock())
+    page = {"accept": "text/html"}
+    for token in (None, multi.token("bob"), expired):
+        with multi.http(token) as client:
+            for path in ("", "/refs/head", "/blocks/" + OTHER, "/data/" + OTHER, "/tail", "/pull"):
+                for headers in ({}, page):
+                    former, missing, hidden = (
+                        _told(client.get(f"/alice/{name}{path}", headers=headers), name)
+                        for name in ("before", "missing", "hidden")
+                    )
+                    assert former == missing == hidden
+                    assert former[0] == 404
+            posts = [client.post(f"/alice/{name}/ingest", json=[]) for name in ("before", "none")]
+            assert _told(posts[0]) == _told(posts[1])
+    multi.node.stores.set_visibility(entry.id, Visibility.PUBLIC)
+    with multi.http() as client:
+        assert client.get("/alice/before").json()["location"] == "/alice/after"
+
+
+def _told(answer, name=""):
+    """All that an answer says, but for what is of each request, and the name in its address."""
+    own = ("date", "x-trace-id")
+    headers = {word: text for word, text in answer.headers.items() if word not in (*own, "etag")}
+    headers.pop("content-length", None)  # pages and problems repeat the name
+    text = answer.text.replace(answer.headers.get("x-trace-id", "-"), "")
+    return answer.status_code, headers, text.replace(name, "") if name else text
+
+
+def test_what_is_hidden_costs_the_same_reads_whether_it_was_renamed_or_never_was(
+    multi, monkeypatch
+):
+    """Nobody learns from the time of an answer that a private dataset had a name."""
+    entry = multi.keep(ten_rows(), "alice/first", Visibility.PRIVATE)
+    multi.node.stores.rename_dataset(entry.id, DatasetAlias.parse("alice/second"))
+    asked = []
+    engine = multi.node.stores.engine
+    note = lambda _db, _cursor, text, *_: asked.append(text)  # noqa: E731
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        seen = []
+        with multi.http() as client:
+            for name in ("first", "second", "never"):
+                asked.clear()
+                assert client.get(f"/alice/{name}/refs/head").status_code == 404
+                seen.append([text for text in asked if "FROM datasets" in text])
+        assert seen[0] == seen[1] == seen[2]
+        assert len(seen[0]) == 2
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
+
+
+def test_the_page_of_a_former_name_links_to_the_dataset(service, client, entry):
+    client.put("/city/name", json={"name": "town"})
+    answer = client.get("/city", headers={"accept": "text/html"})
+    assert answer.status_code == 404
+    assert '<a href="/town">town</a>' in answer.text
+
+
+def test_commands_say_the_name_of_today(service, client, entry, tmp_path):
+    client.put("/city/name", json={"name": "town"})
+    env = {"ODF_NODE_TOKEN": service.token()}
+    simple, smart = address(service), f"odf+{address(service)}"
+    for words in (
+        ("read", simple),
+        ("describe", simple, "--license", "MIT"),
+        ("dataset", "visibility", simple, "private"),
+        ("pull", simple, str(tmp_path / "simple")),
+        ("pull", smart, str(tmp_path / "smart")),
+        ("verify", simple),
+        ("watch", simple),
+    ):
+        done = CliRunner().invoke(main, words, env=env)
+        assert done.exit_code == 3, (words, done.output)
+        assert "renamed to town" in done.stderr, words
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a/b", "-", "x" * 101])

@@ -216,4 +216,4 @@ def test_a_source_added_after_a_refusal_is_found_at_once(service) -> None:
 
 
 def posts_at(node: Node, now: Callable[[], float]) -> Posts:
-    return replace(node.posts, destinations=Destinations(node.access.reads, now=now))
+    return replace(node.posts, destinations=Destinations(node.access, now=now))

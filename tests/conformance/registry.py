@@ -109,6 +109,40 @@ class RegistryContract:
         assert index.registry.find(DatasetRef(alias=created.alias)) is None
         assert index.registry.get(DatasetRef.parse("kamu/bar")).id == created.id
 
+    def test_former_names_lead_to_the_dataset_by_whichever_name_it_has(self, index: Index) -> None:
+        [created] = register(index, "kamu/foo")
+        for name in ("kamu/bar", "kamu/baz"):
+            index.registry.rename(created.id, DatasetAlias.parse(name))
+        for name in ("kamu/foo", "KAMU/Bar"):
+            found = index.registry.find_former(DatasetAlias.parse(name))
+            assert found is not None
+            assert (found.id, str(found.alias)) == (created.id, "kamu/baz")
+        for name in ("kamu/baz", "anna/foo", "kamu/none"):
+            assert index.registry.find_former(DatasetAlias.parse(name)) is None
+
+    @pytest.mark.parametrize("taken", ["created", "renamed", "renamed back", "forgotten"])
+    def test_a_former_name_is_forgotten_when_a_dataset_takes_it(
+        self, index: Index, taken: str
+    ) -> None:
+        [first] = register(index, "kamu/foo")
+        index.registry.rename(first.id, DatasetAlias.parse("kamu/bar"))
+        second = None
+        if taken == "renamed back":
+            index.registry.rename(first.id, first.alias)
+            index.registry.rename(first.id, DatasetAlias.parse("kamu/FOO"))
+        elif taken == "forgotten":
+            index.registry.forget(first.id)
+        elif taken == "created":
+            second = entry("kamu/Foo", dataset=some_id("second"))
+            index.registry.create(second, blocks=chain(second.id)[0])
+        else:
+            [second] = register(index, "kamu/second")
+            index.registry.rename(second.id, DatasetAlias.parse("kamu/Foo"))
+        assert index.registry.find_former(first.alias) is None
+        if second is not None:
+            index.registry.forget(second.id)
+            assert index.registry.find_former(first.alias) is None
+
     def test_a_dataset_may_change_the_case_of_its_name(self, index: Index) -> None:
         [created] = register(index, "kamu/foo")
         index.registry.rename(created.id, DatasetAlias.parse("kamu/FOO"))

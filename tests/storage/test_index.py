@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 from chain_maker import NOON, chain, entry, some_id
+from index_parts import Index
 from tests.conformance.block_index import BlockIndexContract, BlocksBehindContract
 from tests.conformance.ref_index import RefIndexContract
-from tests.conformance.registry import RegistryContract
+from tests.conformance.registry import RegistryContract, register
 
-from odf_storage.stores.index import sql_blocks
+from odf_protocol.identity import DatasetAlias
+from odf_storage.stores.index import sql, sql_blocks
 from odf_storage.stores.index.sql import SqlDatasetRegistry
 from odf_storage.stores.index.sql_blocks import SqlBlockIndex
 from odf_storage.stores.jobs.sql import SqlJobQueue
@@ -22,7 +24,15 @@ from odf_storage.stores.sql.tables import blocks as block_rows
 
 
 class TestRegistry(RegistryContract):
-    pass
+    def test_the_newest_former_names_are_kept(
+        self, index: Index, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sql, "MOST_FORMER_NAMES", 2)
+        [created] = register(index, "kamu/a")
+        for name in ("kamu/b", "kamu/c", "kamu/d"):
+            index.registry.rename(created.id, DatasetAlias.parse(name))
+        kept = [index.registry.find_former(DatasetAlias.parse(f"kamu/{name}")) for name in "abc"]
+        assert [each is not None for each in kept] == [False, True, True]
 
 
 class TestRefIndex(RefIndexContract):

@@ -27,7 +27,8 @@ def suggesting(base: str, token: str | None, http: httpx.Client) -> Iterator[Non
     except NothingThere as missing:
         url = base.rstrip("/")
         message = f"{url}: {missing.message}"
-        if names := _nearest(url, token, http):
+        is_renamed = "location" in missing.facts
+        if names := [] if is_renamed else _nearest(url, token, http):
             message += f"; did you mean {' or '.join(names)}?"
         raise NothingThere(message, **missing.facts, nearest=names) from missing
 

@@ -20,9 +20,10 @@ from odf_storage.stores.objects.layout import HEAD, object_path, ref_path
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKind
 
+from .http import dataset_missing
 from .limits import LIMITS, ClientLimits, TooMuch
 from .receive import check_follows
-from .repositories import dataset_missing, parse_head
+from .repositories import parse_head
 
 IN_MEMORY_BYTES = 8 * 1024 * 1024
 MAX_ONE_PUT_BYTES = 5 * 1024**3

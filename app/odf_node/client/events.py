@@ -12,7 +12,7 @@ import httpx
 from odf_protocol.errors import Damaged
 
 from .ending import Ending
-from .http import DatasetMissing, Overloaded, bearer, raise_for_access
+from .http import DatasetMissing, Overloaded, bearer, missing_of, raise_for_access
 from .limits import LIMITS, ClientLimits, TooMuch
 
 SILENT_S = 30.0
@@ -97,6 +97,8 @@ def _events(
         if status in PASSING:
             raise Overloaded(f"the node answers {status}", status=status)
         raise_for_access(status)
+        if status == 404:
+            raise missing_of(response, url)
         if status != 200 or "event-stream" not in response.headers.get("content-type", ""):
             raise DatasetMissing(f"nothing can be followed at {url}", status=status)
         with ending.reading(response):

@@ -21,6 +21,7 @@ from odf_protocol.errors import Damaged, NotFound, Refused, RemoteFailed
 from .limits import LIMITS, ClientLimits, TooMuch
 from .reach import GuardedTransport
 from .stale_tokens import CHALLENGE, INVALID, ForgivingClient
+from .text import one_line
 
 CHUNK_BYTES = 256 * 1024
 USER_AGENT = "odf-node-client"
@@ -56,6 +57,8 @@ class RemoteMissing(NotFound):
 
 DAMAGED = ":ObjectDamaged"
 """The end of the problem type with which a node reports a damaged object."""
+RENAMED = ":DatasetRenamed"
+"""The end of the problem type of a dataset that has another name now."""
 PROBLEM_BYTES = 65_536
 
 
@@ -153,20 +156,36 @@ def raise_for_object(response: httpx.Response, url: str, what: str) -> None:
     if status == 404:
         raise RemoteMissing(f"{what} is not at {origin(url)}", what=what)
     raise_for_access(status)
-    if _problem_type(response).endswith(DAMAGED):
+    if str(_problem(response).get("type", "")).endswith(DAMAGED):
         raise RemoteDamaged(f"{what} is damaged at {origin(url)}", what=what)
     raise TransferFailed(f"{origin(url)} answered {status} for {what}", status=status, what=what)
 
 
-def _problem_type(response: httpx.Response) -> str:
-    """Return the type of a problem document; empty if the response is none."""
+def dataset_missing(where: str, problem: Mapping[str, object] | None = None) -> DatasetMissing:
+    """Return the error for a response 404; the problem document may say the name of today."""
+    if problem and str(problem.get("type", "")).endswith(RENAMED):
+        return DatasetMissing(
+            f"no dataset at {where}: {one_line(str(problem.get('message')))}",
+            at=where,
+            location=one_line(str(problem.get("location"))),
+        )
+    return DatasetMissing(f"no dataset at {where}, or none that this account may see", at=where)
+
+
+def missing_of(response: httpx.Response, where: str) -> DatasetMissing:
+    """As `dataset_missing`, for a response whose body was not read."""
+    return dataset_missing(where, _problem(response))
+
+
+def _problem(response: httpx.Response) -> dict[str, Any]:
+    """Return the problem document of a response; empty if it has none."""
     if "problem+json" not in response.headers.get("content-type", ""):
-        return ""
+        return {}
     try:
         said = json.loads(read_bounded(response, PROBLEM_BYTES, "the answer"))
     except ValueError:
-        return ""
-    return str(said.get("type", "")) if isinstance(said, dict) else ""
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def raise_for_access(status: int) -> None:

@@ -26,6 +26,7 @@ from .http import (
     Pace,
     TransferFailed,
     bearer,
+    missing_of,
     origin,
     raise_for_access,
     raise_for_object,
@@ -77,14 +78,20 @@ class HttpRepository:
         return self.base
 
     def find_head(self) -> Multihash | None:
-        return with_retries(self._find_head, limits=self._limits)
+        try:
+            return self.head()
+        except DatasetMissing:
+            return None
 
-    def _find_head(self) -> Multihash | None:
+    def head(self) -> Multihash:
+        return with_retries(self._head, limits=self._limits)
+
+    def _head(self) -> Multihash:
         url = self.base + str(ref_path(HEAD))
         with self._get(url) as response:
             if response.status_code == 404:
                 refuse_challenged(response.headers, 404)
-                return None
+                raise missing_of(response, self.base)
             raise_for_access(response.status_code)
             if not response.is_success:
                 raise TransferFailed(
@@ -94,12 +101,6 @@ class HttpRepository:
             bound = self._limits.ref_bytes
             body = read_bounded(response, bound, "refs/head", limits=self._limits)
         return parse_head(body, self.base)
-
-    def head(self) -> Multihash:
-        found = self.find_head()
-        if found is None:
-            raise dataset_missing(self.base)
-        return found
 
     def block_bytes(self, block: Multihash) -> bytes:
         return with_retries(partial(self._block_bytes, block), limits=self._limits)
@@ -142,10 +143,6 @@ def malformed_head(body: bytes, where: str) -> MalformedHead:
         f"refs/head of {where} is no hash (it must hold the hash alone, without a newline)",
         head=body[:100].decode("latin-1"),
     )
-
-
-def dataset_missing(where: str) -> DatasetMissing:
-    return DatasetMissing(f"no dataset at {where}, or none that this account may see", at=where)
 
 
 def open_body(

@@ -42,12 +42,12 @@ from odf_protocol.transfer.phases import PullState, PushState, State, advance
 from .gateways import refuse_overloaded, with_retries
 from .http import (
     USER_AGENT,
-    DatasetMissing,
     TransferFailed,
     Unauthenticated,
     Unauthorized,
     Unreachable,
     bearer,
+    dataset_missing,
     origin,
     refuse_challenged,
 )
@@ -207,9 +207,7 @@ def refusal(response: Response, location: Location, action: str) -> NodeError:
             return Unauthorized("the node does not allow this for this account", status=403)
         case 404:
             refuse_challenged(response.headers, 404)
-            return DatasetMissing(
-                f"no dataset at {location}, or none that this account may see", at=str(location)
-            )
+            return dataset_missing(str(location), _document(bytes(response.body or b"")))
         case 400 | 426:
             return HandshakeRefused(text or "the node does not take this request", status=status)
     return TransferFailed(f"the node answered {status} {text}".rstrip(), status=status)
@@ -227,11 +225,16 @@ def _has_moved(location: Location, action: str, to: str) -> TransferFailed:
 def _text_of(body: bytes) -> str:
     """Return the message of a JSON error, else the text itself, safe to show."""
     text = body[:4096].decode("utf-8", "replace")
+    return one_line(str(_document(body).get("message", text)))
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body; empty if it is none."""
     try:
-        document = json.loads(text)
+        document = json.loads(body[:4096].decode("utf-8", "replace"))
     except ValueError:
-        return one_line(text)
-    return one_line(str(document.get("message", text)) if isinstance(document, dict) else text)
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 class Conversation:

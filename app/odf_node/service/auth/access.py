@@ -15,6 +15,9 @@ The order of checks is part of the protocol, because every response reveals some
     10 no such dataset, push      None: the push may create it, if `may_create` says so
     11 may not read, push         None, too: existence is hidden; `may_create` refuses both
 
+In lines 4 and 8 an actor that may read the dataset which had the name before is told its name of
+today (`DatasetAccess.hidden`): 404 still, with a problem document.
+
 The reference refuses a bad token before it checks whether the dataset is hidden (so 401 in line
 6), and a push to a hidden dataset otherwise than one to a missing one, by which anybody can find
 out which datasets exist. Here the header `WWW-Authenticate` in lines 4 and 6 informs a caller
@@ -75,9 +78,21 @@ class DatasetHidden(NotFound):
     """The dataset does not exist, or the actor may not know that it does. For a bad token, the
     fact `challenge` has the value of `WWW-Authenticate`."""
 
-    def __init__(self, reason: Reason = Reason.NONE_PROVIDED) -> None:
-        bad = {"challenge": INVALID_CHALLENGE} if reason in _REFUSED_TOKEN else {}
-        super().__init__("no dataset has this name, or none that you may read", **bad)
+    said = "no dataset has this name, or none that you may read"
+
+    def __init__(self, reason: Reason = Reason.NONE_PROVIDED, **facts: object) -> None:
+        challenge = INVALID_CHALLENGE if reason in _REFUSED_TOKEN else None
+        super().__init__(self.said.format(**facts), challenge=challenge, **facts)
+
+
+class DatasetRenamed(DatasetHidden):
+    """The dataset has another name now, and the actor may read it. `location` is its URL, or its
+    path if the node does not know its own URL."""
+
+    said = "the dataset was renamed to {name}"
+
+    def __init__(self, name: str, base: str, reason: Reason = Reason.NONE_PROVIDED) -> None:
+        super().__init__(reason, name=name, location=base + name)
 
 
 class TokenInvalid(Refused):

@@ -12,7 +12,7 @@ from odf_storage.stores.ports import DatasetEntries, OverviewReads
 from odf_storage.stores.ports.values import DatasetEntry
 
 from ..setting_groups.words import AnonymousReads, Tenancy
-from .access import Action, DatasetHidden, address, authorize, grants
+from .access import Action, DatasetHidden, DatasetRenamed, address, authorize, grants
 from .actors import Actor
 from .entry_cache import EntryMemory
 from .mirror_rule import refuse_mirror
@@ -28,6 +28,8 @@ class DatasetAccess:
     reading: Reading
     tenancy: Tenancy
     reads: AnonymousReads
+    base: str = "/"
+    """The URL of the node if the settings say it, with a slash at the end."""
 
     def resolve(
         self,
@@ -80,7 +82,23 @@ class DatasetAccess:
             entry = (registry or self.registry).find(DatasetRef(alias=alias))
         if entry is not None:
             add_facts(dataset=str(entry.id))
-        return alias, authorize(actor, entry, action, self.reads, creates=creates)
+        try:
+            return alias, authorize(actor, entry, action, self.reads, creates=creates)
+        except DatasetHidden:
+            raise self.hidden(actor, alias, registry) from None
+
+    def hidden(
+        self, actor: Actor, alias: DatasetAlias, registry: DatasetEntries | None = None
+    ) -> DatasetHidden:
+        """Return the error for a name at which the actor may see nothing: who may read the dataset
+        that had the name before is told its name of today.
+
+        A hidden dataset, a missing one and a hidden one that was renamed cost the same reads.
+        """
+        former = (registry or self.registry).find_former(alias)
+        if former is None or not self.may_read(actor, former):
+            return DatasetHidden(actor.reason)
+        return DatasetRenamed(self.shown_alias(former), self.base, actor.reason)
 
     def visible(self, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
         """Return the dataset if it is on this node and the actor may read it, else None."""

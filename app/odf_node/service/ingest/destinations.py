@@ -15,7 +15,7 @@ from odf_storage.runtime.context import add_facts
 from odf_storage.stores.ports.values import DatasetEntry
 
 from ..auth.access import Action, DatasetHidden, IsRemote, authorize
-from ..setting_groups.words import AnonymousReads
+from ..auth.dataset_access import DatasetAccess
 from .post import Post
 from .sources import check_source
 
@@ -36,8 +36,8 @@ class Destinations:
     refuses a post to a source that was removed meanwhile.
     """
 
-    def __init__(self, reads: AnonymousReads, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._reads, self._now = reads, now
+    def __init__(self, access: DatasetAccess, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._access, self._now = access, now
         self._takes: dict[tuple[DatasetId, str | None, bool], float] = {}
 
     def find(self, reader: Reader, posts: Sequence[Post]) -> list[Destination | Exception]:
@@ -51,9 +51,12 @@ class Destinations:
             entry = entries.get(post.dataset)
             if entry is not None:
                 post.work.run(add_facts, dataset=str(entry.id))
-            entry = authorize(post.actor, entry, Action.WRITE, self._reads)
-            if entry is None:  # `authorize` returns None with `creates` only
-                raise DatasetHidden(post.actor.reason)
+            try:
+                entry = authorize(post.actor, entry, Action.WRITE, self._access.reads)
+            except DatasetHidden:
+                entry = None
+            if entry is None:
+                raise self._access.hidden(post.actor, post.dataset, reader.registry)
             if entry.id in mirrors:
                 raise IsRemote
             return entry, trouble(entry.id, post.request.source_name, post.request.changelog)

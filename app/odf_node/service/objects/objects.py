@@ -110,14 +110,18 @@ class AtHand:
         self._places: dict[tuple[str | None, str], Place] = {}
 
     def place(self, actor: Actor, account: str | None, dataset: str) -> Place | None:
-        """Return a recently requested dataset, or None. Raises the same errors as `authorize`."""
+        """Return a recently requested dataset, or None. Raises the errors of `authorize`, but for
+        `DatasetHidden`: the slow path answers for what is hidden, as for what is missing."""
         known = self._places.get((account, dataset))
         alias = known.alias if known else address(self._tenancy, account, dataset)
         folded = known.folded if known else alias.folded
         entry = self._entries.recall(folded)
         if entry is None:
             return None
-        authorize(actor, entry, Action.READ, self._reads)
+        try:
+            authorize(actor, entry, Action.READ, self._reads)
+        except DatasetHidden:
+            return None
         if known is None or known.entry is not entry:
             folder = f"{self._root}/{DATASETS}/{dataset_folder(entry.id)}"
             known = Place(alias, folded, entry, folder)

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from odf_protocol.errors import NodeError
 
-from ..auth.access import AnonymousRestricted, Unauthenticated
+from ..auth.access import AnonymousRestricted, DatasetRenamed, Unauthenticated
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.callers import Callers
 from ..errors import status_of
@@ -87,7 +87,8 @@ def shown_to_all(view: View) -> Callable[[Request], Response]:
 def problem(given: Views, actor: Actor, request: Request, error: NodeError) -> Response:
     """Return the error page."""
     status = int(status_of(error))
-    content = {"status": status, "message": error.message}
+    renamed = error.facts["name"] if isinstance(error, DatasetRenamed) else None
+    content = {"status": status, "message": error.message, "renamed": renamed}
     path = request.url.path
     return page("problem", {**views.frame(given, actor, path), **content}, status)
 

@@ -44,6 +44,7 @@ class CallerParts(Opened):
             reading=self.stores.reading,
             tenancy=self.settings.tenancy,
             reads=self.settings.anonymous_reads,
+            base=self.settings.public_url or "/",
         )
 
     @cached_property

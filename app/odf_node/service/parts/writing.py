@@ -33,7 +33,7 @@ class WriteParts(DefinitionParts):
     def posts(self) -> Posts:
         return Posts(
             stores=self.stores,
-            destinations=Destinations(self.settings.anonymous_reads),
+            destinations=Destinations(self.access),
             pressure=self.pressure,
             uploads=Uploads(self.stores.objects),
             data=self.settings.data,

@@ -54,6 +54,9 @@ class FolderInputs:
                 )
         return found
 
+    def renamed(self, _actor: Actor, _alias: str) -> None:
+        """Return no name of today: a folder keeps no former names."""
+
     def names(self, _actor: Actor) -> list[str]:
         """Return the names of all folders."""
         return [*self._folders]

@@ -35,6 +35,7 @@ from odf_storage.datasets.read.view import Outline
 from odf_storage.stores.ports.errors import BlockNotFound
 from odf_storage.stores.ports.values import DatasetEntry
 
+from ..auth.access import DatasetRenamed
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
@@ -161,21 +162,31 @@ class Inputs:
     def named(self, actor: Actor, alias: str) -> DatasetEntry | None:
         """Return the dataset that a query means by this name, an alias or an id, or None if it is
         not readable."""
+        ref = self._full(actor, alias)
+        if ref is None or ref.alias is None:
+            return None if ref is None or ref.id is None else self.access.visible(actor, ref.id)
+        entry = self.access.entries.find(ref.alias)
+        return None if entry is None or not self.access.may_read(actor, entry) else entry
+
+    def renamed(self, actor: Actor, alias: str) -> str | None:
+        """Return the name of today of a dataset that had this one, if the actor may read it."""
+        ref = self._full(actor, alias)
+        if ref is None or ref.alias is None:
+            return None
+        hidden = self.access.hidden(actor, ref.alias)
+        return str(hidden.facts["name"]) if isinstance(hidden, DatasetRenamed) else None
+
+    def _full(self, actor: Actor, alias: str) -> DatasetRef | None:
+        """Return the name with its account, which is the actor's own if the name has none."""
         try:
             ref = DatasetRef.parse(alias)
         except (MalformedName, MalformedDid, MalformedMultibase):
             return None
-        named = ref.alias
-        if named is None:
-            return None if ref.id is None else self.access.visible(actor, ref.id)
-        if named.account is None:
-            single = self.access.tenancy is Tenancy.SINGLE
-            own = SINGLE_OWNER if single else actor.account.name if actor.account else None
-            if own is None:
-                return None
-            named = DatasetAlias(named.name, Name(own))
-        entry = self.access.entries.find(named)
-        return None if entry is None or not self.access.may_read(actor, entry) else entry
+        if ref.alias is None or ref.alias.account is not None:
+            return ref
+        single = self.access.tenancy is Tenancy.SINGLE
+        own = SINGLE_OWNER if single else actor.account.name if actor.account else None
+        return None if own is None else DatasetRef(alias=DatasetAlias(ref.alias.name, Name(own)))
 
     def names(self, actor: Actor) -> list[str]:
         """Return names that a query may use, some of them if there are very many."""

@@ -14,10 +14,19 @@ SHOWN = 3
 _UNKNOWN = re.compile(r"table '(?:kamu\.kamu\.)?(?P<name>[^']{1,200})' not found")
 
 
-def with_near_names(bad: InvalidQuery, names: Callable[[], Sequence[str]]) -> InvalidQuery:
-    """Return the error with those of the names that are nearest to a table that is not found."""
+def with_near_names(
+    bad: InvalidQuery,
+    names: Callable[[], Sequence[str]],
+    renamed: Callable[[str], str | None],
+) -> InvalidQuery:
+    """Return the error with the name of today of a table that is not found, as `renamed` says it,
+    or those of the names that are nearest to it."""
     unknown = _UNKNOWN.match(bad.message)
-    near = [] if unknown is None else get_close_matches(unknown["name"], names(), n=SHOWN)
+    if unknown is None:
+        return bad
+    if now := renamed(unknown["name"]):
+        return InvalidQuery(f'{bad.message}; it was renamed to "{now}"', **bad.facts, nearest=[now])
+    near = get_close_matches(unknown["name"], names(), n=SHOWN)
     if not near:
         return bad
     meant = " or ".join(f'"{name}"' for name in near)

@@ -73,6 +73,7 @@ class Inputs(Protocol):
 
     def sources(self, actor: Actor, query: str, pins: Sequence[DatasetPin], /) -> list[Source]: ...
     def names(self, actor: Actor, /) -> list[str]: ...
+    def renamed(self, actor: Actor, alias: str, /) -> str | None: ...
 
 
 class Slices(Protocol):
@@ -173,7 +174,8 @@ class Queries:
             first = await anext(pieces, None)
         except InvalidQuery as bad:
             await end()
-            near = partial(with_near_names, bad, partial(self.inputs.names, actor))
+            names, renamed = partial(self.inputs.names, actor), partial(self.inputs.renamed, actor)
+            near = partial(with_near_names, bad, names, renamed)
             raise await to_thread.run_sync(near, limiter=self._threads) from None
         except BaseException:
             await end()

@@ -24,7 +24,7 @@ from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConfl
 from ..ports.values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
 from ..sql.engine import Source, reading, storable, writing
 from ..sql.publishing import variables
-from ..sql.tables import datasets, moves, refs
+from ..sql.tables import datasets, former_names, moves, refs
 from ..sql.tables import inputs as input_rows
 from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
 from .sql_blocks import delete_unreached, insert_blocks
@@ -32,6 +32,11 @@ from .sql_moves import move_heads
 
 _BY_ID = sa.select(datasets).where(datasets.c.id == sa.bindparam("its"))
 _BY_ALIAS = sa.select(datasets).where(datasets.c.alias_folded == sa.bindparam("its"))
+_BY_FORMER_ALIAS = (
+    sa.select(datasets)
+    .join(former_names, former_names.c.dataset == datasets.c.id)
+    .where(former_names.c.alias_folded == sa.bindparam("its"))
+)
 _BY_IDS = sa.select(datasets).where(datasets.c.id.in_(sa.bindparam("ids", expanding=True)))
 _BY_ALIASES = sa.select(datasets).where(
     datasets.c.alias_folded.in_(sa.bindparam("aliases", expanding=True))
@@ -48,6 +53,8 @@ _HEADS = sa.select(refs.c.dataset, refs.c.hash).where(
 )
 """Built once, because every request and job uses them and building takes longer than running."""
 _NEWS = sa.select(moves.c.number).where(moves.c.number > sa.bindparam("cursor")).limit(1)
+MOST_FORMER_NAMES = 100
+"""Former names that the index keeps of a dataset, the newest ones."""
 _RUNG = (Topic.ENDED, Topic.WORK)
 """Wakes processes that wait for the end of a job, and workers that wait for its lock."""
 
@@ -69,6 +76,11 @@ class SqlDatasetEntries:
         query = _BY_ALIAS if ref.id is None else _BY_ID
         with reading(self._source) as db:
             row = db.execute(query, {"its": ref.id or alias}).mappings().one_or_none()
+        return None if row is None else entry_of(row)
+
+    def find_former(self, alias: DatasetAlias) -> DatasetEntry | None:
+        with reading(self._source) as db:
+            row = db.execute(_BY_FORMER_ALIAS, {"its": alias.folded}).mappings().one_or_none()
         return None if row is None else entry_of(row)
 
     def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
@@ -113,6 +125,7 @@ class SqlDatasetRegistry(SqlDatasetEntries):
         try:
             with writing(self._engine) as db:
                 db.execute(sa.insert(datasets).values(**entry_row(entry)))
+                _forget_former(db, entry.alias.folded)
                 _forget_belongings(db, entry.id, self._clock())
                 insert_blocks(db, entry.id, blocks)
                 db.execute(sa.insert(refs).values(dataset=entry.id, name=HEAD, hash=head))
@@ -125,11 +138,17 @@ class SqlDatasetRegistry(SqlDatasetEntries):
         self._wake_up.send(Topic.MOVED)
 
     def rename(self, dataset: DatasetId, alias: DatasetAlias) -> None:
+        its = sa.select(datasets.c.alias_folded).where(datasets.c.id == dataset)
         change = sa.update(datasets).where(datasets.c.id == dataset).values(**_alias_columns(alias))
         try:
             with writing(self._engine) as db:
-                if db.execute(change).rowcount == 0:
+                old = db.execute(its.with_for_update()).scalar_one_or_none()
+                if old is None:
                     raise DatasetNotFound(dataset)
+                db.execute(change)
+                _forget_former(db, alias.folded)
+                if old != alias.folded:
+                    _keep_former(db, dataset, old, self._clock())
         except sa.exc.IntegrityError:
             raise AliasTaken(alias) from None
 
@@ -299,6 +318,22 @@ def _forget_belongings(db: sa.Connection, dataset: DatasetId, now: Instant) -> N
     """
     forget_jobs(db, dataset, now)
     db.execute(sa.delete(variables).where(variables.c.owner == str(dataset)))
+
+
+def _keep_former(db: sa.Connection, dataset: DatasetId, folded: str, now: Instant) -> None:
+    """Keep a name that the dataset has no longer, and forget the oldest ones beyond the limit."""
+    row = {"alias_folded": folded, "dataset": dataset, "until": now}
+    db.execute(sa.insert(former_names).values(**row))
+    its = former_names.c.dataset == dataset
+    names = sa.select(former_names.c.alias_folded).where(its)
+    oldest = names.order_by(former_names.c.until.desc()).offset(MOST_FORMER_NAMES)
+    for name in db.execute(oldest).scalars().all():
+        _forget_former(db, name)
+
+
+def _forget_former(db: sa.Connection, folded: str) -> None:
+    """Forget who had this name, because a dataset takes it."""
+    db.execute(sa.delete(former_names).where(former_names.c.alias_folded == folded))
 
 
 def _wait_for_writers(db: sa.Connection) -> None:

@@ -22,6 +22,9 @@ class DatasetEntries(Protocol):
 
     def get(self, ref: DatasetRef) -> DatasetEntry: ...
     def find(self, ref: DatasetRef) -> DatasetEntry | None: ...
+    def find_former(self, alias: DatasetAlias) -> DatasetEntry | None:
+        """Return the dataset that had this name before it was renamed, if none has taken it."""
+
     def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
         """Return the entries of those datasets that this node has."""
 

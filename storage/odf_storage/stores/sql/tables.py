@@ -97,6 +97,21 @@ def _of_dataset() -> sa.Column[DatasetId]:
     return sa.Column("dataset", DatasetIdColumn, key, primary_key=True)
 
 
+former_names = sa.Table(
+    "former_names",
+    metadata,
+    sa.Column("alias_folded", by_bytes(ALIAS_CHARS), primary_key=True),
+    sa.Column(
+        "dataset",
+        DatasetIdColumn,
+        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    sa.Column("until", InstantColumn, nullable=False),
+)
+"""Names that datasets had before they were renamed, and that no dataset has taken since."""
+
 refs = sa.Table(
     "refs",
     metadata,
