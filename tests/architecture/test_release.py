@@ -41,6 +41,12 @@ def test_the_hooks_before_a_commit_are_the_commands_of_make_lint():
     assert [_named(hook["entry"]) for hook in hooks] == [_named(each) for each in commands]
 
 
+def test_the_first_release_is_told_on_one_page_and_mends_nothing_that_nobody_had():
+    notes = (ROOT / "CHANGELOG.md").read_text().partition("\n## 0.1.0 ")[2].partition("\n## ")[0]
+    assert len(notes.splitlines()) <= 120
+    assert re.findall(r"^- (?:Fixed|Changed|New)\b.*", notes, re.MULTILINE) == []
+
+
 def test_every_place_that_has_an_owner_is_there():
     for line in (ROOT / ".github" / "CODEOWNERS").read_text().splitlines():
         path = shlex.split(line, comments=True)[:1]
