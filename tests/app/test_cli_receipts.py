@@ -38,6 +38,13 @@ def test_packed_files_are_what_is_in_them() -> None:
     assert media_type_of("rows.arrows") == "application/vnd.apache.arrow.stream"
 
 
+def test_what_the_node_says_of_a_definition_is_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_findings({"warnings": ["columns `a` and `A` differ in case only"]})
+    assert capsys.readouterr().out == "warning: columns `a` and `A` differ in case only\n"
+
+
 def test_a_query_that_was_not_tried_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     unknown = {"outcome": "unknown", "reason": "nothing tells the columns"}
     print_findings({"transform": unknown, "sources": {"default": {"outcome": "valid"}}})

@@ -148,7 +148,9 @@ def list_(node: str, verbose: bool, token: str | None, as_json: bool, **wanted: 
 
 
 def print_findings(answer: dict[str, Any]) -> None:
-    """Print the warnings about the queries of a definition that the node accepted."""
+    """Print the warnings about a definition that the node accepted: its columns and its queries."""
+    for text in answer.get("warnings") or ():
+        click.echo(f"warning: {one_line(str(text), 1000)}")
     sources = answer.get("sources") or {}
     of_sources = {f"the query of source {name}": found for name, found in sources.items()}
     for what, found in {"the transform": answer.get("transform"), **of_sources}.items():

@@ -47,6 +47,8 @@ class NewDataset:
     url: str
     alias: str
     head: str
+    warnings: tuple[str, ...] = ()
+    """What the node said of its definition."""
 
     @property
     def base(self) -> str:
@@ -83,7 +85,8 @@ def new_dataset(
     """
     try:
         made = NodeApi(node, token, http=http).create_dataset(manifest, visibility=visibility)
-        return NewDataset(str(made["url"]), str(made["alias"]), str(made["head"]))
+        warnings = tuple(map(str, made.get("warnings") or ()))
+        return NewDataset(str(made["url"]), str(made["alias"]), str(made["head"]), warnings)
     except RequestConflict as taken:
         left = _left(http, node, token, taken.facts.get("alias"), snapshot.metadata)
         if left is None:

@@ -218,7 +218,7 @@ def _dataset(
         )
     except RequestConflict:  # another client created it between the two calls
         return str(dataset.dataset()["head"]), None, ()
-    return made.head, made, proposal.notes
+    return made.head, made, tuple(dict.fromkeys((*proposal.notes, *made.warnings)))
 
 
 def table_of(data: Any) -> pa.Table:

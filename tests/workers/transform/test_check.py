@@ -1,4 +1,5 @@
-"""A transform looked at beside what the query before it kept: does that fit, is it dropped."""
+"""A transform looked at: its columns, and what the query before it kept: does that fit, is it
+dropped."""
 
 from __future__ import annotations
 
@@ -127,6 +128,15 @@ def test_a_checkpoint_that_is_gone_is_no_obstacle(
         checkpoint=str(cities.head()),
     )
     assert run_check(stores, payload, bench, now=moment(200)).warnings == ()
+
+
+def test_columns_of_a_result_that_differ_in_case_only_are_warned_of(
+    stores: Stores, cities: Dataset, bench: Any
+) -> None:
+    query = 'select event_time, n, city as "N" from cities'
+    payload = CheckPayload(definition=to_data(transform([cities], query)))
+    [warning] = run_check(stores, payload, bench, now=moment(200)).warnings
+    assert warning.startswith("columns `n` and `N` differ in case only")
 
 
 def test_only_checkpoints_of_ours_say_whether_they_hold_state(tmp_path: Path) -> None:

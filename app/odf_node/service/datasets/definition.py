@@ -14,17 +14,20 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from odf_protocol.chain.state import ChainState
+from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import to_data
+from odf_protocol.column_names import same_but_case
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import (
     AddPushSource,
     MetadataEvent,
+    SetDataSchema,
     SetPollingSource,
     SetTransform,
     SetVocab,
 )
+from odf_protocol.source_rules import declared_columns
 from odf_storage.datasets.dataset.dataset import Datasets
 from odf_storage.datasets.job_payloads import transform_job
 from odf_storage.datasets.job_payloads.transform_job import (
@@ -78,8 +81,9 @@ class Checking:
 async def looked_at(
     checking: Checking, events: Sequence[MetadataEvent], state: ChainState | None = None
 ) -> dict[str, Any]:
-    """Check the queries among the events; return the results as JSON: `transform`, and `sources`
-    by name. `state` is the state of the dataset that gets the events, if it exists.
+    """Check the queries among the events; return the results as JSON: `transform`, `sources` by
+    name, and `warnings` about declared columns. `state` is the state of the dataset that gets
+    the events, if it exists.
 
     Raises:
         TransformRefused: one of the queries is wrong.
@@ -96,7 +100,24 @@ async def looked_at(
             name = event.source_name if isinstance(event, AddPushSource) else "polling"
             looked = await look(checking, source_job(event, vocab, state))
             shown.setdefault("sources", {})[name] = looked.shown()
+    if warnings := name_warnings(events, Vocab.of(vocab or SetVocab())):
+        shown["warnings"] = warnings
     return shown
+
+
+def name_warnings(events: Sequence[MetadataEvent], vocab: Vocab) -> list[str]:
+    """Return warnings of columns that the events declare, and whose names differ in case only."""
+    said: dict[str, None] = {}
+    for event in events:
+        names: Sequence[str] = ()
+        if isinstance(event, SetDataSchema) and event.schema is not None:
+            names = [field.name for field in event.schema.fields]
+        elif isinstance(event, SetPollingSource | AddPushSource) and event.preprocess is None:
+            declared = declared_columns(event.read)
+            names = () if declared is None else declared.names
+        if names:
+            said |= dict.fromkeys(same_but_case(dict.fromkeys([*vocab.columns, *names])))
+    return list(said)
 
 
 def check_job(

@@ -19,6 +19,7 @@ from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.schema_evolution import incompatibility
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data, to_data
+from odf_protocol.column_names import same_but_case
 from odf_protocol.errors import NotFound
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
@@ -122,7 +123,7 @@ def run_check(
     return CheckReceipt(
         outcome="valid",
         schema=to_data(schema),
-        warnings=(*heard.warnings, *after, *hints),
+        warnings=(*heard.warnings, *after, *hints, *same_but_case(arrow.names)),
         engine=engine.name,
         engine_version=engine.version,
     )
