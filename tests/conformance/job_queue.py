@@ -16,6 +16,7 @@ from odf_storage.stores.ports.values import (
     Failed,
     Job,
     JobId,
+    JobOutcome,
     JobSpec,
     JobStatus,
     Succeeded,
@@ -343,3 +344,37 @@ class JobQueueContract:
         assert backlog.total == 3
         assert backlog.by_dataset == {some_id(): 2, some_id("other"): 1}
         assert backlog.by_account == {alice: 2}
+
+    def test_datasets_whose_last_jobs_of_a_kind_failed_are_told_with_how_many(
+        self, queue: JobQueue, clock: ManualClock
+    ) -> None:
+        def ended(dataset: str, outcome: JobOutcome | None, kind: str = "poll") -> JobId:
+            clock.advance(timedelta(seconds=1))
+            job = queue.submit(JobSpec(kind, some_id(dataset), {}))
+            if outcome is None:
+                queue.cancel(job)
+            else:
+                assert claim(queue, kind=kind) is not None
+                queue.finish(job, "w1", outcome)
+            return job
+
+        failed = Failed("X", "no answer")
+        ended("well", failed)
+        ended("well", DONE)
+        ended("later", DONE)
+        first = ended("first", failed)
+        since = clock.now
+        later = ended("later", failed)
+        ended("later", failed, kind="verify")
+        ended("later", DONE, kind="verify")
+        again = ended("first", failed)
+        ended("first", None)
+        assert first != again
+        found = queue.failing("poll", limit=9)
+        assert [(each.dataset, each.count, each.last) for each in found] == [
+            (some_id("first"), 2, again),
+            (some_id("later"), 1, later),
+        ]
+        assert found[0].since == since
+        assert [each.last for each in queue.failing("poll", limit=1)] == [again]
+        assert queue.failing("verify", limit=9) == []

@@ -21,6 +21,7 @@ from odf_storage.stores.ports.values import (
     ObjectKind,
     Reach,
     Scope,
+    Succeeded,
 )
 
 HTML = {"accept": "text/html"}
@@ -92,6 +93,24 @@ def test_administrators_see_them_and_find_them_from_the_front_page(chief, path):
     assert answer.status_code == 200
     assert 'aria-current="page"' in answer.text
     assert len(answer.content) < 60_000
+
+
+def test_the_page_of_jobs_lists_datasets_whose_last_polls_failed(chief, node):
+    queue = node.node.stores.jobs
+    assert "Polls that fail" not in chief.get("/v/admin/jobs").text
+
+    def polled(outcome):
+        submitted(node, "poll")
+        claimed = queue.claim("w", ["poll"], lease=timedelta(minutes=1))
+        queue.finish(claimed.id, "w", outcome)
+
+    for reason in ("old", "no <i>answer</i>"):
+        polled(Failed("SourceFailed", reason))
+    table = chief.get("/v/admin/jobs?status=waiting").text.split("<h2>All jobs</h2>")[0]
+    assert "anna/open</a></td><td>2</td>" in table
+    assert "no &lt;i&gt;answer&lt;/i&gt;" in table
+    polled(Succeeded({}))
+    assert "Polls that fail" not in chief.get("/v/admin/jobs").text
 
 
 def test_jobs_are_filtered_tell_why_they_failed_and_are_cancelled(chief, node):

@@ -11,9 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odf_protocol.errors import BadInput
-from odf_storage.stores.ports.values import JobStatus
+from odf_storage.datasets.job_payloads import poll_job
+from odf_storage.stores.ports.values import Failed, Job, JobStatus
 
-from ...client.text import age_text
+from ...client.text import age_text, one_line
 from ..auth.actors import Actor
 from ..auth.admins import require_admin
 from ..errors import status_of
@@ -26,6 +27,9 @@ from .showing import Form, posted, redirect, shown
 from .views import Views
 
 JOBS = 50
+FAILING = 50
+"""Limit of datasets whose polls fail that the page shows."""
+REASON_CHARS = 300
 PATH = "/v/admin/jobs"
 
 
@@ -36,6 +40,7 @@ def _jobs(given: Views, actor: Actor, request: Request) -> Response:
         **views.frame(given, actor, PATH),
         "asked": asked,
         "statuses": list(JobStatus),
+        "failing": _failing(given),
     }
     try:
         statuses = parse_statuses(asked["status"])
@@ -58,6 +63,29 @@ def _jobs(given: Views, actor: Actor, request: Request) -> Response:
     said = {name: text for name, text in asked.items() if text}
     following = None if more is None else "?" + urlencode({**said, "after": more})
     return page("admin_jobs", content | {"jobs": aged, "more": following, "problem": None})
+
+
+def _failing(given: Views) -> list[dict[str, Any]]:
+    """Return the datasets whose last polls failed, those first that fail for the longest."""
+    jobs = given.stores.jobs
+    found = jobs.failing(poll_job.KIND, limit=FAILING)
+    entries = given.stores.registry.find_all({each.dataset for each in found})
+    last = jobs.get_all([each.last for each in found])
+    return [
+        {
+            "dataset": given.access.shown_alias(entries[each.dataset]),
+            "count": each.count,
+            "since": str(each.since),
+            "why": _reason(last.get(each.last)),
+        }
+        for each in found
+        if each.dataset in entries
+    ]
+
+
+def _reason(job: Job | None) -> str:
+    outcome = None if job is None else job.outcome
+    return one_line(outcome.message, REASON_CHARS) if isinstance(outcome, Failed) else ""
 
 
 def _cancel(given: Views, actor: Actor, request: Request, form: Form) -> Response:

@@ -21,6 +21,7 @@ from ...runtime.clock import Clock, system_clock
 from ..ports.values import (
     AccountId,
     Backlog,
+    Failing,
     Job,
     JobEnd,
     JobId,
@@ -34,7 +35,7 @@ from ..sql.engine import reading, writing
 from ..sql.publishing import rejected_rows, request_keys
 from ..sql.tables import jobs
 from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
-from .ids import parse_id
+from .ids import job_id, parse_id
 from .leases import after_lease
 from .sql_claim import RaceLost, claim_rows
 from .sql_rows import (
@@ -225,6 +226,49 @@ class SqlJobQueue:
                     if key is not None:
                         counts[key] = counts.get(key, 0) + number
         return Backlog(total, backlog.by_dataset, backlog.by_account)
+
+    def failing(self, kind: str, *, limit: int) -> Sequence[Failing]:
+        failed = (
+            jobs.c.status == JobStatus.FAILED.value,
+            jobs.c.kind == kind,
+            jobs.c.dataset.is_not(None),
+        )
+        succeeded = (
+            sa.select(jobs.c.dataset, sa.func.max(jobs.c.number).label("number"))
+            .where(
+                jobs.c.status == JobStatus.SUCCEEDED.value,
+                jobs.c.kind == kind,
+                jobs.c.dataset.in_(sa.select(jobs.c.dataset).where(*failed)),
+            )
+            .group_by(jobs.c.dataset)
+            .subquery()
+        )
+        count, first = sa.func.count(), sa.func.min(jobs.c.number)
+        query = (
+            sa.select(jobs.c.dataset, count, first.label("first"), sa.func.max(jobs.c.number))
+            .join(succeeded, succeeded.c.dataset == jobs.c.dataset, isouter=True)
+            .where(
+                *failed,
+                jobs.c.number > sa.func.coalesce(succeeded.c.number, 0),
+            )
+            .group_by(jobs.c.dataset)
+            .order_by(first)
+            .limit(limit)
+        )
+        with reading(self._engine) as db:
+            found = db.execute(query).all()
+            ends = {number for row in found for number in row[2:]}
+            named = sa.select(jobs.c.number, jobs.c.tag, jobs.c.submitted_at)
+            known = {row.number: row for row in db.execute(named.where(jobs.c.number.in_(ends)))}
+        return [
+            Failing(
+                dataset=dataset,
+                count=number,
+                since=known[start].submitted_at,
+                last=job_id(end, known[end].tag),
+            )
+            for dataset, number, start, end in found
+        ]
 
     def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
         now = self._clock()

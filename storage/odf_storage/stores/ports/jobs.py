@@ -13,6 +13,7 @@ from odf_protocol.instant import Instant
 from .values import (
     AccountId,
     Backlog,
+    Failing,
     Job,
     JobId,
     JobOutcome,
@@ -109,6 +110,10 @@ class JobRecords(Protocol):
 
     def backlog(self) -> Backlog:
         """Count the waiting jobs."""
+
+    def failing(self, kind: str, *, limit: int) -> Sequence[Failing]:
+        """Return datasets whose last ended job of the kind failed, those first that fail for the
+        longest. Cancelled jobs do not count."""
 
     def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
         """Delete jobs that ended before `before` and that no repeated request refers to; return

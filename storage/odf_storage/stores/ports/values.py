@@ -247,6 +247,18 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
+class Failing:
+    """A dataset whose last jobs of a kind failed."""
+
+    dataset: DatasetId
+    count: int
+    """Number of jobs that failed since the last one that succeeded."""
+    since: Instant
+    """When the first of them was submitted."""
+    last: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """An owner of datasets, on whose behalf requests are made."""
 
