@@ -202,6 +202,19 @@ def test_what_a_query_may_be_counts_its_code_and_not_its_texts(engine: Any, fold
     assert isinstance(ask(engine, folder, query), RawQueryResponseSuccess)
 
 
+@pytest.mark.parametrize("count", [300, 1_000])
+def test_a_long_union_is_refused_with_what_to_do_and_may_be_bracketed(
+    engine: Any, folder: Path, count: int
+) -> None:
+    some = " union all ".join(["select n from input"] * 50)
+    response = ask(engine, folder, " union all ".join([some] * (count // 50)))
+    assert isinstance(response, RawQueryResponseInvalidQuery), response
+    assert "more than 200 parts of the query are nested in each other" in response.message
+    assert "brackets around some dozens" in response.message
+    bracketed = " union all ".join([f"({some})"] * 6)
+    assert ask(engine, folder, bracketed) == RawQueryResponseSuccess(num_records=600_000)
+
+
 def test_a_query_that_crashes_its_process_is_an_answer_and_no_more(folder: Path) -> None:
     limits = DataFusionLimits(
         seconds=PATIENCE_S, size=QuerySize(bytes=1 << 24, terms=1 << 24, depth=1 << 24)

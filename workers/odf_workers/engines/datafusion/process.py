@@ -52,6 +52,15 @@ NO_BOUNDS = {
 """Settings by which the engine does not trust bounds in footers, which leave NaN out. Row groups
 are still excluded by them, except where `parquet_pruning` is off: for all files with floats. Where
 no file has floats, statistics are collected."""
+DEEPEST_PLAN = 200
+"""Parts of a plan below each other, from the result to a table. The engine's own functions call
+themselves for each part when they write a plan down: with some five hundred parts the stack of the
+process ends, and the process with it, so this is no setting."""
+TOO_DEEP = (
+    "more than {} parts of the query are nested in each other, as each UNION in a row nests what "
+    "is before it, and each JOIN and step of WITH: put brackets around some dozens of a long "
+    "UNION, write single rows as VALUES, or ask in several queries"
+)
 FINER = frozenset({"us", "ns"})
 """Units of times that slices keep in milliseconds."""
 SETTINGS = {
@@ -229,7 +238,8 @@ def planned(query: str, context: SessionContext) -> DataFrame:
 
 def meant(context: SessionContext, result: DataFrame) -> DataFrame:
     """Return the frame with the meaning of SQL. Raise `InvalidQuery` if its plan cannot be rebuilt
-    and has parts that may mean something else."""
+    and has parts that may mean something else, or if it is too deep."""
+    _check_depth(result)
     try:
         return as_sql_means(context, result)
     except CannotRebuild as bad:
@@ -239,6 +249,18 @@ def meant(context: SessionContext, result: DataFrame) -> DataFrame:
             "beside a table function no + - * and sum() of numbers and no floats are possible, "
             f"since this node cannot check such a plan for overflow: {str(bad)[:200]}"
         ) from None
+    except RecursionError:
+        raise InvalidQuery(TOO_DEEP.format(DEEPEST_PLAN)) from None
+
+
+def _check_depth(result: DataFrame) -> None:
+    """Raise `InvalidQuery` for a plan that is too deep to be written down."""
+    parts = [result.logical_plan()]
+    for _ in range(DEEPEST_PLAN):
+        parts = [below for part in parts for below in part.inputs()]
+        if not parts:
+            return
+    raise InvalidQuery(TOO_DEEP.format(DEEPEST_PLAN))
 
 
 def batches(result: DataFrame, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
