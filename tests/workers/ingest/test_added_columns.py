@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,12 +31,15 @@ from odf_protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.job_payloads import ingest_job
+from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.values import ObjectKind
+from odf_storage.stores.ports.values import Failed, JobId, JobSpec, ObjectKind, Succeeded
 from odf_workers.jobs.ingest.run import run_ingest
 from odf_workers.partitions.here import Here
 from odf_workers.plan.ingest import ColumnsAreDeclared
+from odf_workers.program.loop import Worker
 from odf_workers.slices.frame import BadInputSchema
 from odf_workers.slices.schema import IncompatibleSchema
 
@@ -214,3 +218,36 @@ def test_columns_that_are_missing_or_of_another_type_are_refused_all_the_same(
         with pytest.raises(BadInput):
             on.post(pa.table(wrong), add_columns=True)
     assert list(on.columns) == ["id"]
+
+
+def test_posts_that_wait_together_have_the_columns_that_one_of_them_adds(
+    stores: Stores, tmp_path: Path
+) -> None:
+    on = Posting(stores, tmp_path, read=ReadStepNdJson())
+    on.post(b'{"id": 1}\n')
+
+    def waiting(body: bytes, **asked: Any) -> JobId:
+        payload = IngestPayload(upload=str(Multihash.of(body)), **asked)
+        told, lock = ingest_job.to_json(payload), str(on.dataset.id)
+        return stores.jobs.submit(
+            JobSpec(ingest_job.KIND, on.dataset.id, told, lock=lock, body=body)
+        )
+
+    wide = b'{"id": 2, "b": 0.5}\n'
+    jobs = [
+        waiting(b'{"id": 3}\n'),
+        waiting(wide, add_columns=True, dry_run=True),
+        waiting(wide),
+        waiting(wide, add_columns=True),
+        waiting(b'{"id": 4, "b": 1}\n'),
+        waiting(b'{"id": 5}\n'),
+    ]
+    lease = timedelta(seconds=30)
+    worker = Worker(stores=stores, context=on.bench, name="w", lease=lease, longest_pause_s=0.04)
+    while any(stores.jobs.get(job).outcome is None for job in jobs):
+        worker.work(once=True)
+    ended = [stores.jobs.get(job).outcome for job in jobs]
+    assert [type(each) for each in ended] == [Succeeded] * 2 + [Failed] + [Succeeded] * 3
+    assert isinstance(ended[1], Succeeded)
+    assert "b" in [field["name"] for field in ended[1].result["schema"]["fields"]]
+    assert on.rows("id", "b") == [(1, None), (3, None), (2, 0.5), (4, 1.0), (5, None)]
