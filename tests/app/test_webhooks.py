@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,12 +18,21 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 from web_server import Answer, Asked, web_server
 
+from odf_node.service.webhooks.messages import FAILING
 from odf_node.service.webhooks.retries import after_failure
 from odf_node.service.webhooks.sending import Answer as Outcome
 from odf_node.service.webhooks.sending import ReceiverGone, ReceiverRefused
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.stores.ports.values import DatasetEntry, Role, Visibility
+from odf_storage.stores.ports.values import (
+    DatasetEntry,
+    Failed,
+    JobOutcome,
+    JobSpec,
+    Role,
+    Succeeded,
+    Visibility,
+)
 from odf_storage.stores.ports.webhook_values import WebhookState
 
 QUICK = {
@@ -117,6 +127,42 @@ def test_each_block_is_delivered_signed_and_in_order(service: Service) -> None:
     assert found["position"] == blocks[-1]
     assert [each["status"] for each in found["attempts"]] == [204] * 5
     assert made["secret"] not in json.dumps(found)
+
+
+def test_polls_that_fail_are_told_once_after_each_success_and_never_why(service: Service) -> None:
+    entry, chain = kept(service, "polled")
+    receiver, jobs = Receiver(), service.node.stores.jobs
+
+    def polled(outcome: JobOutcome) -> None:
+        jobs.submit(JobSpec("poll", entry.id, {"url": "https://secret.example"}))
+        claimed = jobs.claim("w", ["poll"], lease=timedelta(seconds=30))
+        assert claimed is not None
+        jobs.finish(claimed.id, "w", outcome)
+
+    def told() -> list[dict[str, Any]]:
+        return [each for each in receiver.taken if each["type"] == FAILING]
+
+    with web_server(receiver) as server:
+        made = hooked(service, "polled", f"http://127.0.0.1:{server.port}/")
+        receiver.secret = made["secret"]
+        for _ in range(2):
+            polled(Failed("SourceFailed", "the secret source says no"))
+        wait_until(lambda: told(), "the news", seconds=20)
+        polled(Failed("SourceFailed", "no"))
+        block = commit(service, entry, chain)
+        wait_until(lambda: len(receiver.taken) == 2, "the block", seconds=20)
+        assert len(told()) == 1
+        polled(Succeeded({}))
+        polled(Failed("SourceFailed", "no"))
+        wait_until(lambda: len(told()) == 2, "the news of the next ones", seconds=20)
+    first, again = told()
+    assert first["data"]["alias"] == first["subject"] == "polled"
+    assert first["data"]["failed"] in (1, 2), "as many as there were at the attempt"
+    assert again["data"]["failed"] == 1
+    assert set(first["data"]) == {"dataset", "alias", "failed", "since"}
+    assert "secret" not in json.dumps(receiver.taken)
+    assert receiver.taken[1]["data"]["block"] == block
+    assert shown(service, "polled", made)["failures"] == 0
 
 
 def test_a_receiver_that_was_down_for_a_while_gets_everything_once_an_id(service: Service) -> None:

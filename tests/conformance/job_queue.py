@@ -375,6 +375,6 @@ class JobQueueContract:
             (some_id("first"), 2, again),
             (some_id("later"), 1, later),
         ]
-        assert found[0].since == since
+        assert (found[0].since, found[0].first) == (since, first)
         assert [each.last for each in queue.failing("poll", limit=1)] == [again]
         assert queue.failing("verify", limit=9) == []

@@ -16,7 +16,7 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.derivation_values import Problem
 from odf_storage.stores.ports.errors import DatasetNotFound
-from odf_storage.stores.ports.values import AccountId
+from odf_storage.stores.ports.values import AccountId, Failing, JobId
 from odf_storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
 
 LATER = Instant(NOON.ns + 60 * NANOS)
@@ -84,6 +84,23 @@ class WebhookStoreContract:
         assert stores.webhooks.due(now=NOON, limit=10) == []
         assert stores.webhooks.find("wh_1") == replace(made, position=head, resets=1)
         assert stores.webhooks.attempts("wh_1", limit=5) == [attempt()]
+
+    def test_it_is_due_once_for_polls_that_fail_since_a_success(self, stores: Stores) -> None:
+        made = added(stores)
+        head = stores.refs.head(made.dataset)
+        stores.webhooks.restart("wh_1", position=head)
+        other = Failing(some_id("other"), 1, NOON, JobId("0-x"), JobId("0-x"))
+        for first in (JobId("1-a"), JobId("2-b")):
+            failing = [other, Failing(made.dataset, 1, NOON, first, first)]
+            [due] = stores.webhooks.due(now=NOON, limit=10, failing=failing)
+            assert stores.webhooks.lease(due.id, "me", now=NOON, until=LATER) == due
+            assert not stores.webhooks.told_failing("wh_1", "you", attempt(), first=first)
+            assert stores.webhooks.told_failing("wh_1", "me", attempt(), first=first)
+            stores.webhooks.release("wh_1", "me")
+            assert stores.webhooks.due(now=NOON, limit=10, failing=failing) == []
+            known = stores.webhooks.find("wh_1")
+            assert known == replace(made, position=head, failing_told=first)
+        assert stores.webhooks.due(now=NOON, limit=10) == []
 
     def test_those_come_first_that_were_served_longest_ago_and_few_of_an_account(
         self, stores: Stores

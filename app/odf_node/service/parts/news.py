@@ -14,6 +14,7 @@ from ..news.rights import Rights
 from ..news.row_texts import RowTexts
 from ..news.streams import Streams
 from ..webhooks.delivering import Delivering
+from ..webhooks.failing_polls import FailingPolls
 from ..webhooks.sending import Sender
 from ..webhooks.webhooks import Webhooks
 from .writing import WriteParts
@@ -101,4 +102,5 @@ class NewsParts(WriteParts):
             feed=ChainFeed(self.stores.reading, self.access.shown_alias),
             access=self.access,
             retry_s=self.settings.webhook_retry_s,
+            failing=FailingPolls(self.stores.jobs, 10 * self.settings.webhook_poll_s),
         )

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from odf_protocol.errors import NodeError, Refused
 from odf_protocol.identity import DatasetRef
@@ -31,7 +32,8 @@ from ..auth.dataset_access import DatasetAccess
 from ..news.feeds import ChainFeed, ChainPosition, Page
 from ..news.notices import Notice
 from . import secrets
-from .messages import Message, message_of
+from .failing_polls import FailingPolls
+from .messages import Message, failing_of, message_of
 from .retries import after_failure
 from .sending import Answer
 from .signing import signed_headers
@@ -62,6 +64,7 @@ class Delivering:
     feed: ChainFeed
     access: DatasetAccess
     retry_s: tuple[float, ...]
+    failing: FailingPolls
 
     @property
     def lease_s(self) -> float:
@@ -75,6 +78,8 @@ def take_turn(delivering: Delivering, webhook: str, go_on: Callable[[], bool]) -
     held = _lease(delivering, webhook, holder)
     until = time.monotonic() + TURN_S
     try:
+        if held is not None:
+            held = _tell_failing(delivering, held, holder)
         while held is not None:
             page = _page(delivering, held)
             for notice in page.notices:
@@ -108,6 +113,36 @@ def _deliver(
     delivering: Delivering, webhook: Webhook, holder: Holder, notice: Notice
 ) -> Webhook | None:
     """Deliver one notice. Return the webhook afterwards; None if its turn must end."""
+    made = partial(_message_of_notice, webhook, notice)
+    sent = _sent(delivering, webhook, holder, made)
+    if sent is None:
+        return None
+    message, attempt = sent
+    return _delivered(delivering, webhook, holder, attempt, message, Multihash.parse(notice.id))
+
+
+def _tell_failing(delivering: Delivering, webhook: Webhook, holder: Holder) -> Webhook | None:
+    """Deliver that the polls of the dataset fail, once after each success. Return as `_deliver`."""
+    failing = delivering.failing.now().get(webhook.dataset)
+    if failing is None or failing.first == webhook.failing_told:
+        return webhook
+    sent = _sent(delivering, webhook, holder, partial(failing_of, webhook, failing))
+    if sent is None:
+        return None
+    first = failing.first
+    is_ours = delivering.hooks.store.told_failing(webhook.id, holder, sent[1], first=first)
+    return replace(webhook, failing_told=first) if is_ours else None
+
+
+def _message_of_notice(webhook: Webhook, notice: Notice, _: str, *, source: str) -> Message:
+    return message_of(webhook, notice, source=source)
+
+
+def _sent(
+    delivering: Delivering, webhook: Webhook, holder: Holder, made: Callable[..., Message]
+) -> tuple[Message, DeliveryAttempt] | None:
+    """Make a message of the alias and the source, and send it. None, with the failure recorded, if
+    the receiver has not taken it."""
     hooks = delivering.hooks
     # Checked after the page was read, so that the account may read what we send.
     entry = _still_readable(delivering, webhook)
@@ -118,7 +153,7 @@ def _deliver(
         )
         return None
     alias = delivering.access.shown_alias(entry)
-    message = message_of(webhook, notice, source=source_of(hooks, entry, alias))
+    message = made(alias, source=source_of(hooks, entry, alias))
     now = hooks.clock()
     signing = secrets.opened(hooks.keys, webhook, now)
     headers = signed_headers(signing, message.id, message.body, now)
@@ -133,7 +168,7 @@ def _deliver(
     if answer.error is not None:
         _failed(delivering, webhook, holder, attempt, answer, answer.error)
         return None
-    return _delivered(delivering, webhook, holder, attempt, message, Multihash.parse(notice.id))
+    return message, attempt
 
 
 def _delivered(
@@ -216,7 +251,11 @@ class Deliverer:
                 full = [account for account, count in busy.items() if count >= self._each]
                 # An account with some threads may have more due webhooks than it may begin.
                 for webhook in hooks.store.due(
-                    now=hooks.clock(), limit=self._threads, each=self._each, without=full
+                    now=hooks.clock(),
+                    limit=self._threads,
+                    each=self._each,
+                    without=full,
+                    failing=self._delivering.failing.now().values(),
                 ):
                     if busy.total() < self._threads and busy[webhook.account] < self._each:
                         busy[webhook.account] += self._begin(webhook)

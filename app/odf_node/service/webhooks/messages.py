@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from odf_protocol.instant import Instant
+from odf_storage.stores.ports.values import Failing
 from odf_storage.stores.ports.webhook_values import Webhook
 
 from ..news.notices import BLOCK, RESET, Notice
@@ -17,6 +18,7 @@ TYPES = {
     BLOCK: "org.opendatafabric.block.appended",
     RESET: "org.opendatafabric.history.reset",
 }
+FAILING = "org.opendatafabric.polls.failing"
 PING = "org.opendatafabric.ping"
 SEQUENCE_DIGITS = 20
 """Width of `sequence` in digits; receivers compare it as text, so all have the same width."""
@@ -46,6 +48,19 @@ def message_of(webhook: Webhook, notice: Notice, *, source: str) -> Message:
         more = {"time": told["systemTime"], "sequence": number}
     body = _event(id_, TYPES[notice.event], source, told["alias"], told, **more)
     return Message(id_, body, is_reset)
+
+
+def failing_of(webhook: Webhook, failing: Failing, alias: str, *, source: str) -> Message:
+    """Return the delivery of the news that the polls of the dataset fail. It says nothing of the
+    reason, which may quote the source. A later attempt may have a larger count."""
+    id_ = f"{webhook.id}-polls-{failing.first}"
+    told = {
+        "dataset": str(webhook.dataset),
+        "alias": alias,
+        "failed": failing.count,
+        "since": str(failing.since),
+    }
+    return Message(id_, _event(id_, FAILING, source, alias, told, time=str(failing.since)))
 
 
 def ping_of(webhook: Webhook, alias: str, *, source: str, number: str, at: Instant) -> Message:

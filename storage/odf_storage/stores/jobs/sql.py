@@ -265,6 +265,7 @@ class SqlJobQueue:
                 dataset=dataset,
                 count=number,
                 since=known[start].submitted_at,
+                first=job_id(start, known[start].tag),
                 last=job_id(end, known[end].tag),
             )
             for dataset, number, start, end in found

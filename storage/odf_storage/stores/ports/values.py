@@ -255,6 +255,7 @@ class Failing:
     """Number of jobs that failed since the last one that succeeded."""
     since: Instant
     """When the first of them was submitted."""
+    first: JobId
     last: JobId
 
 

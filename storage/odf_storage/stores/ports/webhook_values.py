@@ -10,7 +10,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
 from .derivation_values import Problem
-from .values import AccountId
+from .values import AccountId, JobId
 
 
 class WebhookState(StrEnum):
@@ -46,6 +46,8 @@ class Webhook:
     failing_since: Instant | None = None
     problem: Problem | None = None
     """Why the last attempt failed; None after a success."""
+    failing_told: JobId | None = None
+    """The first of the failed polls of which the receiver was told last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

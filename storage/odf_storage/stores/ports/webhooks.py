@@ -10,7 +10,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
 from .derivation_values import Problem
-from .values import AccountId
+from .values import AccountId, Failing, JobId
 from .webhook_values import DeliveryAttempt, Webhook, WebhookState
 
 
@@ -60,10 +60,11 @@ class WebhookWork(Protocol):
         limit: int,
         each: int | None = None,
         without: Collection[AccountId] = (),
+        failing: Collection[Failing] = (),
     ) -> Sequence[Webhook]:
-        """Return active, unleased webhooks that do not know the head of their dataset yet: those
-        first whose last attempt is longest ago, `each` of an account at most, and none of the
-        accounts `without`."""
+        """Return active, unleased webhooks that do not know the head of their dataset yet, or that
+        it is among those whose polls are `failing`: those first whose last attempt is longest ago,
+        `each` of an account at most, and none of the accounts `without`."""
 
     def lease(self, webhook: str, holder: str, *, now: Instant, until: Instant) -> Webhook | None:
         """Take or extend the lease. None if another has it, or if nothing is to be delivered."""
@@ -78,6 +79,11 @@ class WebhookWork(Protocol):
         resets: int,
     ) -> bool:
         """Record a success: set the position, clear failures and add the attempt, atomically."""
+
+    def told_failing(
+        self, webhook: str, holder: str, attempt: DeliveryAttempt, *, first: JobId
+    ) -> bool:
+        """Record a success as `delivered` does, but of the news that polls fail since `first`."""
 
     def failed(
         self,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HEAD = "head"
 BASE = "base"
-LATEST = "0017"
+LATEST = "0018"
 """Revision of the newest file in `odf_migrations/versions`."""
 _MIGRATION_LOCK = 0x0DF_0001
 """Key of the PostgreSQL advisory lock that serializes migrations."""

@@ -40,6 +40,7 @@ webhooks = sa.Table(
     sa.Column("problem", sa.JSON(none_as_null=True)),
     sa.Column("holder", sa.String(KEY_CHARS)),
     sa.Column("leased_until", InstantColumn),
+    sa.Column("failing_told", sa.String(KEY_CHARS)),
 )
 
 webhook_attempts = sa.Table(

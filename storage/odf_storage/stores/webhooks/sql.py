@@ -15,7 +15,7 @@ from odf_protocol.multihash import Multihash
 from ..objects.layout import HEAD
 from ..ports.derivation_values import Problem
 from ..ports.errors import DatasetNotFound
-from ..ports.values import AccountId
+from ..ports.values import AccountId, Failing, JobId
 from ..ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
 from ..sql.engine import reading, writing
 from ..sql.tables import datasets, refs
@@ -98,13 +98,14 @@ class SqlWebhookStore(SqlWebhookReads):
         limit: int,
         each: int | None = None,
         without: Collection[AccountId] = (),
+        failing: Collection[Failing] = (),
     ) -> Sequence[Webhook]:
         last = sa.select(sa.func.max(_A.number)).where(_A.webhook == _C.id).scalar_subquery()
         waiting = (
             sa.select(_C.id, _C.account, sa.func.coalesce(last, 0).label("last"))
             .join(refs, _ITS_HEAD)
             .where(
-                _C.position.is_distinct_from(refs.c.hash),
+                sa.or_(_C.position.is_distinct_from(refs.c.hash), _is_untold(failing)),
                 _is_deliverable(now),
                 sa.or_(_C.leased_until.is_(None), _C.leased_until <= now),
                 _C.account.not_in(without),
@@ -145,6 +146,11 @@ class SqlWebhookStore(SqlWebhookReads):
     ) -> bool:
         change = {**_WELL, "position": position, "resets": resets}
         return self._settle(webhook, holder, attempt, change)
+
+    def told_failing(
+        self, webhook: str, holder: str, attempt: DeliveryAttempt, *, first: JobId
+    ) -> bool:
+        return self._settle(webhook, holder, attempt, {**_WELL, "failing_told": first})
 
     def failed(
         self,
@@ -187,6 +193,13 @@ class SqlWebhookStore(SqlWebhookReads):
             if attempt is not None:
                 _keep(db, webhook, attempt)
         return True
+
+
+def _is_untold(failing: Collection[Failing]) -> sa.ColumnElement[bool]:
+    """Whether the receiver was not told yet that the polls of the dataset fail."""
+    told = _C.failing_told.in_([each.first for each in failing])  # a job is of one dataset
+    is_told = sa.and_(_C.failing_told.is_not(None), told)
+    return sa.and_(_C.dataset.in_([each.dataset for each in failing]), sa.not_(is_told))
 
 
 def _is_deliverable(now: Instant) -> sa.ColumnElement[bool]:
