@@ -106,6 +106,15 @@ def test_ways_out_of_a_query_are_refused(client, query):
     assert status_of(client, query) == 400
 
 
+@pytest.mark.parametrize("count", [300, 800])
+def test_a_long_union_of_a_reader_is_refused_with_what_to_do(client, count):
+    query = " union all ".join(["select 1 as x"] * count)
+    answer = client.post("/query", json={"query": query}, timeout=60)
+    assert answer.status_code == 400
+    assert "more than 200 parts of the query are nested in each other" in answer.text
+    assert "put brackets around some dozens" in answer.text
+
+
 @pytest.mark.parametrize(
     "query",
     [
