@@ -236,7 +236,8 @@ def test_a_value_that_cannot_be_is_refused_by_name(given):
 
 def test_errors_name_settings_that_there_are():
     named = re.compile(r'"(ODF_(?:NODE|STORE|WORKER)_[A-Z_]+)"')
-    for room, kind, more in (("app", Settings, OF_CLIENT), ("workers", WorkerSettings, ())):
+    of_both = (*OF_CLIENT, *variables(WorkerSettings))
+    for room, kind, more in (("app", Settings, of_both), ("workers", WorkerSettings, ())):
         paths = (ROOT / room).rglob("*.py")
         told = {name for path in paths for name in named.findall(path.read_text())}
         assert len(told) > 10

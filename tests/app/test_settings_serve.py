@@ -19,7 +19,7 @@ from service import serving
 from odf_node.cli.admin import UnreadableExpiry, parse_expiry, token
 from odf_node.cli.serve import welcome
 from odf_node.service.processes.supervisor import Supervisor, worker_command
-from odf_node.service.settings import Settings
+from odf_node.service.settings import Settings, load_settings
 from odf_protocol.instant import Instant
 
 COMMAND = Path(sys.executable).parent / "odf-node"
@@ -119,6 +119,18 @@ def test_workers_are_called_by_command_line_alone(tmp_path):
         *("--jobs", "others"),
     ]
     assert "odf_workers" not in {name.split(".")[0] for name in _modules_of_the_service()}
+
+
+def test_queries_have_no_worker_of_their_own_on_a_cluster_that_the_first_one_takes(monkeypatch):
+    assert load_settings().query_workers == 1
+    monkeypatch.setenv("ODF_WORKER_SPARK_MASTER", "spark://127.0.0.1:7077")
+    assert load_settings().query_workers == 0
+    assert load_settings(query_workers=2).query_workers == 2
+    monkeypatch.setenv("ODF_WORKER_SPARK_CORES", "4")
+    assert load_settings().query_workers == 1
+    monkeypatch.delenv("ODF_WORKER_SPARK_CORES")
+    monkeypatch.setenv("ODF_WORKER_SPARK_MASTER", "local[4]")
+    assert load_settings().query_workers == 1
 
 
 def test_a_worker_imports_nothing_from_the_folder_that_the_node_was_started_in(tmp_path):

@@ -8,6 +8,7 @@ limit is noticed.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from odf_storage.runtime import old_settings
@@ -65,7 +66,15 @@ def load_settings(**given: Any) -> Settings:
                 "ODF_NODE_ONE_CALLER_TAKES_ALL=true",
                 setting=each,
             )
+    if "query_workers" not in settings.model_fields_set and _takes_a_cluster(os.environ):
+        return settings.model_copy(update={"query_workers": 0})
     return settings
+
+
+def _takes_a_cluster(environ: Mapping[str, str]) -> bool:
+    """Return whether a worker takes all cores of a Spark cluster: a second one would wait."""
+    master = environ.get("ODF_WORKER_SPARK_MASTER", "local")
+    return not master.startswith("local") and "ODF_WORKER_SPARK_CORES" not in environ
 
 
 def warn_of_old_names() -> None:

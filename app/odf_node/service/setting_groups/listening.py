@@ -37,7 +37,9 @@ class ListeningSettings(SharedSettings):
         le=64,
         description="Worker processes for queries of readers on Spark (`SqlSpark`), beside "
         "`workers`. They start when such a query waits, and end when none came for five minutes. "
-        "0 = the other workers run these queries, too, which then may hold back posts.",
+        "0 = the other workers run these queries, too, which then may hold back posts; so it is by "
+        "default where `ODF_WORKER_SPARK_MASTER` is a cluster, of which `ODF_WORKER_SPARK_CORES` "
+        "does not say each worker's part.",
     )
     min_free_bytes: int = Field(
         256 * MIB,
