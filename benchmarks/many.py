@@ -79,9 +79,22 @@ class Side:
 
     @property
     def env(self) -> dict[str, str]:
-        paths = (self.root, self.root / "tests" / "support")
+        rooms = () if self.is_linked else ("app", "protocol", "storage", "workers", "migrations")
+        paths = (self.root, *(self.root / room for room in rooms), self.root / "tests" / "support")
         kept = {name: text for name, text in os.environ.items() if name != COMPILES_NOTHING}
         return {**kept, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether all code of the commit is imported as `odf_node`."""
+        return (self.root / "odf_node").is_dir()
+
+    def code(self, text: str) -> str:
+        """A program by the names of the commit."""
+        if not self.is_linked:
+            return text
+        text = text.replace("from odf_node.", "from odf_node.app.")
+        return text.replace("from odf_protocol.", "from odf_node.protocol.")
 
     def python(self, *words: object) -> list[str]:
         return [sys.executable, *map(str, words)]
@@ -108,7 +121,7 @@ def started(side: Side, data: Path) -> Iterator[tuple[httpx.Client, int]]:
     port = free_port()
     words = ["serve", "--port", port, "--data", data, "--workers", "0"]
     process = subprocess.Popen(
-        side.python("-c", SERVE, *words),
+        side.python("-c", side.code(SERVE), *words),
         env=side.env,
         cwd=side.root,
         stdout=subprocess.DEVNULL,
@@ -190,7 +203,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, older(asked.old, Path(name) / "tree") as tree:
         then = Side(asked.old, tree, Path(name) / "then")
         for kind, count in (("start", asked.datasets), ("page", asked.blocks)):
-            made = then.python("-c", MAKE, kind, count, then.data / kind)
+            made = then.python("-c", then.code(MAKE), kind, count, then.data / kind)
             subprocess.run(made, env=then.env, cwd=tree, check=True)
         now = Side("now", HERE, Path(name) / "now")
         shutil.copytree(then.data, now.data)
