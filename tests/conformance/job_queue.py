@@ -377,4 +377,8 @@ class JobQueueContract:
         ]
         assert (found[0].since, found[0].first) == (since, first)
         assert [each.last for each in queue.failing("poll", limit=1)] == [again]
+        assert [
+            each.count for each in queue.failing("poll", limit=9, dataset=some_id("first"))
+        ] == [2]
+        assert queue.failing("poll", limit=9, dataset=some_id("well")) == []
         assert queue.failing("verify", limit=9) == []

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from ..client.limits import MOST_TAKEN_BACK
 from ..client.text import one_line
 from ..client.urls import Location
 from .ingest import dataset_base, receipt_text
 from .output import json_option, print_json
 from .tokens import token_option
 
-MOST_ROWS = 1_000
 SHOWN_ROWS = 20
 
 
@@ -44,7 +44,7 @@ SHOWN_ROWS = 20
 @click.option(
     "--max-rows",
     type=click.IntRange(1),
-    default=MOST_ROWS,
+    default=MOST_TAKEN_BACK,
     show_default=True,
     metavar="N",
     help="Refuse if more rows fit.",

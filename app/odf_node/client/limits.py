@@ -9,6 +9,8 @@ from odf_protocol.errors import LimitExceeded
 from odf_protocol.transfer.messages import MAX_MESSAGE_BYTES
 
 MIB = 1024 * 1024
+MOST_TAKEN_BACK = 1_000
+"""Rows that one call takes back, unless more are allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from odf_protocol.errors import BadInput
 
 from ..client.event_lines import block_data
+from ..client.limits import MOST_TAKEN_BACK
 from ..client.sync import opened
 from ..client.walk import ChainReader
 from ..service.read.read import CHANGELOG, ReadRequest
@@ -20,7 +21,7 @@ from .following import Following, NothingToFollow
 from .libraries import library
 from .place import Place, place_of
 from .publish import Receipt
-from .retracting import MOST_ROWS, standing
+from .retracting import standing
 from .rows import FromChain, FromNode, Rows, RowSource
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class Dataset:
         filter: str | Sequence[str] = (),  # noqa: A002 - as of `batches`
         offsets: Sequence[int] = (),
         dry_run: bool = False,
-        most: int = MOST_ROWS,
+        most: int = MOST_TAKEN_BACK,
     ) -> Receipt:
         """Take current rows back: those that have these values (`key`), these offsets and satisfy
         these filters. They stay in the history.

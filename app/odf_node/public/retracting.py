@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
 
-from ..client.gateways import Told
 from ..client.http import open_http
+from ..client.limits import MOST_TAKEN_BACK
 from ..client.node_api import NodeApi
 from ..client.urls import UnsupportedUrl
 from ..service.read.read import FACTS, ReadRequest
@@ -26,8 +26,6 @@ from .rows import FromNode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_ROWS = 1_000
-"""Default limit of the rows that one call takes back."""
 _NAMES = {
     "offsetColumn": "offset",
     "operationTypeColumn": "op",
@@ -64,9 +62,7 @@ class Standing:
         """The rows without the columns that the node writes."""
         return self.rows.drop_columns([self.operation, self.system_time])
 
-    def take_back(
-        self, *, dry_run: bool = False, key: str | None = None, told: Told | None = None
-    ) -> dict[str, Any]:
+    def take_back(self, *, dry_run: bool = False) -> dict[str, Any]:
         """Post the rows as retractions; return the receipt. Raises the errors of `NodeApi.ingest`,
         among them `RequestRefused`: a row does not stand any more."""
         body = self._body()
@@ -78,8 +74,7 @@ class Standing:
                 size=len(body),
                 changelog=True,
                 dry_run=dry_run,
-                key=key or str(uuid.uuid4()),
-                told=told,
+                key=str(uuid.uuid4()),
             )
 
     def _body(self) -> bytes:
@@ -100,7 +95,7 @@ def standing(
     filters: Sequence[str] = (),
     key: Mapping[str, Any] | None = None,
     offsets: Sequence[int] = (),
-    most: int = MOST_ROWS,
+    most: int = MOST_TAKEN_BACK,
 ) -> Standing:
     """Return the current rows that satisfy all filters, have these values and these offsets.
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from odf_protocol.chain.state import Vocab
 from odf_protocol.column_names import same_but_case
 from odf_protocol.instant import Instant
+from odf_protocol.source_rules import FINER_UNITS
 from odf_protocol.stored_values import first_misfit, may_misfit
 
 from ..readers.forms import PLAIN, Forms, not_of
@@ -36,7 +37,6 @@ from .facts import NONE_AHEAD, Ahead
 
 Change = Callable[[pa.Array], pa.Array]
 DAY_MS = 86_400_000
-FINER_UNITS = ("us", "ns")
 NULLS_ARE_TEXT = (
     "column `{}` holds nulls only, and is stored as text: declare a schema for another type"
 )

@@ -36,7 +36,7 @@ class Sending:
     """The ASGI `send` of one request. It adds headers, and records facts of the response."""
 
     __slots__ = (
-        "_added", "_gzip", "_is_closed", "_least", "_send", "_takes_gzip", "accepted", "began",
+        "_accept", "_added", "_gzip", "_is_closed", "_least", "_send", "accepted", "began",
         "body_bytes", "code", "is_socket", "method", "status", "traceparent",
     )  # fmt: skip
 
@@ -47,7 +47,7 @@ class Sending:
         self._added, self._is_closed = [NOSNIFF, VARY_ORIGIN], sharing.is_closed
         self._least = sharing.compresses_from
         self._gzip: Gzip | None = None
-        self._takes_gzip, has_cookie = False, False
+        self._accept, has_cookie = b"", False
         self.traceparent = ""
         self.status, self.body_bytes = 0, 0
         """Status and number of body bytes sent; both are 0 until the response begins."""
@@ -58,11 +58,11 @@ class Sending:
             elif name == b"origin" and sharing.grants_origins:
                 self._added += GRANTED
             elif name == ACCEPT:
-                self._takes_gzip = takes_gzip(value)
+                self._accept = value
             elif name == COOKIE:
                 has_cookie = True
         if has_cookie or self.method == "HEAD":
-            self._takes_gzip = False
+            self._accept = b""
 
     def is_part_of(self, trace: str | None) -> None:
         """Add the trace id to the headers of the response."""
@@ -94,7 +94,7 @@ class Sending:
         """Return the headers of the response; begin to compress it if that helps the client."""
         if not is_text(self.status, headers, self._least):
             return headers
-        if self._takes_gzip:
+        if self._accept and takes_gzip(self._accept):
             self._gzip = Gzip()
             headers = as_gzip(headers)
         return [*headers, VARY]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -125,27 +124,20 @@ def _runs(visit: Visit, *, in_full: bool) -> dict[str, Any]:
 def _failing(visit: Visit, *, in_full: bool) -> dict[str, Any] | None:
     """Return how many polls failed since the last one that succeeded, and for accounts that may
     write why the last one did: the reason may quote the source. None if the last one succeeded."""
+    jobs = visit.views.stores.jobs
     if visit.state.polling_source is None:
         return None
-    jobs = visit.views.stores.jobs.page(
-        dataset=visit.entry.id,
-        kinds={poll_job.KIND},
-        statuses={JobStatus.SUCCEEDED, JobStatus.FAILED},
-        limit=RUNS,
-        newest_first=True,
-    )
-    failed = list(takewhile(lambda job: isinstance(job.outcome, Failed), jobs))
-    if not failed:
-        return None
-    last = failed[0].outcome
-    return {
-        "count": len(failed),
-        "is_all": len(failed) == RUNS,
-        "since": str(failed[-1].submitted_at),
-        "why": one_line(last.message, WARNING_CHARS)
-        if in_full and isinstance(last, Failed)
-        else None,
-    }
+    for failing in jobs.failing(poll_job.KIND, dataset=visit.entry.id, limit=1):
+        job = jobs.get_all([failing.last]).get(failing.last)
+        last = None if job is None else job.outcome
+        return {
+            "count": failing.count,
+            "since": str(failing.since),
+            "why": one_line(last.message, WARNING_CHARS)
+            if in_full and isinstance(last, Failed)
+            else None,
+        }
+    return None
 
 
 def _linked(visit: Visit, width: int) -> dict[str, Any]:

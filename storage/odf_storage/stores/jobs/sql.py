@@ -227,11 +227,13 @@ class SqlJobQueue:
                         counts[key] = counts.get(key, 0) + number
         return Backlog(total, backlog.by_dataset, backlog.by_account)
 
-    def failing(self, kind: str, *, limit: int) -> Sequence[Failing]:
+    def failing(
+        self, kind: str, *, limit: int, dataset: DatasetId | None = None
+    ) -> Sequence[Failing]:
         failed = (
             jobs.c.status == JobStatus.FAILED.value,
             jobs.c.kind == kind,
-            jobs.c.dataset.is_not(None),
+            jobs.c.dataset.is_not(None) if dataset is None else jobs.c.dataset == dataset,
         )
         succeeded = (
             sa.select(jobs.c.dataset, sa.func.max(jobs.c.number).label("number"))
@@ -262,13 +264,13 @@ class SqlJobQueue:
             known = {row.number: row for row in db.execute(named.where(jobs.c.number.in_(ends)))}
         return [
             Failing(
-                dataset=dataset,
+                dataset=its,
                 count=number,
                 since=known[start].submitted_at,
                 first=job_id(start, known[start].tag),
                 last=job_id(end, known[end].tag),
             )
-            for dataset, number, start, end in found
+            for its, number, start, end in found
         ]
 
     def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:

@@ -111,9 +111,11 @@ class JobRecords(Protocol):
     def backlog(self) -> Backlog:
         """Count the waiting jobs."""
 
-    def failing(self, kind: str, *, limit: int) -> Sequence[Failing]:
-        """Return datasets whose last ended job of the kind failed, those first that fail for the
-        longest. Cancelled jobs do not count."""
+    def failing(
+        self, kind: str, *, limit: int, dataset: DatasetId | None = None
+    ) -> Sequence[Failing]:
+        """Return datasets whose last ended job of the kind failed, or `dataset` if it is one; those
+        first that fail for the longest. Cancelled jobs do not count."""
 
     def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
         """Delete jobs that ended before `before` and that no repeated request refers to; return
