@@ -2,9 +2,12 @@
 
 While it stands still nobody is answered, and signals are not heeded. A thread logs where, if the
 interpreter lets it run. One call in C may keep every thread of Python out, so the process is ended
-by a timer of `faulthandler`, which needs no interpreter: it writes the stacks of all threads to the
-standard error and ends the process at once. Whoever runs the service starts it again; nothing that
-was acknowledged is lost by a kill.
+by a timer of the kernel. `faulthandler` answers its signal, SIGALRM, without the interpreter: it
+writes the stack of the interrupted thread to the standard error (nothing if that thread is not one
+of Python, as can be after a pause of the whole process) and lets the signal end the process. Its
+own timer is no use: it reads the stacks of all threads while these run on, and a process that was
+merely paused then ended by a segmentation fault. Whoever runs the service starts it again; nothing
+that was acknowledged is lost by a kill.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import logging
+import signal
 import sys
 import threading
 import time
@@ -36,8 +40,10 @@ class Watchdog:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to watch. Call it in the loop, and once per process."""
+        """Begin to watch. Call it in the loop of the main thread, and once per process."""
         self._beaten = time.monotonic()
+        if self._ends_after_s:
+            faulthandler.register(signal.SIGALRM, all_threads=False, chain=True)
         self._task = asyncio.get_running_loop().create_task(self._beat())
         args = (threading.get_ident(),)
         threading.Thread(target=self._watch, args=args, name="watchdog", daemon=True).start()
@@ -45,19 +51,23 @@ class Watchdog:
     def stop(self) -> None:
         """Stop to watch. Call it from any thread; the loop may have ended."""
         self._ended.set()
-        faulthandler.cancel_dump_traceback_later()
+        self._end_after(0)
 
     async def _beat(self) -> None:
         while not self._ended.is_set():
-            if self._ends_after_s:
-                faulthandler.dump_traceback_later(self._ends_after_s, exit=True)
+            self._end_after(self._ends_after_s)
             await asyncio.sleep(BEAT_S)
             paused = time.monotonic() - self._beaten - BEAT_S
             self._beaten = time.monotonic()
             if paused >= NOTICED_S:
                 self._counters.stood_still(paused)
                 _log.warning("the event loop stood still for %.1f s", paused)
-        faulthandler.cancel_dump_traceback_later()
+        self._end_after(0)
+
+    def _end_after(self, seconds: float) -> None:
+        """Set the timer anew; 0 takes it away. Nothing else in this process has a timer."""
+        if self._ends_after_s:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def _watch(self, loop_thread: int) -> None:
         told = 0.0
