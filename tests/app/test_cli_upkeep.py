@@ -164,6 +164,20 @@ def test_a_database_is_brought_up_to_date(data: Path) -> None:
     assert (data / "node.db").exists()
 
 
+def test_a_database_of_a_version_before_the_first_is_refused_in_one_line(
+    stores: Stores, data: Path
+) -> None:
+    grown(stores)
+    assert stores.engine is not None
+    with stores.engine.begin() as db:
+        db.exec_driver_sql("UPDATE alembic_version SET version_num = '0017'")
+    for words in (("db", "migrate"), ("fsck",), ("serve", "--port", "0", "--workers", "0")):
+        result = odf(*words, "--data", data)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("odf-node: the database has schema 0017 of a development")
+        assert result.stderr.count("\n") == 1
+
+
 def test_times_and_rates_are_read_as_people_write_them() -> None:
     assert parse_duration("90m") == timedelta(minutes=90)
     assert parse_duration("2d") == timedelta(days=2)

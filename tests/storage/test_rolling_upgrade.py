@@ -15,17 +15,15 @@ import sqlalchemy as sa
 
 import odf_migrations as migrations
 from odf_storage.stores.sql.engine import open_engine, sqlite_url
-from odf_storage.stores.sql.migrate import LATEST, migrate
+from odf_storage.stores.sql.migrate import FIRST, LATEST, migrate
 
 VERSIONS = sorted(Path(str(migrations.__file__)).parent.glob("versions/0*.py"))
 REVISIONS = [path.name[:4] for path in VERSIONS]
 SUBTRACTING = {"drop_table", "drop_column", "drop_constraint", "rename_table"}
-FIRST_OF_ALL = "0002"
-"""Nothing was released before it."""
 
 
-def test_the_newest_revision_is_the_one_that_starts_look_for() -> None:
-    assert REVISIONS[-1] == LATEST
+def test_the_oldest_and_the_newest_revision_are_those_that_starts_look_for() -> None:
+    assert (REVISIONS[0], REVISIONS[-1]) == (FIRST, LATEST)
 
 
 @pytest.mark.parametrize("path", VERSIONS, ids=REVISIONS)
@@ -48,7 +46,7 @@ def test_rows_as_the_versions_before_write_them_are_taken_by_the_newest_schema(
         url = request.getfixturevalue("empty_postgres_url")
     engine = open_engine(url, durable=False)
     seen: dict[str, dict[str, dict[str, object]]] = {}
-    for revision in [each for each in REVISIONS if each >= FIRST_OF_ALL]:
+    for revision in REVISIONS:
         migrate(engine, revision)
         seen[revision] = _columns(engine)
     newest = seen[REVISIONS[-1]]

@@ -5,22 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from chain_maker import NOON, chain, entry, some_id
+from chain_maker import chain, entry
 
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant
-from odf_storage.stores.accounts.sql import SqlAccountStore
 from odf_storage.stores.index.sql import SqlDatasetRegistry
-from odf_storage.stores.jobs.sql import SqlJobQueue
-from odf_storage.stores.ports.values import Account, AccountId, JobSpec, Succeeded, Variable
-from odf_storage.stores.publishing.sql import SqlVariables
 from odf_storage.stores.sql.engine import (
     UnknownDatabase,
     open_engine,
@@ -29,7 +24,7 @@ from odf_storage.stores.sql.engine import (
     storable,
     writing,
 )
-from odf_storage.stores.sql.migrate import LATEST, current, migrate, revert
+from odf_storage.stores.sql.migrate import LATEST, DatabaseTooOld, current, migrate, revert
 from odf_storage.stores.sql.tables import InstantColumn, metadata, moves
 
 ROOT = Path(__file__).parents[2]
@@ -67,32 +62,6 @@ def test_tables_and_migrations_agree(empty: str) -> None:
     engine.dispose()
 
 
-def test_an_upgrade_removes_what_deleted_datasets_left_to_the_next_ones_of_their_ids(
-    empty: str,
-) -> None:
-    engine = open_engine(empty)
-    migrate(engine)
-    kept, gone = entry(), some_id("deleted")
-    SqlDatasetRegistry(engine).create(kept, blocks=chain(kept.id)[0])
-    account = AccountId("did:odf:alice")
-    SqlAccountStore(engine).put_account(Account(account, "alice"))
-    variable = Variable(name="A", is_secret=False, value=b"1", updated_at=NOON)
-    for owner in (str(kept.id), str(gone), account):
-        SqlVariables(engine).put(owner, variable)
-    queue = SqlJobQueue(engine)
-    jobs = [queue.submit(JobSpec("ingest", each, {})) for each in (kept.id, gone, None)]
-    claimed = [queue.claim("w", ["ingest"], lease=timedelta(minutes=1)) for _ in jobs]
-    for job in claimed:
-        assert job is not None
-        queue.finish(job.id, "w", Succeeded({}, rejected=b"rows"))
-    revert(engine, "0014")
-    migrate(engine)
-    assert set(SqlVariables(engine).owners()) == {str(kept.id), account}
-    assert [job.spec.dataset for job in queue.page()] == [kept.id, None]
-    assert [queue.rejected(job) for job in jobs] == [b"rows", None, b"rows"]
-    engine.dispose()
-
-
 def test_the_newest_migration_is_the_one_a_start_looks_for(empty: str) -> None:
     engine = open_engine(empty)
     assert current(engine) is None
@@ -114,39 +83,73 @@ def test_a_schema_of_a_later_version_is_left_as_it_is(empty: str) -> None:
     engine.dispose()
 
 
-def test_partial_indexes_and_counters_agree_as_well(empty: str, tmp_path: Path) -> None:
+def test_the_migration_makes_columns_keys_and_indexes_as_the_tables_declare_them(
+    empty: str,
+) -> None:
     """What the comparison of alembic does not look at: the databases' own definitions."""
-    migrated = open_engine(empty)
-    migrate(migrated)
-    if migrated.dialect.name == "sqlite":
-        created = open_engine(sqlite_url(tmp_path / "created.db"))
-        metadata.create_all(created)
-        assert _indexes(migrated) == _indexes(created)
-        assert _counters(migrated) == _counters(created) == COUNTERS
-        created.dispose()
-    else:
-        found = _indexes(migrated)
-        assert "WHERE ((status)::text = 'waiting'::text)" in found["uq_jobs_dedup_key_waiting"]
-        leading = "(((status)::text = 'running'::text) AND (leader IS NULL))"
-        assert f"WHERE {leading}" in found["uq_jobs_lock_running"]
-    migrated.dispose()
+    engine = open_engine(empty)
+    migrate(engine)
+    migrated = _definitions(engine)
+    revert(engine)
+    metadata.create_all(engine)
+    assert migrated == _definitions(engine)
+    assert {row[0] for row in migrated["counters"]} == COUNTERS[engine.dialect.name]
+    assert len(migrated["columns"]) == sum(len(table.columns) for table in metadata.tables.values())
+    engine.dispose()
 
 
-COUNTERS = {"moves", "jobs", "deeds", "webhook_attempts"}
+COUNTERS = {
+    "sqlite": {"moves", "jobs", "deeds", "webhook_attempts"},
+    "postgresql": {f"{name}_number_seq" for name in ("moves", "jobs", "deeds", "webhook_attempts")},
+}
+_DEFINITIONS = {
+    "sqlite": {
+        "columns": "SELECT m.name, c.* FROM sqlite_master m, pragma_table_xinfo(m.name) c"
+        " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'",
+        "keys": "SELECT m.name, k.'table', k.'from', k.'to', k.on_delete"
+        " FROM sqlite_master m, pragma_foreign_key_list(m.name) k WHERE m.type = 'table'",
+        "unique": "SELECT m.name, i.origin, i.partial, c.seqno, c.name FROM sqlite_master m,"
+        " pragma_index_list(m.name) i, pragma_index_info(i.name) c WHERE m.type = 'table'",
+        "indexes": "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL",
+        "counters": "SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'",
+    },
+    "postgresql": {
+        "columns": "SELECT table_name, ordinal_position, column_name, data_type, is_nullable,"
+        " character_maximum_length, collation_name, column_default"
+        " FROM information_schema.columns WHERE table_schema = 'public'",
+        "keys": "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)"
+        " FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND conrelid <> 0",
+        "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "counters": "SELECT sequencename FROM pg_sequences WHERE schemaname = 'public'",
+    },
+}
 
 
-def _indexes(engine: sa.Engine) -> dict[str, str]:
-    sqlite = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
-    postgres = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
+def _definitions(engine: sa.Engine) -> dict[str, list[tuple[object, ...]]]:
     with engine.connect() as connection:
-        rows = connection.exec_driver_sql(sqlite if engine.dialect.name == "sqlite" else postgres)
-        return {name: text for name, text in rows if "alembic" not in name}
+        found = {
+            name: sorted(tuple(row) for row in connection.exec_driver_sql(query))
+            for name, query in _DEFINITIONS[engine.dialect.name].items()
+        }
+    return {
+        name: [row for row in rows if not str(row[0]).startswith("alembic")]
+        for name, rows in found.items()
+    }
 
 
-def _counters(engine: sa.Engine) -> set[str]:
-    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
-    with engine.connect() as connection:
-        return set(connection.exec_driver_sql(query).scalars())
+@pytest.mark.parametrize("schema", ["0001", "0017"])
+def test_a_schema_of_a_version_before_the_first_is_refused_and_left_as_it_is(
+    empty: str, schema: str
+) -> None:
+    engine = open_engine(empty)
+    with engine.begin() as connection:
+        connection.execute(sa.text("create table alembic_version (version_num varchar(32))"))
+        connection.execute(sa.text(f"insert into alembic_version values ('{schema}')"))
+    with pytest.raises(DatabaseTooOld, match=f"has schema {schema} .* `odf-node index rebuild`"):
+        migrate(engine)
+    assert current(engine) == schema
+    assert table_names(engine) == set()
+    engine.dispose()
 
 
 def test_several_processes_may_migrate_at_once(empty: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 import odf_migrations as migrations
+from odf_protocol.errors import NodeFault
 
 from .engine import reading, writing
 
@@ -20,10 +21,18 @@ if TYPE_CHECKING:
 
 HEAD = "head"
 BASE = "base"
+FIRST = "0018"
+"""Revision of the oldest file in `odf_migrations/versions`: of the first version."""
 LATEST = "0018"
-"""Revision of the newest file in `odf_migrations/versions`."""
+"""Revision of the newest file there."""
+LAST_CHAIN = "fd0a49ea"
+"""The commit that upgrades databases of development versions to `FIRST`."""
 _MIGRATION_LOCK = 0x0DF_0001
 """Key of the PostgreSQL advisory lock that serializes migrations."""
+
+
+class DatabaseTooOld(NodeFault):
+    """The database has the schema of a version from which no migration leads to this one."""
 
 
 def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
@@ -31,8 +40,21 @@ def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
 
     An older service ignores additions of a newer schema, so it can keep running while newer
     services take over. Revisions are numbers of four digits.
+
+    Raises:
+        DatabaseTooOld: the schema is of a version before the first; nothing was changed.
     """
-    if revision == HEAD and (current(engine) or "") >= LATEST:
+    found = current(engine)
+    if found is not None and found < FIRST:
+        raise DatabaseTooOld(
+            f"the database has schema {found} of a development version, and this version upgrades "
+            f"schemas from {FIRST} on; nothing was changed. Run `odf-node db migrate` of commit "
+            f"{LAST_CHAIN} first, or name an empty database and fill it from the objects with "
+            "`odf-node index rebuild` (accounts and tokens are made anew)",
+            schema=found,
+            oldest=FIRST,
+        )
+    if revision == HEAD and (found or "") >= LATEST:
         return
     from alembic import command
 
