@@ -277,6 +277,8 @@ OPTIONS = (
 """All options. Documentation, commands and the form list them from here."""
 _BY_KEY = {option.key: option for option in OPTIONS}
 DEFAULTS = ReadOptions()
+GROUP_SIGNS = {" ": " \u00a0\u2009\u202f", "'": "'\u2019"}
+"""Signs between groups of digits that have several forms."""
 
 
 def options_of(step: ReadStep) -> ReadOptions:

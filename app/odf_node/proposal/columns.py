@@ -114,7 +114,9 @@ class Columns:
             ]
         if self.signs == PLAIN or column.kind in ("String", "Bool", *TEMPORAL):
             return values
-        return [one if one is None else (self.signs.plain([one]) or [one])[0] for one in values]
+        return [
+            (self.signs.plain([one]) or [one])[0] if type(one) is str else one for one in values
+        ]
 
 
 def named_type(text: str, column: str) -> tuple[str, DataType]:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from odf_protocol.errors import BadInput
+from odf_protocol.source_options import GROUP_SIGNS
 from odf_protocol.time_patterns import TimePattern, pattern_of
 
 INT64 = range(-(2**63), 2**63)
@@ -38,11 +39,14 @@ _LEADING = re.compile(r" *-?0\d.*", re.ASCII)
 _TRUTHS = ("true", "false")
 _DIGITS = re.compile(r"\d")
 _MONEY = r"(?:[€$£¥]|[A-Z]{3}|kr|%|‰)"
-_FIGURES = r"[\d.,'_ ]{1,60}"
+_BETWEEN = "[.,_" + "".join(GROUP_SIGNS.values()) + "]"
+_FIGURES = rf"(?:\d|{_BETWEEN}){{1,60}}"
 _SIGNED = re.compile(
     rf"[-+(]?{_MONEY} ?[-+]?{_FIGURES}\)?|[-+(]?{_FIGURES}{_MONEY}\)?|\({_FIGURES}\)|{_FIGURES}-"
 )
-_GROUPS = re.compile(r"-?\d{1,3}([.,'_ ]\d{3})+", re.ASCII)
+_GROUPS = re.compile(rf"-?\d{{1,3}}({_BETWEEN}\d{{3}})+", re.ASCII)
+_EITHER = re.compile(r"-?([1-9]\d{0,2}[.,]\d{3}|\d+)", re.ASCII)
+"""A whole number, or one that may have thousands or a fraction."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?([Zz]|UTC|GMT|[+-]\d\d(:?\d\d)?))?",
@@ -79,9 +83,13 @@ class Signs:
     thousands: str = ""
 
     @property
+    def _between(self) -> str:
+        return f"[{GROUP_SIGNS.get(self.thousands, self.thousands)}]"
+
+    @property
     def _pattern(self) -> re.Pattern[str]:
         point = re.escape(self.decimal)
-        groups = rf"|\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+" if self.thousands else ""
+        groups = rf"|\d{{1,3}}({self._between}\d{{3}})+" if self.thousands else ""
         return re.compile(rf"-?(\d+{groups})?({point}\d*)?([eE][-+]?\d+)?", re.ASCII)
 
     def plain(self, texts: Sequence[str]) -> Sequence[str] | None:
@@ -91,7 +99,7 @@ class Signs:
             return None
         swapped = texts
         if self.thousands:
-            swapped = [text.replace(self.thousands, "") for text in swapped]
+            swapped = [re.sub(self._between, "", text) for text in swapped]
         return [text.replace(self.decimal, ".") for text in swapped]
 
 
@@ -149,7 +157,7 @@ def signs_of(columns: Iterable[Sequence[str]]) -> Signs:
             continue
         if all(map(_FLOAT.fullmatch, distinct)):
             return PLAIN
-        if not all(map(_GROUPS.fullmatch, distinct)) or any(_is_telling(text) for text in distinct):
+        if not _is_ambiguous(distinct):
             fitting = (signs for signs in OTHER_SIGNS if signs.plain(distinct) is not None)
             if (signs := next(fitting, None)) is not None:
                 found[signs] += 1
@@ -177,9 +185,11 @@ def is_day_first(pattern: str) -> bool | None:
     return pattern.startswith("d")
 
 
-def _is_telling(text: str) -> bool:
-    """Whether the text has groups of thousands that are no fraction."""
-    return len(re.findall(r"[.,'_ ]", text)) > 1
+def _is_ambiguous(texts: Sequence[str]) -> bool:
+    """Whether each sign in these texts may be before a fraction as well as between thousands."""
+    if any(len(re.findall(_BETWEEN, text)) > 1 for text in texts):
+        return False  # several groups are no fraction
+    return any(all(map(one.fullmatch, texts)) for one in (_GROUPS, _EITHER))
 
 
 def _remark(texts: Sequence[str]) -> str:
@@ -190,7 +200,7 @@ def _remark(texts: Sequence[str]) -> str:
                 f"{what}, but for {len(others)} texts such as {others[0][:40]!r}, so text "
                 "(--type, with --on-bad-rows quarantine)"
             )
-    if all(map(_GROUPS.fullmatch, texts)):
+    if _is_ambiguous(texts):
         return (
             "numbers with thousands or fractions, which the sample does not tell, so text "
             "(--thousands or --decimal)"

@@ -157,7 +157,7 @@ class _CsvRead:
         field = self.schema.field(at)
         if text in self.nulls:
             return BadRow("no value in a required column", line=line, column=field.name)
-        reason = not_of(field.type, self.forms, column=field.name)
+        reason = not_of(field.type, self.forms, column=field.name, value=text)
         return BadRow(reason, line=line, column=field.name, value=text)
 
     def _check(self, record: CsvRecord) -> None:

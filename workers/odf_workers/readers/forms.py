@@ -16,14 +16,17 @@ from pyarrow import types
 from odf_protocol.arrow_schema import UnsupportedSchema, from_arrow
 from odf_protocol.metadata.reading import ReadStep
 from odf_protocol.metadata.schema import DataTypeOption
-from odf_protocol.source_options import DEFAULTS, ColumnOptions, EpochUnit, options_of
+from odf_protocol.source_options import (
+    DEFAULTS,
+    GROUP_SIGNS,
+    ColumnOptions,
+    EpochUnit,
+    options_of,
+)
 from odf_protocol.time_patterns import TimePattern, pattern_of
 
 from .text import UNIT_NANOS, BadValue, local_time, with_zone
 
-_BLANKS = "[ \u00a0\u2009\u202f]"
-_GROUP_SIGNS = {" ": _BLANKS, "'": "['\u2019]"}
-"""Signs between groups of digits that have several forms."""
 _COUNT = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 _MOST_NANOS = 10**21
@@ -165,7 +168,7 @@ def _number_pattern(decimal: str, thousands: str | None) -> re.Pattern[str]:
     India."""
     whole = r"\d+"
     if thousands is not None:
-        sign = _GROUP_SIGNS.get(thousands, re.escape(thousands))
+        sign = f"[{re.escape(GROUP_SIGNS.get(thousands, thousands))}]"
         whole = rf"(?:\d{{1,3}}(?:{sign}\d{{3}})+|\d{{1,2}}(?:{sign}\d{{2}})+{sign}\d{{3}}|\d+)"
     fraction = rf"(?:{re.escape(decimal)}(\d*))?"
     return re.compile(rf"([+-]?)({whole}?){fraction}([eE][+-]?\d+)?", re.ASCII)
@@ -203,14 +206,19 @@ def _zoned(text: str, zone: str) -> str:
     return f"{local} {zone}" if zone[0].isalpha() else f"{local}{zone}"
 
 
-def not_of(wanted: pa.DataType, forms: Forms = PLAIN, *, column: str = "") -> str:
-    """Return the reason why a value does not fit a column: the type, and its format."""
+def not_of(
+    wanted: pa.DataType, forms: Forms = PLAIN, *, column: str = "", value: object = None
+) -> str:
+    """Return the reason why a value does not fit a column: the type, its format, and what to do."""
     name = type_name(wanted)
     if types.is_timestamp(wanted) and (unit := forms.epoch_of(column)) is not None:
         return f"not a value of type {name} (a count of {unit} since 1970, or a time)"
-    if is_number(wanted) and (forms.decimal != "." or forms.thousands is not None):
-        groups = "" if forms.thousands is None else f"1{forms.thousands}000 or "
-        return f"not a value of type {name} (written as {groups}1000{forms.decimal}5)"
+    if is_number(wanted) and type(value) is str and any(map(str.isdigit, value)):
+        return (
+            f"not a value of type {name} (written as {_number_of(wanted, forms)}; in texts "
+            "odf-node/decimal and odf-node/thousands take other signs, and a column of type String "
+            "takes any text, such as one with % or $)"
+        )
     if (pattern := forms.pattern(wanted)) is not None:
         return f"not a value of type {name} (written as {pattern.text})"
     if types.is_date(wanted):
@@ -221,6 +229,13 @@ def not_of(wanted: pa.DataType, forms: Forms = PLAIN, *, column: str = "") -> st
             "other forms)"
         )
     return f"not a value of type {name}"
+
+
+def _number_of(wanted: pa.DataType, forms: Forms) -> str:
+    """Return a number as a source writes those of a type."""
+    fraction = "" if types.is_integer(wanted) else f"{forms.decimal}5"
+    groups = "" if forms.thousands is None else f"1{forms.thousands}000{fraction} or "
+    return f"{groups}1000{fraction}"
 
 
 def type_name(wanted: pa.DataType) -> str:

@@ -97,5 +97,7 @@ def _check_cells(chunk: list[Record], field: pa.Field, column: pa.Array, limits:
 
 def _bad_value(line: int, field: pa.Field, value: Any, how: How) -> BadRow:
     shown = value if isinstance(value, str) else json.dumps(value)
-    reason = doubt_of(value, field.type) or not_of(field.type, how.forms, column=field.name)
+    reason = doubt_of(value, field.type) or not_of(
+        field.type, how.forms, column=field.name, value=value
+    )
     return BadRow(reason, line=line, column=field.name, value=shown)

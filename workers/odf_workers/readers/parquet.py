@@ -247,7 +247,7 @@ class _Conversion:
         try:
             made = recast(column, field.type)
         except BadValue as bad:
-            where = f"row {done + bad.index + 1} is {not_of(field.type)}"
+            where = f"row {done + bad.index + 1} is {not_of(field.type, value=bad.value)}"
             raise BadRow(where, column=field.name, value=bad.value) from None
         if not field.nullable and made.null_count:
             row = done + pc.index(pc.is_null(made), True).as_py() + 1
