@@ -90,9 +90,14 @@ def names_columns(record: Sequence[str], declared: Sequence[str]) -> bool:
     return sorted(found) == sorted(wanted)
 
 
+def key_of_name(name: str) -> str:
+    """Return a name as it is compared: without case and blanks."""
+    return name.strip().casefold()
+
+
 def _keys(header: Sequence[str], declared: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return names as they are compared: without case and blanks, unless that merges names."""
-    found, wanted = ([name.strip().casefold() for name in names] for names in (header, declared))
+    """Return names as they are compared, exactly if that would merge some."""
+    found, wanted = (list(map(key_of_name, names)) for names in (header, declared))
     if len(set(found)) == len(found) and len(set(wanted)) == len(wanted):
         return found, wanted
     return list(header), list(declared)
@@ -107,7 +112,8 @@ def _of_other_columns(header: Sequence[str], declared: Sequence[str]) -> HeaderM
     if new:
         parts.append(
             f"the header has {_named('a new column', 'new columns', new)}, which SetDataSchema and "
-            "a new definition of the source (AddPushSource, SetPollingSource) add"
+            "a new definition of the source (AddPushSource, SetPollingSource) add, or a post with "
+            "addColumns (--add-columns)"
         )
     if lost:
         parts.append(f"the header lacks {_named('the column', 'the columns', lost)}")

@@ -109,8 +109,8 @@ def publish(
         idempotency_key: name of this call. A second call with the same name changes nothing, and
             its receipt says `replayed`. By default the hash of the rows, and the head at the
             beginning: the same rows after another change are another change.
-        add_columns: columns that the dataset lacks extend its schema, unless its source declares
-            its columns.
+        add_columns: columns that the dataset lacks extend its schema, and that of its source; not
+            if the source declares its columns by DDL or a query.
         options: how a file is read, as `odf-node publish --help` lists: `separator`, `header`, …
             Of a file, `key=()` and `event_time=""` mean none, None that the file decides.
 

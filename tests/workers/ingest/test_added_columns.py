@@ -18,10 +18,11 @@ from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
 from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.attributes import Attributes
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.data import DataSlice
-from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.events import AddData, AddPushSource, SetDataSchema
 from odf_protocol.metadata.reading import (
     MergeStrategyLedger,
     MergeStrategySnapshot,
@@ -30,6 +31,13 @@ from odf_protocol.metadata.reading import (
     ReadStepJson,
     ReadStepNdJson,
     ReadStepParquet,
+)
+from odf_protocol.metadata.schema import (
+    DataField,
+    DataSchema,
+    DataTypeInt64,
+    DataTypeOption,
+    DataTypeString,
 )
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import ingest_job
@@ -188,6 +196,104 @@ def test_a_source_that_declares_its_columns_adds_none_and_says_what_to_do(postin
     on.post(FIRST)
     with pytest.raises(ColumnsAreDeclared, match=r"'default'.*SetDataSchema.*AddPushSource"):
         on.post(WIDER, add_columns=True)
+
+
+ID_A = DataSchema(
+    fields=(
+        DataField(name="id", type=DataTypeInt64()),
+        DataField(name="a", type=DataTypeOption(inner=DataTypeString())),
+    ),
+    extra=Attributes.of({"odf-node/decimal": ","}),
+)
+DECLARED: dict[str, tuple[Any, bytes | pa.Table, bytes | pa.Table, str]] = {
+    "csv": (
+        ReadStepCsv(header=True, separator=";", escape="", schema=ID_A),
+        b"id;a\n1;x\n",
+        b"b;A;id\nnew;y;2\n",
+        "string?",
+    ),
+    "ndjson": (
+        ReadStepNdJson(schema=ID_A),
+        b'{"id": 1, "a": "x"}\n',
+        b'{"id": 2, "a": "y", "b": [1]}\n{"id": 3, "a": "z"}\n',
+        "list<item: int64>?",
+    ),
+    "parquet": (
+        ReadStepParquet(schema=ID_A),
+        pa.table({"id": [1], "a": ["x"]}),
+        pa.table({"b": [0.5], "id": [2], "a": ["y"]}),
+        "double?",
+    ),
+}
+"""Sources that declare a schema, as proposals do; a first post and a wider one, and the type that
+its new column gets."""
+
+
+@pytest.mark.parametrize("form", DECLARED)
+@pytest.mark.parametrize("way", [Here, lambda: Many(3, Random(1))])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_source_that_declares_a_schema_gets_the_new_columns_too(
+    posting: Any, monkeypatch: pytest.MonkeyPatch, form: str, way: Any, is_first: bool
+) -> None:
+    read, first, wider, kind = DECLARED[form]
+    on = posting(read=read)
+    monkeypatch.setattr("odf_workers.jobs.ingest.run.way_of", lambda *_: way())
+    if not is_first:
+        on.post(first)
+    on.post(wider, add_columns=True)
+    events = [type(block.event) for block in on.dataset.blocks()]
+    assert events[-3:] == [SetDataSchema, AddPushSource, AddData]
+    assert on.columns == {"id": "int64", "a": "string?", "b": kind}
+    assert on.rows("a", "b")[-1] != (None, None)
+    source = on.dataset.state().push_sources["default"]
+    assert [field.name for field in source.read.schema.fields] == ["id", "a", "b"]
+    assert source.read.schema.extra == ID_A.extra
+    assert msgspec.structs.replace(source.read, schema=ID_A) == read
+    assert len(on.post(wider, add_columns=True).blocks) == 1
+    assert len(on.post(wider).blocks) == 1
+
+
+def test_a_declared_source_keeps_its_format_when_a_post_of_another_adds_columns(
+    posting: Any,
+) -> None:
+    on = posting(read=ReadStepNdJson(schema=ID_A))
+    rows = pa.table({"id": [2], "a": ["y"], "b": [0.5]})
+    on.post(rows, add_columns=True, media_type="application/vnd.apache.parquet")
+    read = on.dataset.state().push_sources["default"].read
+    assert (type(read), len(read.schema.fields)) == (ReadStepNdJson, 3)
+    assert on.post(b'{"id": 3, "b": 1.5}\n').rows_added == 1
+
+
+def test_columns_that_the_node_writes_are_not_added_to_a_declared_source(posting: Any) -> None:
+    on = posting(read=ReadStepNdJson(schema=ID_A))
+    on.post(b'{"id": 1}\n')
+    row = b'{"id": 2, "offset": 7, "op": 1, "event_time": "2020-01-01T00:00:00Z"}\n'
+    receipt = on.post(row, add_columns=True)
+    assert len(receipt.blocks) == 1
+    assert list(on.columns) == ["id", "a"]
+    assert any("not stored" in text for text in receipt.warnings)
+
+
+def test_a_wider_post_to_a_declared_source_that_is_refused_changes_nothing(posting: Any) -> None:
+    on = posting(read=ReadStepNdJson(schema=ID_A))
+    on.post(b'{"id": 1}\n')
+    head = on.dataset.head()
+    for bad in (b'{"id": "x", "b": 1}\n', b'{"id": 2, "b": null}\n', b'{"b": 1}\n'):
+        with pytest.raises(BadInput):
+            on.post(bad, add_columns=True)
+        assert on.dataset.head() == head
+    assert len(on.post(b'{"id": 2, "b": 1}\n', add_columns=True, dry_run=True).blocks) == 3
+    assert on.dataset.head() == head
+
+
+def test_a_header_of_other_names_adds_no_columns(posting: Any) -> None:
+    """Its columns go by their places, so that none of them is known to be new."""
+    on = posting(read=ReadStepCsv(header=True, schema=ID_A))
+    on.post(b"id,a\n1,x\n")
+    on.post(b"number,word\n2,y\n", add_columns=True)
+    assert list(on.columns) == ["id", "a"]
+    with pytest.raises(BadInput, match="addColumns"):
+        on.post(b"number,word,b\n2,y,z\n", add_columns=True)
 
 
 def test_a_column_without_values_is_refused_in_json_and_text_in_parquet(posting: Any) -> None:

@@ -52,13 +52,14 @@ class SnapshotNotWhole(BadInput):
 
 
 class ColumnsAreDeclared(BadInput):
-    """A batch that is to add columns, of a source that declares its columns."""
+    """A batch that is to add columns, of a source that declares its columns, and not by a schema to
+    which they could be added."""
 
     def __init__(self, source: str) -> None:
         super().__init__(
-            f"source '{source}' says which columns it has, by its schema or its query, so a batch "
-            "adds none: append SetDataSchema with the new columns, then the source (AddPushSource) "
-            "with them",
+            f"source '{source}' says which columns it has, by a DDL schema or its query, so a "
+            "batch adds none: append SetDataSchema with the new columns, then the source "
+            "(AddPushSource) with them",
             source=source,
         )
 
@@ -93,7 +94,8 @@ class IngestPlan:
     system_time: Instant
     source_event_time: Instant
     adds_columns: bool = False
-    """Whether columns of the batch that the dataset lacks extend its schema."""
+    """Whether columns of the batch that the dataset lacks extend its schema, and that of the
+    source."""
     latest: Instant = LAST
     """Event times after it do not move the watermark, which never goes back."""
 
@@ -129,7 +131,8 @@ def plan_ingest(
         NothingToCorrect: a changelog, and the dataset has no rows.
         UnsupportedMediaType: there is no reader for the batch's type.
         SnapshotNotWhole: bad rows were to be left out of a snapshot.
-        ColumnsAreDeclared: the batch is to add columns, and its source declares them.
+        ColumnsAreDeclared: the batch is to add columns, and its source declares them by DDL or a
+            query.
     """
     if payload.expected_head is not None and state.head is not None:
         expected = Multihash.parse(payload.expected_head)
@@ -155,7 +158,7 @@ def plan_ingest(
     )
     if not payload.add_columns:
         return plan
-    if plan.declares:
+    if plan.preprocess is not None or plan.read.ddl_schema is not None:
         raise ColumnsAreDeclared(plan.source_name)
     return dataclasses.replace(plan, adds_columns=True)
 

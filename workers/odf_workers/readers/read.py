@@ -75,11 +75,14 @@ def open_frame(
     limits: Limits,
     rejected: Rejected | None = None,
     known: Known | None = None,
+    *,
+    as_declared: bool = True,
 ) -> Frame | None:
     """Open a file for reading by a read step; None if it is empty and there is no schema.
 
     Rows that cannot be read fail the batch, or are added to `rejected`. Without a schema, columns
-    receive their `known` types where these fit.
+    receive their `known` types where these fit; `as_declared=False` opens the file as if the step
+    had none.
 
     Raises:
         Unsupported: this node does not read this kind of file, or an option.
@@ -90,12 +93,13 @@ def open_frame(
     if reader is None:
         kind = msgspec.to_builtins(step)["kind"]
         raise Unsupported(f"reading {kind} is not supported", kind=kind)
+    schema = schema_of(step) if as_declared else None
     if is_plain(content, step):
-        return reader(step, content, schema_of(step), limits, rejected, known)
+        return reader(step, content, schema, limits, rejected, known)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="text-")))
         plain = plain_text(content, step, folder / "plain", limits)
-        frame = reader(plain.step, plain.content, schema_of(step), limits, rejected, known)
+        frame = reader(plain.step, plain.content, schema, limits, rejected, known)
         if frame is None:
             return None
         frame.warnings[:0] = plain.warnings

@@ -122,7 +122,7 @@ def _check_same(fields: list[pa.Field], dataset: pa.Schema) -> None:
         raise IncompatibleSchema(
             f"the batch has other columns than the dataset ({_difference(surplus, missing)}): "
             "declare those of the dataset in the source, or add to them with "
-            "SetDataSchema or, without a schema in the source, addColumns",
+            "SetDataSchema or addColumns",
             unknown=surplus,
             missing=missing,
             expected=wanted,

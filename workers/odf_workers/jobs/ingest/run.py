@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from msgspec import structs
+
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.attributes import Attributes
 from odf_protocol.chain.author import author
@@ -22,7 +24,7 @@ from odf_protocol.chain.state import ChainState
 from odf_protocol.instant import Instant
 from odf_protocol.linked import link_columns, summary_of
 from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import MetadataEvent, SetDataSchema
+from odf_protocol.metadata.events import AddPushSource, MetadataEvent, SetDataSchema
 from odf_storage.datasets.contents.linked import check_links, links_in
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import (
@@ -290,6 +292,7 @@ def write_batch(
     events: list[MetadataEvent] = []
     if rows.schema is not None and (plan.schema is None or plan.schema != state.data_schema):
         events.append(SetDataSchema(schema=plan.schema or from_arrow(rows.schema)))
+    events += _grown_sources(state, plan)
     links = _links(dataset, plan, rows.slices, context.objects)
     events += data_events(plan, rows.slices, posts[0].extras, links=links)
     blocks, after = author(state, events, system_time=plan.system_time)
@@ -301,6 +304,15 @@ def write_batch(
         outcomes=outcomes,
         receipts=receipts(plan, outcomes, rows.slices, blocks),
     )
+
+
+def _grown_sources(state: ChainState, plan: IngestPlan) -> list[AddPushSource]:
+    """Return the new definition of a source to which the batch adds columns."""
+    source = state.push_sources.get(plan.source_name) if plan.adds_columns else None
+    if source is None or source.read.schema == plan.read.schema:
+        return []
+    read = structs.replace(source.read, schema=plan.read.schema)
+    return [structs.replace(source, read=read)]
 
 
 def _outcome(

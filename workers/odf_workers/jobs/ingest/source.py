@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.float_columns import bounded_leaves
@@ -44,7 +45,7 @@ from ...readers.table_files import TableFiles, naming
 from ...runtime.content import Content, Enclosed
 from ...runtime.progress import JobProgress
 from ...slices.frame import Frame, Limits
-from ...stages.added_columns import with_added_columns
+from ...stages.added_columns import with_added_columns, with_declared_columns
 from ...stages.undeclared import arranged, known_of
 from ..work.context import Engines, WorkerContext
 
@@ -132,15 +133,21 @@ def source_of(
 def adding_columns(
     plan: IngestPlan, source: Source, limits: Limits, most: int | None
 ) -> tuple[IngestPlan, Source]:
-    """Return the plan and the source for a batch whose new columns extend the dataset's schema.
-    Raises as `with_added_columns`, and the same errors as the reader for the head of the file."""
+    """Return the plan and the source for a batch whose new columns extend the dataset's schema, and
+    that of a source that declares one. Raises as `with_added_columns`, and the same errors as the
+    reader for the head of the file."""
     aside = None if most is None else Rejected(most)
-    frame = open_frame(source.step, source.content, limits, aside, source.known)
+    step, content = source.step, source.content
+    frame = open_frame(step, content, limits, aside, source.known, as_declared=False)
     if frame is None:
         return plan, source
-    grown, remarks = with_added_columns(plan, frame)
+    if step.schema is None:
+        grown, remarks = with_added_columns(plan, frame)
+    else:
+        grown, remarks = with_declared_columns(plan, frame.schema)
+        step = structs.replace(step, schema=grown.read.schema)
     warnings = (*source.warnings, *remarks)
-    return grown, replace(source, known=known_of(grown), warnings=warnings)
+    return grown, replace(source, step=step, known=known_of(grown), warnings=warnings)
 
 
 def _sizes(
