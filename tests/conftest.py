@@ -26,6 +26,17 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("tests")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--costs", type=Path, help="write to this file what each test costs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("costs"):
+        from costs import Costs
+
+        config.pluginmanager.register(Costs(config.getoption("costs")))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
