@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from browsers import Windows
     from playwright.sync_api import Browser
 
+
+# As in the Makefile: the processes of a run keep what they compile, also those that tests start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes says on a busy machine what else runs on it.
 hypothesis.settings.register_profile(

@@ -13,6 +13,7 @@ import ast
 import gc
 import importlib
 import itertools
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -67,15 +68,18 @@ SHORT_S = 0.05
 """Seconds of processor time that a text of at most 1,024 characters may take."""
 FLOOR_S = 0.002
 """What takes less at `LONG` characters is linear: a square would take ten times as long."""
+SLOW_S = 0.1
+"""What takes longer is measured from a quarter of `LONG` on: a square would take minutes."""
 SURE_S = 0.4
-"""What takes longer at four times the length does not by chance."""
+"""What takes longer than this, and too many times as long, does not by chance."""
 LONG = 8_192
-MOST_RATIO = 2.5**2
-"""For four times the length, so that chance matters less: 2.5 for each doubling."""
-ATTEMPTS = 25
+MOST_FOR_DOUBLE = 2.5
+LONGER = ((4, 0), (16, 0), (16, 1), (16, 4))
+"""How many times the length, after how many seconds' pause. Each is for what seems to take too long
+in all before it: a busy machine makes a ratio half as large again by chance, but hardly that over
+16 times the length, and again later, when neighbours on the machine may be done."""
+ATTEMPTS = 9
 """The shortest of so many runs counts; one is enough unless it shows trouble."""
-PAUSES_S = (0, 1, 4)
-"""Before each measurement of what seemed too slow, in seconds."""
 
 PREFIXES = ("", ",", "a", "1", '"', "a:", "/*", "${{", "=")
 UNITS = (
@@ -297,28 +301,30 @@ def trouble_of(
             spent = min(_spent(read, make(length)) for _ in range(3))
             if spent > SHORT_S:
                 return f"{spent:.3f} s for {make(length)[:40]!r}… of {length}"
-        if _spent(read, make(long)) < FLOOR_S:
+        spent = _spent(read, make(long))
+        if spent < FLOOR_S:
             continue
-        ratio = _ratio(read, make, long)
-        if ratio >= MOST_RATIO:
-            return f"{ratio:.1f} times as long for four times {make(long)[:40]!r}…"
+        trouble = _growth(read, make, long if spent < SLOW_S else long // 4)
+        if trouble is not None:
+            return trouble
     return None
 
 
-def _ratio(read: Callable[[Any], object], make: Callable[[int], Any], long: int) -> float:
-    """Return how many times as long the reader takes for a text four times as long. What seems to
-    be too much is measured again later, when neighbours on the machine may be done."""
-    ratio = 0.0
-    for pause in PAUSES_S:
+def _growth(read: Callable[[Any], object], make: Callable[[int], Any], long: int) -> str | None:
+    """Return that the reader takes too many times as long for texts that are longer, or None."""
+    for times, pause in LONGER:
         time.sleep(pause)
-        best = {long: float("inf"), 4 * long: float("inf")}
+        best = {long: float("inf"), times * long: float("inf")}
         for _ in range(ATTEMPTS):
             for length in best:
                 best[length] = min(best[length], _spent(read, make(length)))
-            ratio = best[4 * long] / best[long]
-            if ratio < MOST_RATIO or best[4 * long] > SURE_S:
-                return ratio
-    return ratio
+            ratio = best[times * long] / best[long]
+            trouble = f"{ratio:.1f} times as long for {times} times {make(long)[:40]!r}…"
+            if ratio < MOST_FOR_DOUBLE ** math.log2(times):
+                return None
+            if best[times * long] > SURE_S:
+                return trouble
+    return trouble
 
 
 @cache
