@@ -1,8 +1,8 @@
 """Compression of answers: texts of some length, for clients that ask for gzip.
 
-Never compressed are slices, blocks and other bytes, ranges, answers with an entity tag, which names
-bytes, and streams of events. Nor is what a browser gets that sends a cookie: a page with a secret
-and with texts of a stranger would tell the secret by its length (BREACH).
+Never compressed are slices, blocks and other bytes, ranges, answers with a strong entity tag,
+which names bytes, and streams of events. Nor is what a browser gets that sends a cookie: a page
+with a secret and with texts of a stranger would tell the secret by its length (BREACH).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import zlib
 import re2
 from anyio import to_thread
 from starlette.types import Message
+
+from .entity_tags import WEAK
 
 LEVEL = 4
 """A higher level takes much longer for little."""
@@ -25,7 +27,7 @@ _TEXTS = re2.compile(
     r"|application/(?:[a-z0-9.-]+\+)?(?:json|xml|yaml|javascript|x-ndjson|n-triples|rdf))(?:;.*)?"
 )
 _TAKEN = re2.compile(r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q\s*=\s*(?:1|0?\.0*[1-9])[0-9.]*\s*)?(?:,|$)")
-_AS_IT_IS = frozenset((b"content-encoding", b"content-range", b"etag", b"set-cookie"))
+_AS_IT_IS = frozenset((b"content-encoding", b"content-range", b"set-cookie"))
 _LENGTH = b"content-length"
 
 
@@ -65,6 +67,8 @@ def is_text(status: int, headers: list[tuple[bytes, bytes]], least: int) -> bool
     for name, value in headers:
         low = name.lower()
         if low in _AS_IT_IS or (low == _LENGTH and int(value) < least):
+            return False
+        if low == b"etag" and not value.startswith(WEAK):
             return False
         if low == b"content-type":
             kind = value

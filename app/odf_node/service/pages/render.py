@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from hashlib import sha3_256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ...client.text import one_line, size_text
+from ..http.entity_tags import WEAK, is_named
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,8 +32,26 @@ _CODE = re.compile(r"`([^`]+)`")
 
 def page(name: str, content: dict[str, Any], status: int = 200) -> Response:
     """Return the rendered template `name`."""
+    return HTMLResponse(rendered(name, content), status, HEADERS)
+
+
+def rendered(name: str, content: dict[str, Any]) -> str:
+    """Return the rendered template `name` as HTML, which other templates may contain."""
+    from markupsafe import Markup
+
     text = _environment().get_template(f"{name}.html").render(content)
-    return HTMLResponse(text, status, HEADERS)
+    return Markup(text)  # noqa: S704 - the template escapes
+
+
+def tagged(answer: Response, request: Request) -> Response:
+    """Return the answer with an entity tag, or status 304 if the client has the same page."""
+    tag = WEAK + b'"%s"' % sha3_256(answer.body).hexdigest().encode()
+    known = request.headers.get("if-none-match", "").encode("latin-1")
+    if is_named(known, tag, weak=True):
+        told = {**HEADERS, "vary": HEADERS["vary"] + ", accept-encoding", "etag": tag.decode()}
+        return Response(status_code=304, headers=told)
+    answer.headers["etag"] = tag.decode()
+    return answer
 
 
 def static(name: str, media_type: str) -> Response:

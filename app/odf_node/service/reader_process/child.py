@@ -15,7 +15,8 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +27,7 @@ from odf_storage.stores.ports.values import Failed, ObjectKind
 from ..readers.messages import (
     HEAD,
     INDEX_FILE,
+    MAX_FILES,
     PIECE_BYTES,
     Kind,
     Need,
@@ -36,6 +38,7 @@ from ..readers.messages import (
     learned_frame,
     needs,
     slices_frame,
+    windows,
 )
 from ..readers.tasks import Limits, Order, read_order
 from .work import run
@@ -83,25 +86,41 @@ class Wire:
 
     def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
         """Request an object, which the service opens and hashes; if it cannot, it ends us."""
-        self.say(frame(Kind.NEED, needs([Need(kind.value, str(name))])))
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        raw, files, *_ = socket.recv_fds(self._link, 1, 1)
-        if not raw or not files:
-            os._exit(1)
-        self._exactly(HEAD.size - 1)
-        self._work_on()
-        return os.fdopen(files[0], "rb")
+        [stream] = self.open_each(kind, [(name, 0)])
+        return stream
+
+    def open_each(
+        self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]
+    ) -> Iterator[BinaryIO]:
+        """Request objects of these sizes, and yield them in their order, as `open_whole` opens
+        them. While some are read, the service opens the next ones."""
+        asked = [*windows(Need(kind.value, str(name), size) for name, size in wanted), []]
+        self._ask(asked[0])
+        for these, following in pairwise(asked):
+            files = self._files()
+            if len(files) != len(these):
+                os._exit(1)
+            self._ask(following)
+            yield from files
 
     def open_index(self, key: str) -> BinaryIO | None:
         """Request a file of the node's index of the dataset; None if it does not exist."""
-        self.say(frame(Kind.NEED, needs([Need(INDEX_FILE, key)])))
+        self._ask([Need(INDEX_FILE, key)])
+        return next(iter(self._files()), None)
+
+    def _ask(self, wanted: list[Need]) -> None:
+        if wanted:
+            self.say(frame(Kind.NEED, needs(wanted)))
+
+    def _files(self) -> Sequence[BinaryIO]:
+        """Receive the files that were asked for first; none if the service has none."""
         signal.setitimer(signal.ITIMER_REAL, 0)
-        raw, files, *_ = socket.recv_fds(self._link, 1, 1)
+        raw, files, *_ = socket.recv_fds(self._link, 1, MAX_FILES)
         if not raw:
             os._exit(1)
         self._exactly(HEAD.size - 1)
         self._work_on()
-        return os.fdopen(files[0], "rb") if files else None
+        return [os.fdopen(each, "rb") for each in files]
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
         """Have the service check that the objects exist; it ends this process if not."""

@@ -17,6 +17,7 @@ from odf_protocol.multihash import Multihash
 from odf_protocol.typed import convert
 from odf_storage.datasets.kartothek.slice_index import own_slice_indices
 from odf_storage.datasets.pruning.learned import Learned
+from odf_storage.datasets.read.additions import only_adds
 from odf_storage.datasets.read.narrowed import Known, Narrowed
 from odf_storage.datasets.read.records import DataFormat, shaped
 from odf_storage.datasets.read.rows import Projection
@@ -34,6 +35,7 @@ from ..readers.tasks import (
     MAX_TAIL,
     MAX_TEXT_BYTES,
     AnswerTooLong,
+    ChangedTask,
     ColumnsTask,
     LookTask,
     LookupTask,
@@ -63,6 +65,9 @@ class Objects(Protocol):
     """Port through which a reader gets objects."""
 
     def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
+    def open_each(
+        self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /
+    ) -> Iterator[BinaryIO]: ...
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
     def open_index(self, key: str, /) -> BinaryIO | None: ...
 
@@ -121,6 +126,19 @@ def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
             raise AnswerTooLong(task.max_bytes, MAX_ANSWER)
         yield chunk
     yield from _learned(reading.narrow)
+
+
+def _changed(task: ChangedTask, objects: Objects) -> Iterator[Told]:
+    slices = [each.data() for each in task.slices]
+    streams = objects.open_each(
+        ObjectKind.DATA, ((each.physical_hash, each.size) for each in slices)
+    )
+    found = []
+    for number, (data, stream) in enumerate(zip(slices, streams, strict=True)):
+        with stream:
+            if not only_adds(stream, task.operation, data.physical_hash):
+                found.append(number)
+    yield np.array(found, "<i8").tobytes()
 
 
 def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
@@ -229,6 +247,7 @@ _WORK: dict[type[Any], Any] = {
     LookTask: _look,
     TailTask: _tail,
     ReadTask: _read,
+    ChangedTask: _changed,
     LookupTask: _lookup,
     StepTask: _step,
     StandingTask: _standing,

@@ -1,12 +1,13 @@
 """The messages between service and reader: frames with a kind and a length. The module is pure.
 
-A file descriptor is sent as ancillary data of its `FILE` frame, so a `FILE` frame has no content.
+File descriptors are sent as ancillary data of their `FILE` frame, so a `FILE` frame has no content.
 All other contents are JSON, except the bytes of the answer.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -41,12 +42,15 @@ class Kind(IntEnum):
     ABSENT = 11
 
 
+MAX_FILES, MAX_FILES_BYTES = 64, 16 << 20
+"""Limit of files that a reader requests at once, and the size in bytes of their objects from which
+it requests no more: the system sends at most 253 descriptors in one message."""
 INDEX_FILE = "index"
 """Kind of a need that names a file of the node's index by its key."""
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True):
-    """An object that the reader requests, or that must exist with this size."""
+    """An object of this size that the reader requests, or that must exist."""
 
     kind: str
     hash: str
@@ -90,6 +94,20 @@ def needs(wanted: list[Need]) -> bytes:
 
 def read_needs(raw: bytes) -> list[Need]:
     return decode_json(raw, list[Need])
+
+
+def windows(wanted: Iterable[Need]) -> Iterator[list[Need]]:
+    """Yield the needs in their order, as many at once as may be requested."""
+    window: list[Need] = []
+    size = 0
+    for need in wanted:
+        window.append(need)
+        size += need.size
+        if len(window) == MAX_FILES or size >= MAX_FILES_BYTES:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window
 
 
 def slices_frame(opened: Opened) -> bytes:

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import ExitStack
 from typing import BinaryIO, Protocol
 
 from anyio import CapacityLimiter, to_thread
@@ -31,7 +32,9 @@ from .handles import with_descriptor
 from .messages import (
     HEAD,
     INDEX_FILE,
+    MAX_FILES,
     Kind,
+    Need,
     Opened,
     ReaderBrokeProtocol,
     frame,
@@ -43,11 +46,24 @@ from .messages import (
 )
 from .tasks import TEXT_S, ColumnsTask, Limits, LookTask, MarkdownTask, Order, Task, write_order
 
-TASKS = ("tail", "read", "lookup", "step", "standing", "profile", "columns", "markdown", "look")
+TASKS = (
+    "tail",
+    "read",
+    "changed",
+    "lookup",
+    "step",
+    "standing",
+    "profile",
+    "columns",
+    "markdown",
+    "look",
+)
 TEXT_TASKS = (ColumnsTask, MarkdownTask)
 SPARES = 2
 """Number of idle readers that wait for a task."""
 RECEIVE_BYTES = 256 * 1024
+OPENED_AT_ONCE = 4
+"""Number of threads that open the files of one request of a reader."""
 _ENVIRONMENT = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "ARROW_IO_THREADS": "1",
@@ -239,24 +255,50 @@ class Answer:
                     raise ReaderBrokeProtocol(f"a reader says {kind.name}")
 
     async def _hand_over(self, content: bytes) -> None:
-        [need] = read_needs(content)
+        """Send the files that the reader requests. Threads open them, since each may be far away.
 
-        def opened() -> BinaryIO | None:
-            if need.kind == INDEX_FILE:
-                found = self._objects.open_index(need.hash)
-            else:
-                found = self._objects.open_whole(*need.place)
-            return None if found is None else with_descriptor(found)
-
-        file = await to_thread.run_sync(opened, limiter=self._threads)
-        if file is None:
-            await self._loop.sock_sendall(self._link, frame(Kind.ABSENT))
-            return
-        with file:
+        Raises:
+            ReaderBrokeProtocol, ReaderGone, and the errors of opening an object.
+        """
+        wanted = read_needs(content)
+        if len(wanted) > MAX_FILES:
+            raise ReaderBrokeProtocol(f"a reader asks for {len(wanted)} files at once")
+        with ExitStack() as opened:
+            files = await self._opened(wanted, opened)
+            if not files:
+                await self._loop.sock_sendall(self._link, frame(Kind.ABSENT))
+                return
             try:
-                socket.send_fds(self._link, [frame(Kind.FILE)], [file.fileno()])
+                numbers = [each.fileno() for each in files]
+                socket.send_fds(self._link, [frame(Kind.FILE)], numbers)
             except OSError:
                 raise ReaderGone("a reader ended while it was given a file") from None
+
+    async def _opened(self, wanted: list[Need], opened: ExitStack) -> list[BinaryIO]:
+        """Return the files in their order, without a file of an index that does not exist."""
+
+        def open_some(needs: list[Need]) -> list[BinaryIO]:
+            found = []
+            for need in needs:
+                stream = self._open(need)
+                if stream is not None:
+                    found.append(opened.enter_context(with_descriptor(stream)))
+            return found
+
+        some = -(-len(wanted) // OPENED_AT_ONCE) or 1
+        parts = [wanted[at : at + some] for at in range(0, len(wanted), some)]
+        running = [to_thread.run_sync(open_some, part, limiter=self._threads) for part in parts]
+        found: list[BinaryIO] = []
+        for part in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(part, BaseException):
+                raise part
+            found += part
+        return found
+
+    def _open(self, need: Need) -> BinaryIO | None:
+        if need.kind == INDEX_FILE:
+            return self._objects.open_index(need.hash)
+        return self._objects.open_whole(*need.place)
 
     async def _require(self, content: bytes) -> None:
         wanted = read_needs(content)

@@ -97,6 +97,14 @@ class ReadTask(msgspec.Struct, frozen=True, tag="read", kw_only=True):
     max_bytes: int
 
 
+class ChangedTask(msgspec.Struct, frozen=True, tag="changed", kw_only=True):
+    """Return the numbers of the slices that do more than add rows, 8 bytes each, little endian."""
+
+    slices: list[SliceRef]
+    operation: str
+    """Name of the column with the operations."""
+
+
 class LookupTask(msgspec.Struct, frozen=True, tag="lookup", kw_only=True):
     """Return rows with some values, or the live ones of them, as one JSON value of a shape."""
 
@@ -201,6 +209,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 Task = (
     TailTask
     | ReadTask
+    | ChangedTask
     | LookupTask
     | StepTask
     | StandingTask
@@ -222,6 +231,7 @@ class Order(msgspec.Struct, frozen=True):
     task: (
         TailTask
         | ReadTask
+        | ChangedTask
         | LookupTask
         | StepTask
         | StandingTask

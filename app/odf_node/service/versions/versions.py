@@ -31,7 +31,9 @@ from odf_storage.stores.ports.errors import SwapLost
 from odf_storage.stores.ports.values import DatasetEntry
 
 from ..read.read import ReadRequest, Tables, read_task
+from ..readers.materials import Materials
 from ..readers.pool import Readers
+from ..readers.tasks import ChangedTask, SliceRef
 from .steps import Steps
 
 TRIES = 5
@@ -157,22 +159,15 @@ class VersionReads:
         """Return versions from `first` on that have rows with an operation other than "added"."""
         if first == len(versions):
             return []
-        vocab, start = outline.vocab, versions[first].data.offset_interval.start
-        filters = (
-            f"{vocab.operation_type_column}:ne:0",
-            f"{vocab.offset_column}:ge:{start}",
+        task = ChangedTask(
+            slices=[SliceRef.of(each.data) for each in versions[first:]],
+            operation=outline.vocab.operation_type_column,
         )
-        found: list[int] = []
-        asked = ReadRequest(
-            as_at=str(outline.head),
-            projection=Projection.CHANGELOG,
-            columns=vocab.offset_column,
-            form=Format.CSV,
-            filters=filters,
-        )
-        async for offsets in self._offsets(entry, asked, caller):
-            found += versions.of_offsets(offsets.tolist())
-        return sorted(set(found))
+        dataset = self.stores.dataset(DatasetRef(id=entry.id))
+        source = Materials(dataset, self.stores.projections)
+        answer = await self.readers.answer(task, source, caller)
+        numbers = np.frombuffer(b"".join([piece async for piece in answer]), "<i8")
+        return [first + int(number) for number in numbers]
 
     async def _missing(
         self, table: Versioned, number: int, view: Projection, caller: str
