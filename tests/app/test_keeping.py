@@ -111,6 +111,36 @@ def test_the_name_of_today_is_told_only_to_those_who_may_read_it(multi):
         assert client.get("/alice/before").json()["location"] == "/alice/after"
 
 
+TABLES = (
+    "/delta-sharing/shares/alice/schemas/{view}/tables/{name}/metadata",
+    "/delta-sharing/shares/alice/schemas/{view}/tables/{name}/version",
+    "/iceberg/v1/{view}/namespaces/alice/tables/{name}",
+)
+"""Addresses of a table in other protocols."""
+
+
+def test_a_former_name_of_a_table_answers_with_that_of_today_to_those_who_may_read_it(multi):
+    entry = multi.keep(ten_rows(), "alice/before.it", Visibility.PRIVATE)
+    multi.node.stores.rename_dataset(entry.id, DatasetAlias.parse("alice/after.it"))
+    multi.keep(ten_rows(), "alice/hidden.it", Visibility.PRIVATE)
+    for view in ("default", "changelog"):
+        for path in TABLES:
+            with multi.http(multi.token("bob")) as client:
+                former, missing, hidden = (
+                    _told(client.get(path.format(view=view, name=name)), name)
+                    for name in ("before_it", "missing_it", "hidden_it")
+                )
+                assert former == missing == hidden
+                assert former[0] == 404
+            with multi.http(multi.token("alice")) as client:
+                answer = client.get(path.format(view=view, name="before_it"))
+                assert answer.status_code == 404
+                wanted = "alice.after_it" if "iceberg" in path else "after_it, in the share alice"
+                assert f"the table was renamed to {wanted}" in answer.text
+                assert "after" not in client.get(path.format(view=view, name="missing_it")).text
+                assert client.get(path.format(view=view, name="after_it")).status_code == 200
+
+
 def _told(answer, name=""):
     """All that an answer says, but for what is of each request, and the name in its address."""
     own = ("date", "x-trace-id")

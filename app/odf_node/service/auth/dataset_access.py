@@ -91,14 +91,21 @@ class DatasetAccess:
         self, actor: Actor, alias: DatasetAlias, registry: DatasetEntries | None = None
     ) -> DatasetHidden:
         """Return the error for a name at which the actor may see nothing: who may read the dataset
-        that had the name before is told its name of today.
+        that had the name before is told its name of today."""
+        former = self.former(actor, alias, registry)
+        if former is None:
+            return DatasetHidden(actor.reason)
+        return DatasetRenamed(self.shown_alias(former), self.base, actor.reason)
+
+    def former(
+        self, actor: Actor, alias: DatasetAlias, registry: DatasetEntries | None = None
+    ) -> DatasetEntry | None:
+        """Return the dataset that had a name before, if the actor may read it.
 
         A hidden dataset, a missing one and a hidden one that was renamed cost the same reads.
         """
-        former = (registry or self.registry).find_former(alias)
-        if former is None or not self.may_read(actor, former):
-            return DatasetHidden(actor.reason)
-        return DatasetRenamed(self.shown_alias(former), self.base, actor.reason)
+        found = (registry or self.registry).find_former(alias)
+        return found if found is not None and self.may_read(actor, found) else None
 
     def visible(self, actor: Actor, dataset: DatasetId) -> DatasetEntry | None:
         """Return the dataset if it is on this node and the actor may read it, else None."""

@@ -18,7 +18,7 @@ from ..auth.actors import ANONYMOUS, Actor
 from ..http.answers import HEADERS_ONLY, JsonAnswer
 from ..http.deps import AccessDep, ActorDep, BaseDep, SettingsDep, wired
 from ..limits.shares import caller_of
-from ..sharing.names import VIEWS, NotShared, SharedTable, Shares
+from ..sharing.names import VIEWS, NotShared, SharedTable, Shares, TableRenamed
 from .tables import IcebergTables
 
 FOLDER = "/iceberg/"
@@ -48,10 +48,15 @@ class NoSuchNamespace(NotFound):
 
 
 class NoSuchTable(NotFound):
-    """There is no dataset with this name that the caller may read."""
+    """There is no dataset with this name that the caller may read; who may read the one that had
+    the name before is told its name of today."""
 
-    def __init__(self) -> None:
-        super().__init__("no table has this name, or none that you may read")
+    def __init__(self, renamed: TableRenamed | None = None) -> None:
+        super().__init__(
+            "no table has this name, or none that you may read"
+            if renamed is None
+            else f"the table was renamed to {renamed.share}.{renamed.table}"
+        )
 
 
 class NotInCatalogue(NotFound):
@@ -114,6 +119,8 @@ async def table_of(
     """Return the table in the address. Raises `NoSuchTable`."""
     try:
         return await run_in_threadpool(shares.table, actor, namespace, view, table)
+    except TableRenamed as renamed:
+        raise NoSuchTable(renamed) from None
     except NotShared:
         raise NoSuchTable from None
 

@@ -49,6 +49,21 @@ class NotShared(NotFound):
         super().__init__(f"no {what} has this name, or none that you may read")
 
 
+class TableRenamed(NotShared):
+    """The table has another name now, and the caller may read it."""
+
+    def __init__(self, entry: DatasetEntry) -> None:
+        self.share, self.table = (
+            _shared_name(str(name)) for name in (entry.alias.account, entry.alias.name)
+        )
+        NotFound.__init__(
+            self,
+            f"the table was renamed to {self.table}, in the share {self.share}",
+            share=self.share,
+            name=self.table,
+        )
+
+
 class MalformedPageToken(BadInput):
     """The page token is not one that this list has returned."""
 
@@ -71,15 +86,17 @@ class Shares:
     access: DatasetAccess
 
     def table(self, actor: Actor, share: str, schema: str, table: str) -> SharedTable:
-        """Return a table by its names. Raises `NotShared`."""
+        """Return a table by its names. Raises `NotShared`, `TableRenamed`."""
         view = VIEWS.get(schema.lower())
         account, name = _odf_name(share), _odf_name(table)
         if view is None or account is None or name is None:
             raise NotShared("table")
-        entry = self.access.entries.find(DatasetAlias(name, account))
-        if entry is None or not self.access.may_read(actor, entry):
-            raise NotShared("table")
-        return SharedTable(entry, view)
+        alias = DatasetAlias(name, account)
+        entry = self.access.entries.find(alias)
+        if entry is not None and self.access.may_read(actor, entry):
+            return SharedTable(entry, view)
+        former = self.access.former(actor, alias)
+        raise NotShared("table") if former is None else TableRenamed(former)
 
     def shares(self, actor: Actor, *, token: str | None, limit: int) -> Page:
         """List accounts with a dataset that the caller may read."""
