@@ -268,5 +268,6 @@ def test_case_33_a_dataset_that_could_not_be_deleted_is_named() -> None:
         api = NodeApi(made.base, None, http=http)
         with pytest.raises(RowsLost, match="goes on with it"), kept_if_filled(made, api):
             api.ingest(lambda: [b""], media_type="text/csv")
-        with pytest.raises(RequestConflict):  # another dataset, as far as can be seen
+        way = "ingest FILE http://node/leftover` adds rows"  # another dataset, as far as one sees
+        with pytest.raises(RequestConflict, match=way):
             new_dataset(http, "http://node/", None, b"", proposal.snapshot(), visibility="private")

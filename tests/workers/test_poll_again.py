@@ -154,7 +154,7 @@ def glob(tmp_path: Path, **more: Any) -> Polled:
 
 LATE = (
     "1 file sorts before the last one read and was never read: d-10.csv "
-    "(refresh with lateFiles to take it)"
+    "(refresh with lateFiles, --late-files, to take it)"
 )
 
 

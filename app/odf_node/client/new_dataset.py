@@ -88,9 +88,11 @@ def new_dataset(
         warnings = tuple(map(str, made.get("warnings") or ()))
         return NewDataset(str(made["url"]), str(made["alias"]), str(made["head"]), warnings)
     except RequestConflict as taken:
-        left = _left(http, node, token, taken.facts.get("alias"), snapshot.metadata)
+        alias = taken.facts.get("alias")
+        left = _left(http, node, token, alias, snapshot.metadata)
         if left is None:
-            raise
+            way = f"`odf-node ingest FILE {node}{alias}` adds rows to it"
+            raise RequestConflict(f"{taken.message}; {way}", **taken.facts) from taken
         return left
 
 

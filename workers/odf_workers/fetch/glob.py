@@ -127,7 +127,7 @@ def _warn(request: FetchRequest, late: Sequence[str], changed: Sequence[str]) ->
     if late:
         request.warnings.append(
             f"{_files(late)} before the last one read and {_was(late)} never read: "
-            f"{_shown(late)} (refresh with lateFiles to take {_them(late)})"
+            f"{_shown(late)} (refresh with lateFiles, --late-files, to take {_them(late)})"
         )
     if changed:
         verb = "has" if len(changed) == 1 else "have"
