@@ -98,6 +98,24 @@ def _quick_clients() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_engines() -> Iterator[None]:
+    """Tests make an engine each: the process that loads DataFusion and forks one for each query is
+    the same for all engines. Tests of that process make their own."""
+    from odf_workers.engines.datafusion import child
+
+    shared: dict[str, child.Spawner] = {}
+
+    def spawner(module: str, more: dict[str, str]) -> child.Spawner:
+        return shared.setdefault(module, child.Spawner(module, more))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("odf_workers.engines.datafusion.engine.Spawner", spawner)
+        yield
+    for each in shared.values():
+        each.close()
+
+
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """SQLAlchemy URL of a real PostgreSQL, one for the whole run.

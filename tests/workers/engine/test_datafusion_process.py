@@ -44,8 +44,15 @@ LONG = "select " + "+".join(["n"] * 20_000) + " as n from input"
 PATIENCE_S = 60.0
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _own_spawners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("odf_workers.engines.datafusion.engine.Spawner", Spawner)
+        yield
+
+
 @pytest.fixture(scope="module")
-def engine() -> Iterator[DataFusionEngine]:
+def engine(_own_spawners: None) -> Iterator[DataFusionEngine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ODF_STORE_SECRETS_KEYS", CANARY)
         patch.setenv("ODF_STORE_DATABASE_URL", f"postgresql://node:{CANARY}@127.0.0.1/node")
