@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from odf_node.service.settings import Settings
+from odf_storage.datasets.job_payloads.query_job import KIND as QUERY_JOB
 from odf_storage.runtime.environment import variables
 from odf_workers.settings import WorkerSettings
 
@@ -87,6 +88,14 @@ SCALED = {
         "executors": {"count": 4, "cores": 2, "memory": "3g"},
     }
 }
+QUERIES = {
+    "worker": {
+        "queries": {"replicas": 2},
+        "keda": {"enabled": True},
+        "executors": {"count": 2, "cores": 4, "memory": "3g"},
+    }
+}
+GOOD = [{}, EVERYTHING, KEDA, EXECUTORS, SCALED, QUERIES]
 BAD: list[dict[str, Any]] = [
     {"objectsUrl": "file:///data"},
     {"objectsUrl": "s3://key:secret@bucket"},
@@ -104,6 +113,7 @@ BAD: list[dict[str, Any]] = [
     {"worker": {"executors": {"count": 1, "memory": "3Gi"}}},
     {"worker": {"replicas": 4, "executors": {"count": 2, "cores": 4, "memory": "1g"}}},
     {"worker": {"mergeStateSize": "1.5Gi"}},
+    {"worker": {"queries": {"replicas": -1}}},
 ]
 
 
@@ -113,7 +123,7 @@ def run(*words: str | Path, **more: Any) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=900,
         **more,
     )
 
@@ -342,7 +352,7 @@ def named(rendered: dict[str, str], kind: str, name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def helmed() -> dict[str, Any]:
     """Lint and renderings, by Helm itself, in a process of its own."""
-    variants = json.dumps({"good": [{}, EVERYTHING, KEDA, EXECUTORS, SCALED], "bad": BAD})
+    variants = json.dumps({"good": GOOD, "bad": BAD})
     done = run(sys.executable, "-c", RENDER, CHART, input=variants)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -413,7 +423,7 @@ def test_the_chart_holds_no_secret_and_takes_them_from_one_that_exists(
             assert "secretKeyRef" in env[name]["valueFrom"]
 
 
-@pytest.mark.parametrize("variant", [1, 3])
+@pytest.mark.parametrize("variant", [1, 3, 5])
 def test_every_pod_is_under_a_policy_and_none_reaches_the_network_inside(
     helmed: dict[str, Any], variant: int
 ) -> None:
@@ -487,6 +497,44 @@ def test_workers_can_follow_the_length_of_the_queue(helmed: dict[str, Any]) -> N
         if item["kind"] == "Deployment" and item["metadata"]["name"] == "test-odf-worker"
     ]
     assert "replicas" not in workers[0]["spec"]
+
+
+def test_workers_for_queries_take_only_these_and_leave_them_to_nobody_else(
+    helmed: dict[str, Any], tmp_path: Path
+) -> None:
+    rendered = helmed["rendered"][GOOD.index(QUERIES)]
+    made = {
+        item["metadata"]["name"]: item
+        for item in resources(rendered)
+        if item["kind"] == "Deployment"
+    }
+    queries, others = made["test-odf-worker-queries"], made["test-odf-worker"]
+    assert queries["spec"]["replicas"] == 2
+    assert "replicas" not in others["spec"]  # KEDA says how many
+    for deployment, jobs in ((queries, "queries"), (others, "others")):
+        template = deployment["spec"]["template"]
+        told = {
+            item["name"]: item.get("value") for item in template["spec"]["containers"][0]["env"]
+        }
+        assert told["ODF_WORKER_JOBS"] == jobs
+        assert ("ODF_WORKER_SPARK_MASTER" in told) is (jobs == "others")
+        assert told.get("ODF_WORKER_WARM_UP") == ("false" if jobs == "queries" else None)
+        assert selects(deployment["spec"]["selector"], template["metadata"]["labels"])
+    assert not selects(
+        others["spec"]["selector"], queries["spec"]["template"]["metadata"]["labels"]
+    )
+    (scaled,) = [item for item in resources(rendered) if item["kind"] == "ScaledObject"]
+    assert scaled["spec"]["triggers"][0]["metadata"]["query"].endswith(f"kind <> '{QUERY_JOB}'")
+    file = tmp_path / "rendered.yaml"
+    file.write_text(yaml.safe_dump_all([queries, others]))
+    done = run(BIN / "kubernetes-validate", "--strict", "--no-warn", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_without_workers_for_queries_every_worker_takes_all_jobs(helmed: dict[str, Any]) -> None:
+    for rendered in helmed["rendered"][: GOOD.index(QUERIES)]:
+        assert "Deployment/test-odf-worker-queries" not in pods(rendered)
+        assert "ODF_WORKER_JOBS" not in worker_env(rendered)
 
 
 def test_executors_of_the_release_are_the_cluster_of_its_workers_and_hold_no_secret(
