@@ -38,7 +38,7 @@ def test_begun_uploads_of_a_dataset_are_bounded_and_can_be_ended(node):
             assert begin(client, "foo", content).status_code == 204
         refused = begin(client, "foo", contents[3])
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "3600")
-        assert refused.json()["setting"] == "ODF_NODE_MAX_BEGUN_UPLOADS"
+        assert refused.json()["limit"] == 3
         assert begin(client, "other", contents[3]).status_code == 204
         assert begin(client, "foo", contents[0], offset=1).status_code == 204  # goes on
         whole = len(contents[4])
@@ -61,7 +61,7 @@ def test_begun_uploads_of_an_account_are_bounded_over_all_its_datasets(tmp_path)
         assert begin(c, "other", contents[1]).status_code == 204
         refused = begin(c, "foo", contents[2])
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "3600")
-        assert refused.json()["setting"] == "ODF_NODE_MAX_BEGUN_UPLOADS_ACCOUNT"
+        assert refused.json()["limit"] == 2
         assert "PUT" in refused.json()["message"]
         assert begin(c, "other", contents[2]).status_code == 429
         assert begin(c, "other", contents[1], offset=1, size=9).status_code == 204  # it ends

@@ -82,7 +82,7 @@ def test_long_answers_come_in_batches_that_fit_a_message(client):
 
 def test_a_row_that_fits_no_message_ends_the_answer_with_the_reason(client, service):
     query = "select repeat('x', 2000000) as x"
-    with pytest.raises(pa.ArrowInvalid, match="ODF_NODE_FLIGHT_BATCH_BYTES"):
+    with pytest.raises(pa.ArrowInvalid, match="1048576"):
         client.do_get(ticket(client, query), ANONYMOUS).read_all()
     wait_for_no_child(service, 5)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from constants import constants
 from tests.workers.derivatives import commit, derivative, root, transform
 
 from odf_node.service.derivatives.follow import follow, is_passing
@@ -51,8 +52,9 @@ def clock():
 
 @pytest.fixture
 def node(tmp_path, clock):
-    opened = open_node(Settings(data=tmp_path, workers=0, follow_debounce_s=1.0), clock=clock)
-    yield opened
+    opened = open_node(Settings(data=tmp_path, workers=0), clock=clock)
+    with constants(FOLLOW_DEBOUNCE_S=1.0):
+        yield opened
     opened.stores.close()
 
 
@@ -277,13 +279,13 @@ def test_a_derivative_reads_only_what_its_owner_may_read(tmp_path, clock):
     from odf_protocol.identity import DatasetAlias
     from odf_storage.stores.ports.values import Role
 
-    settings = Settings(data=tmp_path, workers=0, tenancy="multi", follow_debounce_s=0.0)
-    node = open_node(settings, clock=clock)
+    node = open_node(Settings(data=tmp_path, workers=0, tenancy="multi"), clock=clock)
     secret = root(node.stores, "secret")
     thief = derivative(node.stores, "thief", [secret], "select event_time, n from secret")
     node.stores.rename_dataset(thief.id, DatasetAlias.parse("mallory/thief"))
     mallory = ensure_account(node.stores.accounts, "mallory", lambda n: b"m" * n)
-    follow(node.following)
+    with constants(FOLLOW_DEBOUNCE_S=0.0):
+        follow(node.following)
     row = node.stores.derivations.find(thief.id)
     assert (row.problem.error, row.job) == ("InputsNotHere", None)
     with pytest.raises(InputsNotHere):

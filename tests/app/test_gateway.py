@@ -120,7 +120,7 @@ def test_a_slice_that_is_too_large_is_not_written_anew(tmp_path):
         with service.http(service.token()) as client:
             answer = client.get(f"{ROOT}{made.head}/table/b00000002.parquet")
             assert answer.status_code == 413
-            assert "ODF_NODE_GATEWAY_REWRITE_BYTES" in answer.json()["detail"]
+            assert "more than 10 bytes are not" in answer.json()["detail"]
             assert client.get(f"{ROOT}{made.head}/table/b00000004.parquet").status_code == 200
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from anyio import to_thread
+from constants import constants
 
 from odf_node.service.http.bodies import (
     PIECES_AHEAD,
@@ -22,7 +23,6 @@ from odf_node.service.http.bodies import (
     Paced,
 )
 from odf_node.service.http.encodings import FREE_BYTES, UnpackedTooFar, decoded
-from odf_node.service.settings import Settings
 
 MIB = 1024 * 1024
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -81,7 +81,7 @@ def test_an_empty_body_has_no_pieces():
 
 def test_a_client_that_falls_silent_is_given_up():
     silent = Client(*parts(b"x", b"never sent")[:1])
-    body = Body(Paced(silent.receive, Settings(body_idle_s=0.05)), limit=99)
+    body = Body(Paced(silent.receive, 0.05), limit=99)
     with pytest.raises(BodyBrokeOff, match="stopped arriving"):
         in_a_thread(body, list)
 
@@ -90,9 +90,9 @@ def test_a_thread_may_take_longer_than_a_client_may_be_silent():
     def slowly(chunks: Iterator[bytes]) -> int:
         return sum(time.sleep(0.03) or 1 for _ in chunks)
 
-    settings = Settings(body_idle_s=0.5, body_pace_s=0.1, body_min_bytes_s=1000)
-    body = Body(Paced(Client(*parts(*[b"x"] * 20)).receive, settings), limit=99)
-    assert in_a_thread(body, slowly) == 20
+    body = Body(Paced(Client(*parts(*[b"x"] * 20)).receive, 0.5), limit=99)
+    with constants(BODY_PACE_S=0.1, BODY_MIN_BYTES_S=1000):
+        assert in_a_thread(body, slowly) == 20
 
 
 def dripping(pieces: int, pause_s: float) -> Callable[[], Any]:
@@ -107,24 +107,23 @@ def dripping(pieces: int, pause_s: float) -> Callable[[], Any]:
 
 
 def test_a_body_that_comes_in_drops_is_given_up():
-    settings = Settings(body_idle_s=5, body_pace_s=0.2, body_min_bytes_s=1000)
-    body = Body(Paced(dripping(1000, 0.02), settings), limit=1000)
-    with pytest.raises(BodyTooSlow):
+    body = Body(Paced(dripping(1000, 0.02), 5), limit=1000)
+    with constants(BODY_PACE_S=0.2, BODY_MIN_BYTES_S=1000), pytest.raises(BodyTooSlow):
         in_a_thread(body, list)
     assert body.size < 500
 
 
 def test_a_body_of_the_slowest_pace_is_taken():
-    settings = Settings(body_idle_s=5, body_pace_s=0.05, body_min_bytes_s=1)
-    body = Body(Paced(dripping(20, 0.01), settings), limit=1000)
-    assert in_a_thread(body, b"".join) == b"x" * 20
+    body = Body(Paced(dripping(20, 0.01), 5), limit=1000)
+    with constants(BODY_PACE_S=0.05, BODY_MIN_BYTES_S=1):
+        assert in_a_thread(body, b"".join) == b"x" * 20
 
 
 def test_behind_its_body_a_request_may_be_silent():
     """Whoever streams an answer listens for the client to leave."""
 
     async def run() -> None:
-        paced = Paced(Client(*parts(b"x")).receive, Settings(body_idle_s=0.01))
+        paced = Paced(Client(*parts(b"x")).receive, 0.01)
         await paced()
         with pytest.raises(TimeoutError, match=r"^$"):
             async with asyncio.timeout(0.1):

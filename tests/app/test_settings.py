@@ -22,7 +22,7 @@ from odf_storage.runtime.environment import (
     example_lines,
     variables,
 )
-from odf_storage.runtime.old_settings import RENAMED, SettingTwice
+from odf_storage.runtime.old_settings import GONE, RENAMED, SettingTwice
 from odf_storage.runtime.shared_settings import SharedSettings
 from odf_workers.main import main as odf_worker
 from odf_workers.settings import WorkerSettings
@@ -153,8 +153,23 @@ def test_lists_and_tables_are_json(monkeypatch):
 def test_every_name_of_old_is_as_it_was_or_has_a_new_one():
     new = {*variables(Settings), *variables(WorkerSettings)}
     assert len(OLD_NAMES) == 147
-    assert {name for name in OLD_NAMES if name not in new | {*OF_CLIENT}} == {*RENAMED}
+    gone = {name for name in OLD_NAMES if name not in new | {*OF_CLIENT} | {*RENAMED}}
+    assert gone <= {*GONE}
     assert {*RENAMED.values()} <= new
+
+
+def test_a_setting_that_is_gone_says_what_took_its_place(monkeypatch):
+    new = {*variables(Settings), *variables(WorkerSettings)}
+    assert {*GONE} & new == set()
+    for name, place in GONE.items():
+        assert place == "" or place in new, name
+        monkeypatch.setenv(name, "1")
+        load = load_settings_of_worker if "_WORKER_" in name else lambda _: load_settings()
+        with pytest.raises(UnknownSetting, match=f"^the setting {name} is gone: ") as refused:
+            load({})
+        assert refused.value.facts["setting"] == name
+        assert (place or "its value is fixed now; remove it") in refused.value.message
+        monkeypatch.delenv(name)
 
 
 def test_a_setting_is_understood_by_its_old_name(monkeypatch):

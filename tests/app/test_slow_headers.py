@@ -10,6 +10,8 @@ from contextlib import suppress
 import pytest
 from threaded_node import ThreadedNode, threaded_node
 
+from odf_node.service.processes.slow_headers import PatientHttp
+
 WAIT_S = 0.5
 
 
@@ -17,8 +19,11 @@ WAIT_S = 0.5
 def node(tmp_path_factory) -> Iterator[ThreadedNode]:
     data = tmp_path_factory.mktemp("slow") / "node"
     limits = {"max_url_bytes": 2048, "max_header_bytes": 4096, "max_headers": 20}
-    with threaded_node(data, header_wait_s=WAIT_S, **limits) as node:
-        yield node
+    with pytest.MonkeyPatch.context() as patch:
+        for name, limit in {**limits, "header_wait_s": WAIT_S}.items():
+            patch.setattr(PatientHttp, name, limit)
+        with threaded_node(data) as node:
+            yield node
 
 
 @pytest.fixture

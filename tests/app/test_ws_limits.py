@@ -16,23 +16,26 @@ from service import serving, ten_rows
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Opcode
 
+from odf_node.service.transfer.server_socket import TransferSocket
+
 KIB = 1024
 TOO_BIG, POLICY = 1009, 1008
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    limits = {
-        "ws_first_message_bytes": 4 * KIB,
-        "ws_max_pull_message_bytes": 64 * KIB,
-        "ws_max_frames": 1000,
-        "transfer_first_s": 5.0,
-        "max_transfers": 4,
-        "max_transfers_caller": 3,
+    sizes = {
+        "first_message_bytes": 4 * KIB,
+        "pull_message_bytes": 64 * KIB,
+        "max_frames": 1000,
     }
-    with serving(tmp_path_factory.mktemp("limits"), **limits) as service:
-        service.keep(ten_rows())
-        yield service
+    limits = {"transfer_first_s": 5.0, "max_transfers": 4, "max_transfers_caller": 3}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in sizes.items():
+            patch.setattr(TransferSocket, name, size)
+        with serving(tmp_path_factory.mktemp("limits"), **limits) as service:
+            service.keep(ten_rows())
+            yield service
 
 
 def frame(opcode: int, payload: bytes = b"", *, last: bool = False) -> bytes:

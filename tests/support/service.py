@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
+from constants import apart, constants
 
 from odf_node.service.accounts.accounts import create_token, ensure_account
 from odf_node.service.main import build_app
@@ -102,8 +103,14 @@ class Service:
 
 
 @contextmanager
-def serving(data: Path, *, clock: Clock = system_clock, **settings: Any) -> Iterator[Service]:
-    """Serve a node in `data` until the block ends."""
+def serving(data: Path, *, clock: Clock = system_clock, **given: Any) -> Iterator[Service]:
+    """Serve a node in `data` until the block ends, with these settings and constants."""
+    settings, others = apart(given)
+    with constants(**others):
+        yield from _serving(data, clock, settings)
+
+
+def _serving(data: Path, clock: Clock, settings: dict[str, Any]) -> Iterator[Service]:
     given = {"port": 0, "workers": 0, "shutdown_s": 2, **settings}
     node = open_node(Settings(data=data, **given), clock=clock)
     server = NodeServer(server_config(build_app(node), node.settings))

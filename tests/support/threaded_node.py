@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from constants import apart, constants
 from servers import wait_until
 
 from odf_node.service.accounts.accounts import create_token, ensure_account
@@ -49,8 +50,14 @@ class ThreadedNode:
 
 
 @contextmanager
-def threaded_node(data: Path, **settings: Any) -> Iterator[ThreadedNode]:
-    """Serve `data` until the block ends."""
+def threaded_node(data: Path, **given: Any) -> Iterator[ThreadedNode]:
+    """Serve `data` until the block ends, with these settings and constants."""
+    settings, others = apart(given)
+    with constants(**others):
+        yield from _threaded_node(data, settings)
+
+
+def _threaded_node(data: Path, settings: dict[str, Any]) -> Iterator[ThreadedNode]:
     given = load_settings(data=data, port=0, workers=0, **settings)
     node = open_node(given)
     server = NodeServer(server_config(build_app(node), given))

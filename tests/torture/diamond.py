@@ -36,7 +36,7 @@ MOST_ROWS = 20
 CAUGHT_UP = 0.3
 """Share of the posts after which the last derivative is waited for."""
 PATIENCE_S = 600.0
-SETTINGS = {"ODF_WORKER_LEASE_S": "3", "ODF_NODE_FOLLOW_DEBOUNCE_S": "0.1"}
+SETTINGS = {"ODF_WORKER_LEASE_S": "3"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,12 +104,6 @@ class WorkerSettings(SharedSettings):
     max_query_bytes: int = Field(
         256 << 10, gt=0, description="Longest text of the queries of a transform or a preprocess."
     )
-    max_query_terms: int = Field(
-        3_000,
-        gt=0,
-        description="Most operators, joins, subqueries and calls in the queries of a transform.",
-    )
-    max_query_depth: int = Field(100, gt=0, description="Deepest nesting of brackets in a query.")
     engines: dict[str, str] = Field(
         {},
         description="More query engines by name, as JSON: an address (`host:port`) that sees the "

@@ -52,7 +52,7 @@ from .jobs.routes import add_job_routes
 from .limits.shares import Turns
 from .lineage.routes import add_lineage_routes
 from .lookup.routes import add_lookup_routes
-from .mirrors.mirroring import MirrorRunner
+from .mirrors.mirroring import MIRROR_TURN_S, MirrorRunner
 from .mirrors.routes import add_mirror_routes
 from .news import atom_routes as feeds
 from .news import routes as news
@@ -177,7 +177,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
             node.mirrors,
             threads=settings.mirror_threads,
             poll_s=settings.mirror_poll_s,
-            turn_s=settings.mirror_turn_s,
+            turn_s=MIRROR_TURN_S,
             is_shared=settings.tenancy is Tenancy.MULTI,
         )
         mirrors.start()

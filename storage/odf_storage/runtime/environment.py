@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from odf_protocol.errors import BadInput
 
-from .old_settings import RENAMED, by_new_names
+from .old_settings import GONE, RENAMED, by_new_names
 from .shared_settings import SharedSettings
 
 S = TypeVar("S", bound=SharedSettings)
@@ -91,11 +91,16 @@ def _refuse_unknown(
     """Refuse variables that begin with a prefix of the program but are not known.
 
     Raises:
-        UnknownSetting: with the most similar variable, if there is one.
+        UnknownSetting: with the setting that took its place, or the most similar variable.
     """
     known = {*variables(kind), *more}
     for name in names:
         if name.startswith((kind.PREFIX, SharedSettings.PREFIX)) and name not in known:
+            if name in GONE:
+                place = GONE[name]
+                instead = f"use {place} instead" if place else "its value is fixed now; remove it"
+                message = f"the setting {name} is gone: {instead}"
+                raise UnknownSetting(message, setting=name, meant=place or None)
             meant = _alike(name, known | {*RENAMED.values()})
             guess = f"; did you mean {meant}?" if meant else "; see settings.example.env"
             raise UnknownSetting(f"there is no setting {name}{guess}", setting=name, meant=meant)

@@ -1,4 +1,8 @@
-"""Old names of settings, from before each program had a prefix; the next release removes them."""
+"""Former settings: old names, from before each program had a prefix, and settings that are gone.
+
+An old name is understood in this release, and refused by the next. A setting that is gone is
+refused: it may have been a limit that somebody lowered.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,6 @@ _NOW_OF_WORKERS = (
     "QUERY_S",
     "QUERY_CPU_S",
     "MAX_QUERY_BYTES",
-    "MAX_QUERY_TERMS",
-    "MAX_QUERY_DEPTH",
     "ENGINES",
     "ENGINE_CONFINEMENT",
     "WARM_UP",
@@ -79,6 +81,84 @@ RENAMED = {
     **{f"ODF_NODE_{name}": f"ODF_WORKER_{name}" for name in _NOW_OF_WORKERS},
 }
 """New names of settings by their old names."""
+
+_NOW_FIXED = (
+    "BODY_MIN_BYTES_S",
+    "BODY_PACE_S",
+    "CLOSE_WAIT_S",
+    "DEAD_ROWS_BYTES",
+    "DEAD_ROWS_INDEX_ROWS",
+    "DEVICE_CODE_GUESSES",
+    "DEVICE_LOGINS_PER_ADDRESS",
+    "DEVICE_LOGIN_TTL_S",
+    "EVENTS_KEEP_ALIVE_S",
+    "EVENTS_MAX_ROWS",
+    "EVENTS_MAX_ROW_BYTES",
+    "EVENTS_MAX_WAIT_S",
+    "FLIGHT_BATCH_BYTES",
+    "FLIGHT_MESSAGE_BYTES",
+    "FOLLOW_DEBOUNCE_S",
+    "GATEWAY_REWRITE_BYTES",
+    "HEADER_WAIT_S",
+    "ICEBERG_MEMORY_BYTES",
+    "ICEBERG_SNAPSHOTS",
+    "LEARNED_BOUNDS",
+    "MAX_ACCOUNT_TOKENS",
+    "MAX_BATCH_BLOCKS",
+    "MAX_BEGUN_UPLOADS",
+    "MAX_BEGUN_UPLOADS_ACCOUNT",
+    "MAX_DEVICE_LOGINS",
+    "MAX_HEADERS",
+    "MAX_HEADER_BYTES",
+    "MAX_MANIFEST_BYTES",
+    "MAX_PAGE",
+    "MAX_SLICE_RATIO",
+    "MAX_TAIL_BYTES",
+    "MAX_TAIL_RECORDS",
+    "MAX_UPLOADS",
+    "MAX_URL_BYTES",
+    "MIRROR_TURN_S",
+    "PAGE_STATISTICS_CELLS",
+    "PUBLISH_LOOK_BYTES",
+    "PUBLISH_LOOK_S",
+    "PULL_IDLE_S",
+    "QUERY_MAX_DATASETS",
+    "QUERY_REMEMBERED_SLICES",
+    "QUERY_TEXT_DEPTH",
+    "QUERY_TEXT_TERMS",
+    "READ_HELD_BYTES",
+    "READ_HELD_S",
+    "REQUEST_KEY_TTL_S",
+    "SHARING_NEW_FILES",
+    "SLICE_CHECK_S",
+    "TRANSFER_FIRST_S",
+    "TRIAL_INPUT_ROWS",
+    "TRIAL_MANIFESTS",
+    "TRIAL_SAMPLE_BYTES",
+    "TRIAL_SHOWN_ROWS",
+    "TRIAL_WAIT_S",
+    "UPLOAD_KEEP_S",
+    "UPLOAD_PROGRESS_S",
+    "VALIDATION_WAIT_S",
+    "WEBHOOKS_ACCOUNT",
+    "WEBHOOK_OLD_SECRET_S",
+    "WS_FIRST_MESSAGE_BYTES",
+    "WS_MAX_FRAMES",
+    "WS_MAX_PULL_MESSAGE_BYTES",
+)
+_NOW_FIXED_OF_WORKERS = (
+    "MAX_QUERY_TERMS",
+    "MAX_QUERY_DEPTH",
+)
+GONE = {
+    **{f"ODF_NODE_{name}": "" for name in _NOW_FIXED},
+    **{
+        f"{prefix}_{name}": ""
+        for prefix in ("ODF_NODE", "ODF_WORKER")
+        for name in _NOW_FIXED_OF_WORKERS
+    },
+}
+"""Settings that are gone, with the setting that has their place; none: the value is fixed."""
 
 
 class SettingTwice(BadInput):

@@ -186,20 +186,23 @@ def test_a_value_beyond_all_memory_ends_its_own_process_only(engine: Any, folder
 
 
 @pytest.mark.parametrize(
-    ("query", "setting"),
+    ("query", "limit"),
     [
-        (LONG, "ODF_WORKER_MAX_QUERY_TERMS"),
-        ("select " + "(" * 101 + "n" + ")" * 101 + " from input", "ODF_WORKER_MAX_QUERY_DEPTH"),
+        (LONG, "terms long; 3000"),
+        (
+            "select " + "(" * 101 + "n" + ")" * 101 + " from input",
+            "101 brackets deep; 100",
+        ),
         (f"select '{'x' * 300_000}' as x from input", "ODF_WORKER_MAX_QUERY_BYTES"),
     ],
 )
 def test_a_query_that_is_too_long_or_too_deep_is_refused_before_it_is_planned(
-    query: str, setting: str, engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+    query: str, limit: str, engine: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_spawner", None)
     response = ask(engine, folder, query)
     assert isinstance(response, RawQueryResponseInvalidQuery), response
-    assert setting in response.message
+    assert limit in response.message
 
 
 def test_what_a_query_may_be_counts_its_code_and_not_its_texts(engine: Any, folder: Path) -> None:

@@ -12,15 +12,21 @@ from odf_workers.engines.spark_engine.engine import SparkEngine
 
 
 @pytest.mark.parametrize(
-    ("query", "setting"),
+    ("query", "limit"),
     [
-        ("select " + "+".join(["n"] * 20_000) + " as m from input", "ODF_WORKER_MAX_QUERY_TERMS"),
-        ("select " + "(" * 101 + "n" + ")" * 101 + " from input", "ODF_WORKER_MAX_QUERY_DEPTH"),
+        (
+            "select " + "+".join(["n"] * 20_000) + " as m from input",
+            "terms long; 3000",
+        ),
+        (
+            "select " + "(" * 101 + "n" + ")" * 101 + " from input",
+            "101 brackets deep; 100",
+        ),
         (f"select '{'x' * 300_000}' as x from input", "ODF_WORKER_MAX_QUERY_BYTES"),
     ],
 )
 def test_a_query_that_is_too_long_or_too_deep_is_refused_before_spark_sees_it(
-    query: str, setting: str, tmp_path: Path
+    query: str, limit: str, tmp_path: Path
 ) -> None:
     engine = SparkEngine(None)  # type: ignore[arg-type]
     request = RawQueryRequest(
@@ -30,4 +36,4 @@ def test_a_query_that_is_too_long_or_too_deep_is_refused_before_spark_sees_it(
     )
     response = engine.execute_raw_query(request)
     assert isinstance(response, RawQueryResponseInvalidQuery), response
-    assert setting in response.message
+    assert limit in response.message

@@ -37,11 +37,7 @@ def _datafusion(settings: WorkerSettings, _session: Any) -> Engine | None:
 
 
 def query_size(settings: WorkerSettings) -> QuerySize:
-    return QuerySize(
-        bytes=settings.max_query_bytes,
-        terms=settings.max_query_terms,
-        depth=settings.max_query_depth,
-    )
+    return QuerySize(bytes=settings.max_query_bytes)
 
 
 IN_PROCESS: Mapping[str, Callable[[WorkerSettings, Any], Engine | None]] = {

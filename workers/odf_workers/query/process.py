@@ -279,7 +279,7 @@ def _planned(context: SessionContext, question: Question) -> tuple[DataFrame, pa
     `InvalidQuery`."""
     limits = question.limits
     size = QuerySize(bytes=limits.query_bytes, terms=limits.query_terms, depth=limits.query_depth)
-    check_size([SqlQueryStep(query=question.query)], size, prefix="ODF_NODE_QUERY_TEXT_")
+    check_size([SqlQueryStep(query=question.query)], size, setting="ODF_NODE_QUERY_TEXT_BYTES")
     check_words(question.query)
     result = engine.planned(with_own_names(question.query), context)
     names = base_names(question.tables)

@@ -20,6 +20,18 @@ from ..auth.passwords import MAX_PASSWORD_CHARS, SALT_BYTES, Cost, hash_password
 from ..auth.sessions import Session
 from ..auth.throttle import SharedThrottle, Throttle
 
+MAX_DEVICE_LOGINS = 2_000
+"""Most command lines that may wait for their users at a time."""
+
+DEVICE_CODE_GUESSES = 50
+"""Codes of waiting command lines one address may type within that window, right ones included."""
+
+DEVICE_LOGINS_PER_ADDRESS = 100
+"""Logins of command lines one address may begin within the window of the throttle."""
+
+DEVICE_LOGIN_TTL_S = 300
+"""Seconds a command line waits for its user to log in on a page."""
+
 PASSWORD = "password"  # noqa: S105
 MAX_LOGIN_CHARS = 200
 DEVICE_CODE_BYTES = 32
@@ -65,7 +77,6 @@ class TooManyCodes(LimitExceeded):
         super().__init__(
             f"Too many codes were typed; try again in {retry_after_s} seconds",
             retry_after_s=retry_after_s,
-            setting="ODF_NODE_DEVICE_CODE_GUESSES",
         )
 
 

@@ -24,6 +24,9 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from .accounts import create_token
 
+MAX_ACCOUNT_TOKENS = 100
+"""Access tokens that hold which an account may make for itself."""
+
 MAX_LABEL_CHARS = 200
 
 
@@ -38,7 +41,6 @@ class TooManyTokens(LimitExceeded):
         super().__init__(
             f"the account has {limit} tokens that hold: revoke one first",
             limit=limit,
-            setting="ODF_NODE_MAX_ACCOUNT_TOKENS",
         )
 
 

@@ -37,7 +37,8 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
-from ..http.deps import AccessDep, ActorDep, SettingsDep, StoresDep
+from ..http.deps import AccessDep, ActorDep, StoresDep
+from ..http.parameters import MAX_PAGE
 from .listing import Asked, page_of, question
 
 MAX_BODY_BYTES = 64 * 1024
@@ -115,7 +116,7 @@ class Search:
 
 @router.post("/graphql", summary="The search of the reference node's command")
 async def graphql(
-    request: Request, stores: StoresDep, access: AccessDep, settings: SettingsDep, actor: ActorDep
+    request: Request, stores: StoresDep, access: AccessDep, actor: ActorDep
 ) -> Response:
     """The body is `{"query": "…", "variables": {…}}`. Any other query gets `errors`."""
     refuse_bad_token(actor)
@@ -124,7 +125,7 @@ async def graphql(
         body = decode_json(raw, GraphqlBody)
     except (msgspec.DecodeError, UnicodeError) as bad:
         raise MalformedBody(f"the request cannot be read: {str(bad)[:300]}") from None
-    search = Search(stores, access, actor, settings.max_page)
+    search = Search(stores, access, actor, MAX_PAGE)
     return JsonAnswer(await run_in_threadpool(answered, search, body))
 
 

@@ -38,6 +38,7 @@ from ..http.deps import (
     StoresDep,
     wired,
 )
+from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..mirrors.mirrors import MirrorAsked, Mirrors, mirror_asked
 from ..mirrors.routes import MirrorsDep
@@ -55,7 +56,7 @@ from .metadata import Aspect, describe, parse_aspects
 from .rename_and_remove import delete_dataset
 from .schema_formats import SchemaFormat, parse_format, written
 from .summaries import detailed_summary, summary
-from .trial import TrialAsked, Trials, tried
+from .trial import MAX_MANIFEST_BYTES, TrialAsked, Trials, tried
 
 DEFAULT_TAIL = 100
 MAX_ROWS = 2**53
@@ -99,7 +100,7 @@ async def create(
     A worker checks queries of transforms and sources first; a dry run ends after that.
     """
     asked = parse_visibility(visibility)
-    manifest = await small_body(request, settings.max_manifest_bytes)
+    manifest = await small_body(request, MAX_MANIFEST_BYTES)
     mirror = await run_in_threadpool(mirror_asked, manifest)
     if mirror is not None:
         work = partial(_follow, mirrors, access, actor, mirror, asked, settings.mirror_look_s)
@@ -142,7 +143,6 @@ async def trial(request: Request, trials: TrialsDep, actor: ActorDep) -> Respons
 def listing(
     stores: StoresDep,
     access: AccessDep,
-    settings: SettingsDep,
     actor: ActorDep,
     base: BaseDep,
     search: Annotated[str | None, Query(max_length=MAX_SEARCH_CHARS)] = None,
@@ -168,7 +168,7 @@ def listing(
         order=order,
     )
     wanted = question(access, actor, asked)
-    page, more = page_of(access, wanted, after=after, limit=min(limit, settings.max_page))
+    page, more = page_of(access, wanted, after=after, limit=min(limit, MAX_PAGE))
     total = access.overviews.count(wanted.wanted)
     shown = [
         detailed_summary(stores, access, listed, base)
@@ -211,7 +211,6 @@ async def append(
     request: Request,
     authoring: AuthoringDep,
     checking: CheckingDep,
-    settings: SettingsDep,
     actor: ActorDep,
     entry: OpenDep,
     expected_head: Annotated[str | None, Query(alias="expectedHead", max_length=200)] = None,
@@ -222,7 +221,7 @@ async def append(
     A worker checks a query first. A dry run returns the result of all checks, and appends nothing.
     """
     expected = None if expected_head is None else Multihash.parse(expected_head)
-    manifest = await small_body(request, settings.max_manifest_bytes)
+    manifest = await small_body(request, MAX_MANIFEST_BYTES)
     event = await run_in_threadpool(usecase.event_to_append, authoring.access, actor, manifest)
     before = await run_in_threadpool(authoring.stores.dataset(DatasetRef(id=entry.id)).state)
     try:

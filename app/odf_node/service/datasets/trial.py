@@ -31,16 +31,32 @@ from ..limits.pressure import Pressure
 from .datasets import Authoring, Prepared, Resolve, prepare_snapshot, visible_inputs
 from .definition import TransformRefused
 
+TRIAL_SHOWN_ROWS = 10
+"""Rows that a trial shows of each dataset."""
+
+TRIAL_INPUT_ROWS = 10_000
+"""Rows of each input that a derivative is tried on, the first."""
+
+TRIAL_MANIFESTS = 100
+"""Most manifests that are tried at once."""
+
+TRIAL_SAMPLE_BYTES = 1 << 20
+"""Longest sample that manifests are tried on."""
+
+TRIAL_WAIT_S = 60.0
+"""Seconds a trial of manifests waits for a worker; then it ends."""
+
+MAX_MANIFEST_BYTES = 2 * (1 << 20)
+"""Largest manifest of a dataset or an event, in bytes."""
+
 
 class SampleTooLarge(LimitExceeded):
     """A sample has too many bytes."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"a sample has at most {limit} bytes (ODF_NODE_TRIAL_SAMPLE_BYTES): send the first "
-            "rows of the file",
+            f"a sample has at most {limit} bytes: send the first rows of the file",
             limit=limit,
-            setting="ODF_NODE_TRIAL_SAMPLE_BYTES",
         )
 
 
@@ -140,9 +156,8 @@ def _prepared(
     snapshots = load_snapshots(asked.manifests)
     if len(snapshots) > trials.manifests:
         raise TooManyTried(
-            f"one trial takes {trials.manifests} manifests (ODF_NODE_TRIAL_MANIFESTS)",
+            f"one trial takes {trials.manifests} manifests",
             limit=trials.manifests,
-            setting="ODF_NODE_TRIAL_MANIFESTS",
         )
     made: list[Prepared] = []
     for snapshot in in_order(snapshots):

@@ -31,6 +31,9 @@ from odf_storage.stores.ports.values import Failed, HeadMoved, Job, Succeeded
 from ..errors import status_of_failed
 from .refresh_derivative import refuse_hidden_inputs, transform_spec
 
+FOLLOW_DEBOUNCE_S = 0.2
+"""Seconds more may come in before a derivative is computed."""
+
 _log = logging.getLogger("odf.follow")
 PAGE = 1000
 LONGEST_PAUSE_S = 300

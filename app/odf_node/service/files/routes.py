@@ -20,6 +20,7 @@ from ..auth.actors import ANONYMOUS
 from ..auth.signed_urls import SignedUrls
 from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, BaseDep, ReadableDep, SettingsDep, StoresDep, wired
+from ..http.parameters import MAX_PAGE
 from ..http.streamed import StreamedAnswer
 from ..limits.shares import caller_of
 from ..read.current import Current
@@ -63,7 +64,7 @@ def files(
     signed = urls.signer(FOLDER, entry.id, urls.expiry()) if is_signed else None
     kept = {"cache-control": "no-store"} if is_signed else {}
     if form == JSON:
-        size = min(limit or DEFAULT_FILES, settings.max_page)
+        size = min(limit or DEFAULT_FILES, MAX_PAGE)
         told = list_files(
             stores,
             stores.blocks,

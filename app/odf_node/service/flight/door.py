@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from .observed import Watching
     from .port import FlightPort, PortOptions
 
+FLIGHT_BATCH_BYTES = 14 * (1 << 20)
+"""Longest batch of rows of an answer by Flight SQL; common clients take messages of 16 MiB. A row
+that is longer ends the answer."""
+
+FLIGHT_MESSAGE_BYTES = 4 * (1 << 20)
+"""Longest message of a client of Flight SQL."""
+
 
 class FlightAddressInUse(NodeFault):
     """The service cannot listen on the port of Flight SQL."""
@@ -115,7 +122,7 @@ class FlightDoor:
         return PortOptions(
             address=f"{host}:{settings.flight_port}",
             calls=settings.flight_calls,
-            message_bytes=settings.flight_message_bytes,
+            message_bytes=FLIGHT_MESSAGE_BYTES,
             tls=tls,
         )
 
@@ -131,7 +138,7 @@ class FlightDoor:
         settings = self._settings
         fetching = Fetching(
             Statements(self._queries, settings.query_max_rows),
-            batch_bytes=settings.flight_batch_bytes,
+            batch_bytes=FLIGHT_BATCH_BYTES,
             idle_s=settings.flight_idle_s,
         )
         slots = Slots(

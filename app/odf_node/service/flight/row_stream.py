@@ -21,7 +21,6 @@ class RowTooLong(LimitExceeded):
         super().__init__(
             f"a row takes more than the {limit} bytes of a message; ask for fewer columns",
             limit=limit,
-            setting="ODF_NODE_FLIGHT_BATCH_BYTES",
         )
 
 

@@ -14,7 +14,11 @@ from starlette.types import Message, Receive
 
 from odf_protocol.errors import BadInput, LimitExceeded
 
-from ..settings import Settings
+BODY_PACE_S = 30.0
+"""Seconds of waiting for a body over which its pace is measured."""
+
+BODY_MIN_BYTES_S = 1024
+"""Slowest pace of a request body, in bytes a second; below it, 408."""
 
 PIECES_AHEAD = 8
 """Limit of pieces that wait for the thread; the server makes pieces of at most about 256 KiB."""
@@ -34,7 +38,6 @@ class BodyTooSlow(BodyBrokeOff):
         super().__init__(
             f"the body came more slowly than {pace} bytes a second",
             limit=pace,
-            setting="ODF_NODE_BODY_MIN_BYTES_S",
         )
 
 
@@ -88,8 +91,9 @@ class Paced:
     process what arrived.
     """
 
-    def __init__(self, receive: Receive, settings: Settings) -> None:
-        self._receive, self._settings = receive, settings
+    def __init__(self, receive: Receive, idle_s: float) -> None:
+        """`idle_s` is how many seconds the client may send nothing."""
+        self._receive, self._idle_s = receive, idle_s
         self._ended = False
         self._waited, self._came = 0.0, 0
 
@@ -100,19 +104,19 @@ class Paced:
         now = asyncio.get_running_loop().time
         began = now()
         try:
-            async with asyncio.timeout(self._settings.body_idle_s):
+            async with asyncio.timeout(self._idle_s):
                 message = await self._receive()
         except TimeoutError:
             raise BodyBrokeOff("the body stopped arriving") from None
         self._ended = not message.get("more_body", False)
         self._waited += now() - began
         self._came += len(message.get("body", b""))
-        if self._waited >= self._settings.body_pace_s and not self._ended:
+        if self._waited >= BODY_PACE_S and not self._ended:
             self._check()
         return message
 
     def _check(self) -> None:
-        pace = self._settings.body_min_bytes_s
+        pace = BODY_MIN_BYTES_S
         if self._came < pace * self._waited:
             raise BodyTooSlow(pace)
         self._waited, self._came = 0.0, 0

@@ -13,6 +13,9 @@ from starlette.types import Scope
 
 from odf_protocol.errors import BadInput
 
+MAX_PAGE = 1000
+"""Most datasets in one page of a listing."""
+
 _SHOWN = 50
 M = TypeVar("M", bound=BaseModel)
 

@@ -29,6 +29,9 @@ from odf_storage.datasets.versions.dead_rows import DeadRows
 from .file_names import FileName, Kind, NoSuchTableFile
 from .table import GROUP, IcebergTable
 
+FILE_MEMORY_BYTES = 64 * (1 << 20)
+"""Bytes of files made for clients of Iceberg that the service remembers."""
+
 
 class TooManyDeletedRows(LimitExceeded):
     """One slice has more deleted rows than the node lists."""

@@ -16,7 +16,8 @@ from odf_protocol.errors import BadInput, NodeError, NotFound
 from ..auth.access import refuse_bad_token
 from ..auth.actors import ANONYMOUS, Actor
 from ..http.answers import HEADERS_ONLY, JsonAnswer
-from ..http.deps import AccessDep, ActorDep, BaseDep, SettingsDep, wired
+from ..http.deps import AccessDep, ActorDep, BaseDep, wired
+from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..sharing.names import VIEWS, NotShared, SharedTable, Shares, TableRenamed
 from .tables import IcebergTables
@@ -99,11 +100,9 @@ async def view_of(prefix: Text) -> str:
     return prefix
 
 
-async def page_size(
-    settings: SettingsDep, most: Annotated[int | None, Query(alias="pageSize", ge=1)] = None
-) -> int:
+async def page_size(most: Annotated[int | None, Query(alias="pageSize", ge=1)] = None) -> int:
     """Return the limit of items on a page."""
-    return settings.max_page if most is None else min(most, settings.max_page)
+    return MAX_PAGE if most is None else min(most, MAX_PAGE)
 
 
 KnownDep = Annotated[Actor, Depends(known)]

@@ -20,6 +20,9 @@ from .file_names import FileName, Kind, NoSuchTableFile
 from .made_files import FileMemory, MadeFiles
 from .table import IcebergTable
 
+MAX_SNAPSHOTS = 1_000
+"""Newest snapshots that are told with a table of Iceberg."""
+
 REGION = "us-east-1"
 """A region without meaning. Clients without one would look it up on the internet."""
 _LISTS_DELETES = (Kind.SNAPSHOT, Kind.DELETES, Kind.ROWS)

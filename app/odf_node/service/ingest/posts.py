@@ -38,6 +38,9 @@ from .destinations import Destination, Destinations, result_or_error
 from .post import Post, Posted
 from .uploads import Uploads
 
+REQUEST_KEY_TTL_S = 86_400
+"""Seconds a request is known by its Idempotency-Key."""
+
 INLINE_BYTES = 64 * 1024
 """Limit in bytes up to which a body is stored in its job, because an object would cost more."""
 

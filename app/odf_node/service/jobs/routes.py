@@ -17,7 +17,8 @@ from odf_storage.stores.ports.values import Job
 
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, ReadableDep, SettingsDep, wired
+from ..http.deps import ActorDep, ReadableDep, wired
+from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..news.streams import EventStream, Streams
 from . import jobs as usecase
@@ -77,7 +78,6 @@ async def job_events(
 
 def jobs_of(
     jobs: JobsDep,
-    settings: SettingsDep,
     actor: ActorDep,
     entry: ReadableDep,
     status: Annotated[str | None, Query(max_length=200)] = None,
@@ -86,7 +86,7 @@ def jobs_of(
     limit: Annotated[int, Query(ge=1)] = DEFAULT_PAGE,
 ) -> Response:
     """Return jobs, newest first. `status` and `kind` may be several names, separated by commas."""
-    size = min(limit, settings.max_page)
+    size = min(limit, MAX_PAGE)
     statuses = usecase.parse_statuses(status)
     kinds = [name.strip() for name in kind.split(",")] if kind else None
     return JsonAnswer(

@@ -51,7 +51,6 @@ def lookup_task(
         raise TooManyFound(
             f"a look-up gives at most {lookups.max_records} rows",
             limit=lookups.max_records,
-            setting="ODF_NODE_MAX_TAIL_RECORDS",
         )
     table, materials = lookups.tables.of(entry, block, filters)
     task = LookupTask(

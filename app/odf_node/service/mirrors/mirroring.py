@@ -25,6 +25,9 @@ from odf_storage.stores.ports.values import AccountId, Failed, Job, JobOutcome, 
 from ..errors import INTERNAL, INTERNAL_MESSAGE
 from .mirrors import Mirrors
 
+MIRROR_TURN_S = 600.0
+"""Seconds after which a pull lets other mirrors go first, and goes on later."""
+
 LEASE = timedelta(seconds=60)
 BEAT_S = 15.0
 SHARE = 4

@@ -29,6 +29,9 @@ from ...client.urls import Location, Transfer
 from ..settings import Settings
 from ..transfer.received import Receiving
 
+MAX_BATCH_BLOCKS = 1_000_000
+"""Most blocks taken in one smart transfer."""
+
 KIND = "DatasetMirror"
 TOKEN = "token"  # noqa: S105 - the name of a secret, not one
 FOLLOWED = frozenset({Transfer.SMART, Transfer.SIMPLE})
@@ -150,7 +153,7 @@ def shown(mirror: Mirror) -> dict[str, Any]:
 def limits_of(settings: Settings) -> ClientLimits:
     """Return the limits on data from remotes, and the networks in which remotes may be."""
     return ClientLimits(
-        blocks=settings.max_batch_blocks,
+        blocks=MAX_BATCH_BLOCKS,
         metadata_bytes=settings.max_batch_bytes,
         object_bytes=settings.max_object_bytes,
         networks=tuple(str(network) for network in settings.mirror_networks),

@@ -16,6 +16,9 @@ from odf_protocol.multihash import Multihash
 from ..limits.shares import Slots
 from .head_watch import HeadWatch
 
+EVENTS_MAX_WAIT_S = 60.0
+"""Most seconds a request may wait for another head of a dataset."""
+
 
 @dataclass(frozen=True)
 class HeadPolls:

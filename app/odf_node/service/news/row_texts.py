@@ -18,6 +18,12 @@ from ..readers.materials import Materials
 from ..readers.pool import Readers, ReadRefused
 from ..readers.tasks import SliceRef, TailTask, schema_data
 
+EVENTS_MAX_ROW_BYTES = 1 << 20
+"""Most bytes these rows may have as JSON."""
+
+EVENTS_MAX_ROWS = 1_000
+"""Most rows one event of a stream carries; of more it has none."""
+
 KEPT = 16
 CALLER = "events"
 """All streams together count as one caller of readers, so that they use only one caller's share."""

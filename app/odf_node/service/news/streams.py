@@ -22,6 +22,9 @@ from .positions import SealedPositions
 from .rights import Question, Rights
 from .row_texts import RowTexts
 
+EVENTS_KEEP_ALIVE_S = 3.0
+"""Seconds of silence after which a stream of news says that it is there."""
+
 RETRY = b"retry: 1000\n"
 """Milliseconds after which a browser reconnects; part of the first frame, see `KEEP_ALIVE`."""
 TOGETHER = 4096

@@ -12,6 +12,14 @@ from odf_storage.stores.ports.values import AccountId, ObjectKey
 
 from ..auth.actors import Actor
 
+MAX_BEGUN_UPLOADS_ACCOUNT = 300
+"""Most objects, of all datasets, of which one account has uploaded a part and not the rest; more
+are answered 429."""
+
+MAX_BEGUN_UPLOADS = 100
+"""Most objects of one dataset, slices and checkpoints apart, of which a part was uploaded and not
+the rest; more are answered 429. After a day without a further part one is cleared away."""
+
 RETRY_S = 3600
 
 
@@ -22,7 +30,7 @@ class UploadsInOneGo(BadInput):
 class TooManyBegun(LimitExceeded):
     """A limit of incomplete uploads, or of their bytes, is reached."""
 
-    def __init__(self, what: str, limit: int, setting: str) -> None:
+    def __init__(self, what: str, limit: int, setting: str | None = None) -> None:
         message = (
             f"{what} have begun and not ended; finish some, send this object whole by PUT, or "
             "wait until those that are left alone for a day are cleared away"
@@ -95,11 +103,9 @@ def _claim(
 
     def judge(number: int, announced: int) -> None:
         if is_new and partial.begun(key) >= of_dataset:
-            what, setting = f"{of_dataset} uploads to this dataset", "MAX_BEGUN_UPLOADS"
-            raise TooManyBegun(what, of_dataset, f"ODF_NODE_{setting}")
+            raise TooManyBegun(f"{of_dataset} uploads to this dataset", of_dataset)
         if number >= of_account:
-            what, setting = f"{of_account} uploads of your account", "MAX_BEGUN_UPLOADS_ACCOUNT"
-            raise TooManyBegun(what, of_account, f"ODF_NODE_{setting}")
+            raise TooManyBegun(f"{of_account} uploads of your account", of_account)
         if announced + total > most_bytes:
             what = f"uploads of your account with {announced} bytes, of {most_bytes} it may have,"
             raise TooManyBegun(what, most_bytes, "ODF_NODE_MAX_BEGUN_BYTES_ACCOUNT")

@@ -21,6 +21,10 @@ from ..readers.materials import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import Profiled, ProfileTask, TableRef
 
+PAGE_STATISTICS_CELLS = 20_000_000
+"""Most values that are read of new rows for statistics of columns on a page, where footers do not
+say them; a column beyond that has those of a sample."""
+
 REMEMBERED = 32
 """Number of datasets whose facts are kept; those of one take up to a megabyte."""
 REST_S = 1.0

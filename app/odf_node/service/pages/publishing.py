@@ -50,6 +50,9 @@ from ..uploads.uploaded_files import (
     take_in,
 )
 
+PUBLISH_LOOK_BYTES = 1 << 20
+"""Bytes of a file, unpacked, that the form to publish files looks at."""
+
 Options = Mapping[str, Any]
 """Options of a proposal by their names (`odf_node/proposal/options.py`)."""
 

@@ -7,8 +7,16 @@ from functools import cached_property
 from odf_storage.stores.accounts.sql_attempts import SqlAttempts
 
 from ..accounts.administration import Administration
-from ..accounts.login import Devices, Passwords, Sessions
-from ..accounts.own_tokens import OwnTokens
+from ..accounts.login import (
+    DEVICE_CODE_GUESSES,
+    DEVICE_LOGIN_TTL_S,
+    DEVICE_LOGINS_PER_ADDRESS,
+    MAX_DEVICE_LOGINS,
+    Devices,
+    Passwords,
+    Sessions,
+)
+from ..accounts.own_tokens import MAX_ACCOUNT_TOKENS, OwnTokens
 from ..auth.callers import Callers
 from ..auth.dataset_access import DatasetAccess
 from ..auth.entry_cache import EntryMemory
@@ -73,8 +81,8 @@ class CallerParts(Opened):
 
     @cached_property
     def own_tokens(self) -> OwnTokens:
-        accounts, most = self.stores.accounts, self.settings.max_account_tokens
-        return OwnTokens(accounts, self.access, self.clock, self.random, most)
+        accounts = self.stores.accounts
+        return OwnTokens(accounts, self.access, self.clock, self.random, MAX_ACCOUNT_TOKENS)
 
     @cached_property
     def administration(self) -> Administration:
@@ -91,10 +99,10 @@ class CallerParts(Opened):
             accounts=self.stores.accounts,
             sessions=self.sessions,
             throttle=self.throttle,
-            ttl_s=self.settings.device_login_ttl_s,
-            most=self.settings.max_device_logins,
-            most_per_address=self.settings.device_logins_per_address,
-            guesses=self.settings.device_code_guesses,
+            ttl_s=DEVICE_LOGIN_TTL_S,
+            most=MAX_DEVICE_LOGINS,
+            most_per_address=DEVICE_LOGINS_PER_ADDRESS,
+            guesses=DEVICE_CODE_GUESSES,
             clock=self.clock,
             random=self.random,
         )

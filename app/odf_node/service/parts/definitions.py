@@ -7,7 +7,15 @@ from functools import cached_property
 from ..datasets.access import DatasetRoles
 from ..datasets.datasets import Authoring
 from ..datasets.definition import Checking
-from ..datasets.trial import Trials
+from ..datasets.trial import (
+    MAX_MANIFEST_BYTES,
+    TRIAL_INPUT_ROWS,
+    TRIAL_MANIFESTS,
+    TRIAL_SAMPLE_BYTES,
+    TRIAL_SHOWN_ROWS,
+    TRIAL_WAIT_S,
+    Trials,
+)
 from ..definitions.authors import Defining
 from ..rewrite.history import Rewriting
 from ..variables.variables import NodeVariables
@@ -39,18 +47,17 @@ class DefinitionParts(JobParts):
 
     @cached_property
     def trials(self) -> Trials:
-        settings = self.settings
         return Trials(
             authoring=self.authoring,
             pressure=self.pressure,
             jobs=self.stores.jobs,
             watch=self.watch,
-            patience_s=settings.trial_wait_s,
-            sample_bytes=settings.trial_sample_bytes,
-            manifests=settings.trial_manifests,
-            input_rows=settings.trial_input_rows,
-            shown_rows=settings.trial_shown_rows,
-            manifest_bytes=settings.max_manifest_bytes,
+            patience_s=TRIAL_WAIT_S,
+            sample_bytes=TRIAL_SAMPLE_BYTES,
+            manifests=TRIAL_MANIFESTS,
+            input_rows=TRIAL_INPUT_ROWS,
+            shown_rows=TRIAL_SHOWN_ROWS,
+            manifest_bytes=MAX_MANIFEST_BYTES,
         )
 
     @cached_property

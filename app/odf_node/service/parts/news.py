@@ -7,16 +7,16 @@ from functools import cached_property
 from ..limits.shares import Outgoing, Slots
 from ..news.atom_feeds import AtomFeeds
 from ..news.feeds import ChainFeed, LogFeed
-from ..news.head_polls import HeadPolls
+from ..news.head_polls import EVENTS_MAX_WAIT_S, HeadPolls
 from ..news.head_watch import HeadWatch
 from ..news.positions import SealedPositions
 from ..news.rights import Rights
-from ..news.row_texts import RowTexts
-from ..news.streams import Streams
+from ..news.row_texts import EVENTS_MAX_ROW_BYTES, EVENTS_MAX_ROWS, RowTexts
+from ..news.streams import EVENTS_KEEP_ALIVE_S, Streams
 from ..webhooks.delivering import Delivering
 from ..webhooks.failing_polls import FailingPolls
 from ..webhooks.sending import Sender
-from ..webhooks.webhooks import Webhooks
+from ..webhooks.webhooks import WEBHOOK_OLD_SECRET_S, WEBHOOKS_ACCOUNT, Webhooks
 from .writing import WriteParts
 
 
@@ -56,7 +56,7 @@ class NewsParts(WriteParts):
 
     @cached_property
     def head_polls(self) -> HeadPolls:
-        return HeadPolls(self.head_watch, self.listeners, self.settings.events_max_wait_s)
+        return HeadPolls(self.head_watch, self.listeners, EVENTS_MAX_WAIT_S)
 
     @cached_property
     def streams(self) -> Streams:
@@ -71,11 +71,11 @@ class NewsParts(WriteParts):
             row_texts=RowTexts(
                 self.stores,
                 self.readers,
-                max_rows=settings.events_max_rows,
-                max_bytes=settings.events_max_row_bytes,
+                max_rows=EVENTS_MAX_ROWS,
+                max_bytes=EVENTS_MAX_ROW_BYTES,
             ),
             slots=self.listeners,
-            keep_alive_s=settings.events_keep_alive_s,
+            keep_alive_s=EVENTS_KEEP_ALIVE_S,
             idle_s=settings.events_idle_s,
         )
 
@@ -88,8 +88,8 @@ class NewsParts(WriteParts):
             reading=self.stores.reading,
             keys=self.secret_keys,
             sender=Sender(networks, settings.webhook_timeout_s),
-            most=settings.webhooks_account,
-            old_secret_s=settings.webhook_old_secret_s,
+            most=WEBHOOKS_ACCOUNT,
+            old_secret_s=WEBHOOK_OLD_SECRET_S,
             public_url=settings.public_url,
             clock=self.clock,
             random=self.random,

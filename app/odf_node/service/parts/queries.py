@@ -9,12 +9,12 @@ from odf_storage.datasets.query.results import QueryResults
 from ..flight.door import FlightDoor
 from ..flight.observed import Watching
 from ..limits.texts import query_text
-from ..pages.profiles import Profiles
+from ..pages.profiles import PAGE_STATISTICS_CELLS, Profiles
 from ..pages.sample import MAX_BYTES
 from ..pages.views import Views
 from ..query.background import BackgroundQueries
 from ..query.files import SliceFiles
-from ..query.inputs import Inputs
+from ..query.inputs import QUERY_MAX_DATASETS, Inputs
 from ..query.proofs import SigningKeys, open_signing_keys
 from ..query.query import Queries
 from ..query.verify import Verification
@@ -31,7 +31,7 @@ class QueryParts(ReadParts):
             access=self.access,
             outlines=self.outlines,
             bounds=self.learned_bounds,
-            max_datasets=self.settings.query_max_datasets,
+            max_datasets=QUERY_MAX_DATASETS,
             longest=query_text(self.settings.query_text_bytes),
         )
 
@@ -83,8 +83,7 @@ class QueryParts(ReadParts):
 
     @cached_property
     def profiles(self) -> Profiles:
-        cells = self.settings.page_statistics_cells
-        return Profiles(self.tables, self.readers, cells, MAX_BYTES)
+        return Profiles(self.tables, self.readers, PAGE_STATISTICS_CELLS, MAX_BYTES)
 
     @cached_property
     def views(self) -> Views:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from odf_storage.datasets.pruning.learned import LearnedBounds
+from odf_storage.datasets.pruning.learned import REMEMBERED_BOUNDS, LearnedBounds
+from odf_storage.datasets.versions.dead_rows import DEAD_ROWS_BYTES
 
 from ..derivatives.derivatives import Derivatives
-from ..iceberg.made_files import FileMemory
-from ..iceberg.tables import IcebergTables
+from ..iceberg.made_files import FILE_MEMORY_BYTES, FileMemory
+from ..iceberg.tables import MAX_SNAPSHOTS, IcebergTables
 from ..lineage.lineage import LineageSources
 from ..lookup.lookup import Lookups
-from ..projections.gateway import Gateway
+from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
 from ..read.current import Current
-from ..read.outlines import OutlineMemory, Outlines
+from ..read.outlines import REMEMBERED_SLICES, OutlineMemory, Outlines
 from ..read.read import Tables
-from ..read.tail import Tails
+from ..read.tail import MAX_TAIL_BYTES, MAX_TAIL_RECORDS, Tails
 from ..readers.pool import Readers
 from ..readers.text_answers import TextAnswers
-from ..sharing.changes import ChangeFeeds
+from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
 from ..sharing.tables import SharedTables
-from ..versions.steps import Steps
+from ..versions.steps import DEAD_ROWS_INDEX_ROWS, Steps
 from ..versions.versions import VersionReads
 from .callers import CallerParts
 
@@ -38,16 +39,15 @@ class ReadParts(CallerParts):
 
     @cached_property
     def tails(self) -> Tails:
-        return Tails(self.stores, self.settings.max_tail_records, self.settings.max_tail_bytes)
+        return Tails(self.stores, MAX_TAIL_RECORDS, MAX_TAIL_BYTES)
 
     @cached_property
     def learned_bounds(self) -> LearnedBounds:
-        return LearnedBounds(self.settings.learned_bounds)
+        return LearnedBounds(REMEMBERED_BOUNDS)
 
     @cached_property
     def outlines(self) -> Outlines:
-        memory = OutlineMemory(self.settings.query_remembered_slices)
-        return Outlines(self.stores.projections, memory)
+        return Outlines(self.stores.projections, OutlineMemory(REMEMBERED_SLICES))
 
     @cached_property
     def tables(self) -> Tables:
@@ -55,8 +55,10 @@ class ReadParts(CallerParts):
 
     @cached_property
     def version_reads(self) -> VersionReads:
-        most, dead = self.settings.max_read_bytes, self.settings.dead_rows_bytes
-        return VersionReads(self.stores, self.tables, self.readers, self.steps, most, dead)
+        most = self.settings.max_read_bytes
+        return VersionReads(
+            self.stores, self.tables, self.readers, self.steps, most, DEAD_ROWS_BYTES
+        )
 
     @cached_property
     def current(self) -> Current:
@@ -64,8 +66,8 @@ class ReadParts(CallerParts):
 
     @cached_property
     def steps(self) -> Steps:
-        most = self.settings.dead_rows_index_rows
-        return Steps(self.tables, self.readers, self.stores.projections, most)
+        kept = self.stores.projections
+        return Steps(self.tables, self.readers, kept, DEAD_ROWS_INDEX_ROWS)
 
     @cached_property
     def shared_tables(self) -> SharedTables:
@@ -73,8 +75,7 @@ class ReadParts(CallerParts):
 
     @cached_property
     def change_feeds(self) -> ChangeFeeds:
-        most, rewritten = self.settings.sharing_new_files, self.settings.gateway_rewrite_bytes
-        return ChangeFeeds(self.shared_tables, most, rewritten)
+        return ChangeFeeds(self.shared_tables, SHARING_NEW_FILES, GATEWAY_REWRITE_BYTES)
 
     @cached_property
     def iceberg_tables(self) -> IcebergTables:
@@ -83,8 +84,8 @@ class ReadParts(CallerParts):
             reads=self.version_reads,
             access=self.access,
             keys=self.vended_keys,
-            memory=FileMemory(settings.iceberg_memory_bytes),
-            most_snapshots=settings.iceberg_snapshots,
+            memory=FileMemory(FILE_MEMORY_BYTES),
+            most_snapshots=MAX_SNAPSHOTS,
             most_deleted=settings.iceberg_deleted_rows,
         )
 
@@ -92,8 +93,8 @@ class ReadParts(CallerParts):
     def lookups(self) -> Lookups:
         return Lookups(
             self.tables,
-            self.settings.max_tail_records,
-            self.settings.max_tail_bytes,
+            MAX_TAIL_RECORDS,
+            MAX_TAIL_BYTES,
         )
 
     @cached_property
@@ -106,4 +107,4 @@ class ReadParts(CallerParts):
 
     @cached_property
     def gateway(self) -> Gateway:
-        return Gateway(self.stores, self.access, self.settings.gateway_rewrite_bytes)
+        return Gateway(self.stores, self.access, GATEWAY_REWRITE_BYTES)

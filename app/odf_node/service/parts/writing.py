@@ -5,24 +5,24 @@ from __future__ import annotations
 from functools import cached_property
 
 from odf_protocol.transfer.bundle import BundleLimits
-from odf_storage.datasets.contents.slice_limits import GateLimits
+from odf_storage.datasets.contents.slice_limits import MAX_SLICE_RATIO, SLICE_CHECK_S, GateLimits
 from odf_storage.datasets.gate.gate import SliceGate
 
-from ..derivatives.follow import Following
+from ..derivatives.follow import FOLLOW_DEBOUNCE_S, Following
 from ..derivatives.refresh import Refreshing
 from ..derivatives.refresh_derivative import Computing
 from ..ingest.destinations import Destinations
-from ..ingest.posts import Posts
+from ..ingest.posts import REQUEST_KEY_TTL_S, Posts
 from ..ingest.uploads import Uploads
-from ..mirrors.mirrors import Mirrors, limits_of
-from ..objects.begun_uploads import BegunUploads
-from ..pages.publishing import FilePublishing
+from ..mirrors.mirrors import MAX_BATCH_BLOCKS, Mirrors, limits_of
+from ..objects.begun_uploads import MAX_BEGUN_UPLOADS, MAX_BEGUN_UPLOADS_ACCOUNT, BegunUploads
+from ..pages.publishing import PUBLISH_LOOK_BYTES, FilePublishing
 from ..projections.publications import Publishing
-from ..transfer.admission import Admission
+from ..transfer.admission import VALIDATION_WAIT_S, Admission
 from ..transfer.handshake import Handshake
 from ..transfer.push import Pushing
 from ..transfer.received import Receiving
-from ..uploads.uploaded_files import FileUploads
+from ..uploads.uploaded_files import MAX_UPLOADS, UPLOAD_KEEP_S, FileUploads
 from .definitions import DefinitionParts
 
 
@@ -37,7 +37,7 @@ class WriteParts(DefinitionParts):
             pressure=self.pressure,
             uploads=Uploads(self.stores.objects),
             data=self.settings.data,
-            key_ttl_s=self.settings.request_key_ttl_s,
+            key_ttl_s=REQUEST_KEY_TTL_S,
             clock=self.clock,
         )
 
@@ -47,8 +47,8 @@ class WriteParts(DefinitionParts):
             stores=self.stores,
             data=self.settings.data,
             max_bytes=self.settings.max_upload_bytes,
-            max_per_account=self.settings.max_uploads,
-            keep_s=self.settings.upload_keep_s,
+            max_per_account=MAX_UPLOADS,
+            keep_s=UPLOAD_KEEP_S,
             clock=self.clock,
             random=self.random,
         )
@@ -61,15 +61,15 @@ class WriteParts(DefinitionParts):
             uploads=self.file_uploads,
             waiting=self.waiting,
             readers=self.readers,
-            look_bytes=self.settings.publish_look_bytes,
+            look_bytes=PUBLISH_LOOK_BYTES,
         )
 
     @cached_property
     def begun_uploads(self) -> BegunUploads:
         return BegunUploads(
             objects=self.stores.objects,
-            of_dataset=self.settings.max_begun_uploads,
-            of_account=self.settings.max_begun_uploads_account,
+            of_dataset=MAX_BEGUN_UPLOADS,
+            of_account=MAX_BEGUN_UPLOADS_ACCOUNT,
             bytes_of_account=self.settings.max_begun_bytes_account,
         )
 
@@ -78,7 +78,7 @@ class WriteParts(DefinitionParts):
         return Following(
             stores=self.stores,
             everything_is_read=self.access.everything_is_read,
-            debounce_s=self.settings.follow_debounce_s,
+            debounce_s=FOLLOW_DEBOUNCE_S,
             poll_s=self.settings.follow_poll_s,
             clock=self.clock,
         )
@@ -88,8 +88,8 @@ class WriteParts(DefinitionParts):
         return SliceGate(
             GateLimits(
                 memory=self.settings.slice_memory_bytes,
-                seconds=self.settings.slice_check_s,
-                ratio=self.settings.max_slice_ratio,
+                seconds=SLICE_CHECK_S,
+                ratio=MAX_SLICE_RATIO,
                 hashed_at_once=self.settings.rows_hashed_at_once_bytes,
             )
         )
@@ -109,11 +109,11 @@ class WriteParts(DefinitionParts):
                 jobs=self.stores.jobs,
                 objects=self.stores.objects,
                 gate=self.gate,
-                wait_s=self.settings.validation_wait_s,
+                wait_s=VALIDATION_WAIT_S,
                 poll_s=self.settings.ingest_poll_s,
             ),
             limits=BundleLimits(
-                max_blocks=self.settings.max_batch_blocks,
+                max_blocks=MAX_BATCH_BLOCKS,
                 max_inflated=self.settings.max_batch_bytes,
             ),
             clock=self.clock,

@@ -1,7 +1,7 @@
 """Serve the application on a socket: uvicorn with the options that our protocols need.
 
 Smart transfer forbids WebSocket pings and compression. Two protocol classes (`slow_headers.py`,
-`transfer/server_socket.py`) enforce the limits of headers and messages from the settings.
+`transfer/server_socket.py`) limit headers and messages.
 """
 
 from __future__ import annotations
@@ -21,25 +21,14 @@ BACKLOG = 2048
 
 def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     """Return uvicorn's options. Only None disables pings, which its command line cannot express."""
-    websocket = type(
-        "NodeWebSocket",
-        (TransferSocket,),
-        {
-            "close_wait_s": settings.close_wait_s,
-            "first_message_bytes": settings.ws_first_message_bytes,
-            "pull_message_bytes": settings.ws_max_pull_message_bytes,
-            "push_message_bytes": settings.ws_max_message_bytes,
-            "max_frames": settings.ws_max_frames,
-        },
-    )
-    limits = ("header_wait_s", "max_url_bytes", "max_header_bytes", "max_headers")
-    http = type("NodeHttp", (PatientHttp,), {name: getattr(settings, name) for name in limits})
+    most = {"push_message_bytes": settings.ws_max_message_bytes}
+    websocket = type("NodeWebSocket", (TransferSocket,), most)
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         loop="uvloop",
-        http=http,
+        http=PatientHttp,
         ws=websocket,
         ws_max_size=settings.ws_max_message_bytes,
         ws_ping_interval=None,

@@ -42,8 +42,11 @@ class PatientHttp(HttpToolsProtocol):
 
     header_wait_s = 30.0
     max_url_bytes = 64 * 1024
+    """More: 414."""
     max_header_bytes = 64 * 1024
+    """Bytes of header lines, trailers included; more: 431."""
     max_headers = 128
+    """Header lines, trailers included; more: 431."""
     _waiting: asyncio.TimerHandle | None = None
     _in_header = True
     _refusal: LimitExceeded | None = None
@@ -80,9 +83,9 @@ class PatientHttp(HttpToolsProtocol):
         self._unplaced = 0
         super().on_url(url)
         if len(self.url) > self.max_url_bytes:
-            limit, setting = self.max_url_bytes, "ODF_NODE_MAX_URL_BYTES"
+            limit = self.max_url_bytes
             message = f"the address is longer than the {limit} bytes taken here"
-            self._refuse(UrlTooLong(message, limit=limit, setting=setting))
+            self._refuse(UrlTooLong(message, limit=limit))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._unplaced = 0
@@ -135,7 +138,6 @@ class PatientHttp(HttpToolsProtocol):
             f"a request has {self.max_headers} header lines at most, of {self.max_header_bytes} "
             "bytes in sum",
             limit=self.max_header_bytes,
-            setting="ODF_NODE_MAX_HEADER_BYTES",
         )
 
     def _refuse(self, refusal: LimitExceeded) -> None:

@@ -32,6 +32,10 @@ from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind,
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 
+GATEWAY_REWRITE_BYTES = 1024 * (1 << 20)
+"""Most bytes of a slice that is written anew for readers: from before a column was added, at
+/platform/kartothek; with rows taken back, for changes of a shared table."""
+
 MAX_FROZEN = 64
 """Limit of cached datasets as of a block."""
 MOST_ESCAPES = 4

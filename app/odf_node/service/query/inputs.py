@@ -44,6 +44,9 @@ from ..read.outlines import Outlines
 from ..setting_groups.words import Tenancy
 from .near_names import MOST_NAMES
 
+QUERY_MAX_DATASETS = 64
+"""Most datasets that one query may name."""
+
 MAX_NAMES = 1_000
 """Limit of different names in a query."""
 _QUOTED = re2.compile(r'"((?:""|[^"])*)"|`([^`]*)`')
@@ -136,7 +139,6 @@ class Inputs:
                 raise TooManyTables(
                     f"a query names {self.max_datasets} datasets at most",
                     limit=self.max_datasets,
-                    setting="ODF_NODE_QUERY_MAX_DATASETS",
                 )
             outline, index = self._outline(entry, at)
             found.append(

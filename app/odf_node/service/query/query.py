@@ -43,6 +43,12 @@ from .near_names import with_near_names
 from .own_folders import OwnFolders
 from .spawner import Spawner, is_installed
 
+QUERY_DEPTH = 100
+"""Deepest nesting of brackets in a query."""
+
+QUERY_TERMS = 3_000
+"""Most operators, clauses and brackets in a query."""
+
 _SHOWN = [View.CHANGELOG, View.FACTS, View.STATE]
 
 
@@ -270,8 +276,8 @@ class Queries:
                 max_bytes=settings.query_max_bytes,
                 threads=settings.query_threads,
                 query_bytes=settings.query_text_bytes,
-                query_terms=settings.query_text_terms,
-                query_depth=settings.query_text_depth,
+                query_terms=QUERY_TERMS,
+                query_depth=QUERY_DEPTH,
             ),
             confinement=settings.query_confinement,
         )

@@ -19,6 +19,7 @@ from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
 from ..http.deps import ActorDep, BaseDep, SettingsDep, wired
+from ..http.parameters import MAX_PAGE
 from ..jobs.jobs import find_job, parse_statuses
 from ..jobs.routes import DEFAULT_PAGE, JobsDep
 from ..jobs.waiting import WaitingDep, job_answer
@@ -113,7 +114,6 @@ async def ask_by_link(
 def own_jobs(
     background: BackgroundDep,
     jobs: JobsDep,
-    settings: SettingsDep,
     actor: ActorDep,
     status: Annotated[str | None, Query(max_length=200)] = None,
     after: Annotated[str | None, Query(max_length=100)] = None,
@@ -126,7 +126,7 @@ def own_jobs(
         keep_s=background.keep_s,
         statuses=parse_statuses(status),
         after=after,
-        limit=min(limit, settings.max_page),
+        limit=min(limit, MAX_PAGE),
     )
     return JsonAnswer(found)
 

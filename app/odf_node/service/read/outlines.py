@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from odf_storage.datasets.dataset.dataset import Dataset
     from odf_storage.stores.ports import KeyedStore
 
+REMEMBERED_SLICES = 200_000
+"""Slices, of all datasets in sum, of which the service remembers where they stand in their chain,
+so that reads, look-ups and queries need not read the chain again."""
+
 Key = tuple[DatasetId, Multihash, Multihash | None]
 """Dataset, block as of which it is read, and last block in its index."""
 

@@ -22,6 +22,12 @@ from ..readers.materials import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import SliceRef, TailTask, schema_data
 
+MAX_TAIL_BYTES = 32 * (1 << 20)
+"""Most bytes of records answered by one tail request or look-up; more: 413."""
+
+MAX_TAIL_RECORDS = 10_000
+"""Most records answered (skipped ones included) by one tail request, or by one look-up."""
+
 BLOCKS_A_LOOK = 100
 
 
@@ -59,7 +65,6 @@ def tail_task(
         raise TooManyRecords(
             f"skip and limit may add up to {most}; page through offsets instead",
             limit=most,
-            setting="ODF_NODE_MAX_TAIL_RECORDS",
         )
     dataset = tails.stores.dataset(DatasetRef(id=entry.id))
     schema = dataset.state(dataset.head()).data_schema

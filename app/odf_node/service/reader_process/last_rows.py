@@ -19,7 +19,7 @@ from odf_storage.datasets.read.scan import fitted
 from odf_storage.datasets.read.view import View
 from odf_storage.stores.ports.values import ObjectKind
 
-from ..readers.tasks import MAX_TAIL, AnswerTooLong
+from ..readers.tasks import AnswerTooLong
 
 Open = Callable[[ObjectKind, Multihash], BinaryIO]
 
@@ -93,7 +93,7 @@ def _bounded(batches: Iterator[Any], max_bytes: int) -> Iterator[Any]:
     for batch in batches:
         left -= batch.nbytes
         if left < 0:
-            raise AnswerTooLong(max_bytes, MAX_TAIL)
+            raise AnswerTooLong(max_bytes)
         yield batch
 
 

@@ -20,7 +20,7 @@ from odf_storage.datasets.read.rows import Projection, live_by_key
 from odf_storage.datasets.read.scan import SliceScan
 from odf_storage.datasets.read.view import View
 
-from ..readers.tasks import MAX_TAIL, AnswerTooLong
+from ..readers.tasks import AnswerTooLong
 
 
 def looked_up(
@@ -75,5 +75,5 @@ def _first(
         some = batch.slice(0, limit)
         limit, left = limit - some.num_rows, left - some.nbytes
         if left < 0:
-            raise AnswerTooLong(max_bytes, MAX_TAIL)
+            raise AnswerTooLong(max_bytes)
         yield some

@@ -32,7 +32,6 @@ from ..read.read import Reading, ReadRequest
 from ..readers.messages import Opened
 from ..readers.tasks import (
     MAX_ANSWER,
-    MAX_TAIL,
     MAX_TEXT_BYTES,
     AnswerTooLong,
     ChangedTask,
@@ -91,7 +90,7 @@ def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
     )
     text = _JSON.encode(shaped(table, DataFormat(task.shape)))
     if len(text) > task.max_bytes:
-        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+        raise AnswerTooLong(task.max_bytes)
     yield len(text)
     yield text
 
@@ -154,7 +153,7 @@ def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
     yield Opened(narrow.scanned, narrow.total)
     text = _JSON.encode(shaped(table, DataFormat(task.shape)))
     if len(text) > task.max_bytes:
-        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+        raise AnswerTooLong(task.max_bytes)
     yield len(text)
     yield text
     yield from _learned(narrow)
@@ -173,7 +172,7 @@ def _standing(task: StandingTask, objects: Objects) -> Iterator[Told]:
     table, count = last_standing(_view(task.table, objects), skip=task.skip, limit=task.limit)
     text = _JSON.encode([count, shaped(table, DataFormat.SOA)])
     if len(text) > task.max_bytes:
-        raise AnswerTooLong(task.max_bytes, MAX_TAIL)
+        raise AnswerTooLong(task.max_bytes)
     yield len(text)
     yield text
 

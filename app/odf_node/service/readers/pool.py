@@ -46,6 +46,16 @@ from .messages import (
 )
 from .tasks import TEXT_S, ColumnsTask, Limits, LookTask, MarkdownTask, Order, Task, write_order
 
+READ_HELD_S = 2.0
+"""Seconds that rows are held back at most: what a reader has by then is sent."""
+
+READ_HELD_BYTES = 1 << 20
+"""Bytes of rows held back until the answer's end is known: answers up to this have a
+`Content-Length`, longer ones are sent as they come."""
+
+PUBLISH_LOOK_S = 30.0
+"""Seconds that a process may take to look at a file that is to be published; more: 503."""
+
 TASKS = (
     "tail",
     "read",
@@ -131,7 +141,7 @@ class Readers:
         memory_bytes, silent_s = settings.reader_memory_bytes, settings.reader_silent_s
         self._limits = Limits(memory_bytes=memory_bytes, silent_s=silent_s)
         self._of_texts = Limits(memory_bytes=memory_bytes, silent_s=min(silent_s, TEXT_S))
-        self._of_looks = Limits(memory_bytes=memory_bytes, silent_s=settings.publish_look_s)
+        self._of_looks = Limits(memory_bytes=memory_bytes, silent_s=PUBLISH_LOOK_S)
         self._threads = CapacityLimiter(2 * settings.readers)
 
     def _limits_of(self, task: Task) -> Limits:
@@ -189,7 +199,7 @@ class Answer:
         self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
         self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
-        self._held_bytes, self._held_s = settings.read_held_bytes, settings.read_held_s
+        self._held_bytes, self._held_s = READ_HELD_BYTES, READ_HELD_S
         self._received = bytearray()
         self._held: deque[bytes] = deque()
         self._is_whole = False

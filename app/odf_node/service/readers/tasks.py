@@ -21,13 +21,12 @@ from odf_storage.datasets.pruning.filters import Filter
 from odf_storage.datasets.pruning.learned import Bounds
 
 MAX_ANSWER = "ODF_NODE_MAX_READ_BYTES"
-MAX_TAIL = "ODF_NODE_MAX_TAIL_BYTES"
 
 
 class AnswerTooLong(LimitExceeded):
     """The answer exceeds its limit of bytes."""
 
-    def __init__(self, limit: int, setting: str) -> None:
+    def __init__(self, limit: int, setting: str | None = None) -> None:
         super().__init__(
             f"the rows take more than the {limit} bytes of an answer; ask for fewer, or for fewer "
             "columns",

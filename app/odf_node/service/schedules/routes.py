@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
-from ..http.deps import ActorDep, ReadableDep, SettingsDep, StoresDep, WritableDep, wired
+from ..http.deps import ActorDep, ReadableDep, StoresDep, WritableDep, wired
+from ..http.parameters import MAX_PAGE
 from ..jobs.jobs import list_jobs, parse_statuses
 from ..jobs.routes import JobsDep
 from . import schedules as usecase
@@ -60,7 +61,6 @@ def remove(schedule: str, stores: StoresDep, entry: WritableDep) -> Response:
 
 def runs(
     jobs: JobsDep,
-    settings: SettingsDep,
     actor: ActorDep,
     entry: ReadableDep,
     schedule: Annotated[str | None, Query(max_length=100)] = None,
@@ -77,7 +77,7 @@ def runs(
         kinds=RUNS,
         schedule=schedule,
         after=after,
-        limit=min(limit, settings.max_page),
+        limit=min(limit, MAX_PAGE),
     )
     return JsonAnswer({"runs": page["jobs"], "next": page["next"]})
 

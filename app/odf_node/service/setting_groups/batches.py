@@ -13,9 +13,6 @@ class BatchSettings(SharedSettings):
     follow_inputs: bool = Field(
         True, description="Whether derivatives are computed by themselves when an input moves."
     )
-    follow_debounce_s: float = Field(
-        0.2, ge=0, description="Seconds more may come in before a derivative is computed."
-    )
     follow_poll_s: float = Field(
         1.0, gt=0, description="Seconds between two looks for inputs of derivatives that moved."
     )
@@ -23,19 +20,6 @@ class BatchSettings(SharedSettings):
         20.0,
         ge=0,
         description="Seconds a new transform waits to be looked at by a worker; then it is taken.",
-    )
-    trial_wait_s: float = Field(
-        60.0, gt=0, description="Seconds a trial of manifests waits for a worker; then it ends."
-    )
-    trial_sample_bytes: int = Field(
-        1 << 20, gt=0, le=16 << 20, description="Longest sample that manifests are tried on."
-    )
-    trial_manifests: int = Field(100, gt=0, description="Most manifests that are tried at once.")
-    trial_input_rows: int = Field(
-        10_000, gt=0, description="Rows of each input that a derivative is tried on, the first."
-    )
-    trial_shown_rows: int = Field(
-        10, gt=0, le=1_000, description="Rows that a trial shows of each dataset."
     )
     ingest_wait_s: float = Field(
         60.0,
@@ -47,9 +31,6 @@ class BatchSettings(SharedSettings):
         gt=0,
         le=10,
         description="Seconds after which a job is looked at again when no wake-up comes.",
-    )
-    request_key_ttl_s: int = Field(
-        86_400, gt=0, description="Seconds a request is known by its Idempotency-Key."
     )
     job_keep_s: int = Field(
         30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."

@@ -29,9 +29,6 @@ class CallerSettings(SharedSettings):
     session_ttl_s: int = Field(
         86_400, gt=0, description="Seconds a session stays valid after its login."
     )
-    max_account_tokens: int = Field(
-        100, gt=0, description="Access tokens that hold which an account may make for itself."
-    )
     password_work: int = Field(
         15,
         ge=1,
@@ -43,21 +40,4 @@ class CallerSettings(SharedSettings):
     )
     login_window_s: float = Field(
         300.0, gt=0, description="Seconds after which failed logins are forgotten."
-    )
-    device_login_ttl_s: int = Field(
-        300, gt=0, description="Seconds a command line waits for its user to log in on a page."
-    )
-    device_logins_per_address: int = Field(
-        100,
-        gt=0,
-        description="Logins of command lines one address may begin within login_window_s.",
-    )
-    device_code_guesses: int = Field(
-        50,
-        gt=0,
-        description="Codes of waiting command lines one address may type on the page within "
-        "login_window_s, right ones included.",
-    )
-    max_device_logins: int = Field(
-        2_000, gt=0, description="Most command lines that may wait for their users at a time."
     )

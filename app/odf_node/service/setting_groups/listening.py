@@ -46,7 +46,6 @@ class ListeningSettings(SharedSettings):
         ge=0,
         description="Free space of the data folder below which readiness says `degraded`.",
     )
-    max_page: int = Field(1000, gt=0, description="Most datasets in one page of a listing.")
     shutdown_s: int = Field(
         10, gt=0, description="Seconds open requests and workers get to end when the node stops."
     )

@@ -6,8 +6,6 @@ from pydantic import Field, IPvAnyNetwork, PositiveFloat
 
 from odf_storage.runtime.shared_settings import SharedSettings
 
-from .words import MIB
-
 
 class NewsSettings(SharedSettings):
     """Streams of news and webhooks."""
@@ -24,12 +22,6 @@ class NewsSettings(SharedSettings):
         description="Of these, of one account, or one address without an account; more are "
         "answered 429.",
     )
-    events_keep_alive_s: float = Field(
-        3.0,
-        gt=0,
-        le=60,
-        description="Seconds of silence after which a stream of news says that it is there.",
-    )
     events_idle_s: float = Field(
         30.0,
         gt=0,
@@ -40,15 +32,6 @@ class NewsSettings(SharedSettings):
         gt=0,
         le=60,
         description="Seconds after which the log of head moves is read when no wake-up comes.",
-    )
-    events_max_wait_s: float = Field(
-        60.0, ge=0, description="Most seconds a request may wait for another head of a dataset."
-    )
-    events_max_rows: int = Field(
-        1_000, ge=0, description="Most rows one event of a stream carries; of more it has none."
-    )
-    events_max_row_bytes: int = Field(
-        MIB, ge=1024, description="Most bytes these rows may have as JSON."
     )
     webhook_networks: tuple[IPvAnyNetwork, ...] = Field(
         (), description="Ranges webhooks may be delivered to, beside the public network."
@@ -65,10 +48,6 @@ class NewsSettings(SharedSettings):
         "for each time; when none is left, the webhook is paused. Up to a tenth more is waited, "
         "by chance.",
     )
-    webhook_old_secret_s: int = Field(86_400, ge=0, description="Seconds an old secret signs too.")
     webhook_poll_s: float = Field(
         1.0, gt=0, le=60, description="Seconds between two looks for webhooks that are due."
-    )
-    webhooks_account: int = Field(
-        20, gt=0, description="Most webhooks an account may have at one dataset."
     )

@@ -63,18 +63,7 @@ class QuerySettings(SharedSettings):
     query_max_rows: int = Field(
         1_000_000, gt=0, description="Most rows that one query may ask for."
     )
-    query_max_datasets: int = Field(64, gt=0, description="Most datasets that one query may name.")
     query_text_bytes: int = Field(64 * 1024, gt=0, description="Longest text of a query, in bytes.")
-    query_text_terms: int = Field(
-        3_000, gt=0, description="Most operators, clauses and brackets in a query."
-    )
-    query_text_depth: int = Field(100, gt=0, description="Deepest nesting of brackets in a query.")
-    query_remembered_slices: int = Field(
-        200_000,
-        gt=0,
-        description="Slices, of all datasets in sum, of which the service remembers where they "
-        "stand in their chain, so that reads, look-ups and queries need not read the chain again.",
-    )
     query_copies_bytes: int = Field(
         8192 * MIB,
         ge=0,
@@ -96,20 +85,11 @@ class QuerySettings(SharedSettings):
     )
     flight_tls_key: Path | None = Field(None, description="Key (PEM) of TLS for Flight SQL.")
     flight_tls_certificates: Path | None = Field(None, description="Its certificates (PEM).")
-    flight_message_bytes: int = Field(
-        4 * MIB, ge=65_536, description="Longest message of a client of Flight SQL."
-    )
     flight_calls: int = Field(
         32, gt=0, description="Calls of Flight SQL at a time; more are answered UNAVAILABLE."
     )
     flight_calls_caller: int = Field(
         8, gt=0, description="Of these, of one account, or one address without an account."
-    )
-    flight_batch_bytes: int = Field(
-        14 * MIB,
-        ge=1024,
-        description="Longest batch of rows of an answer by Flight SQL; common clients take "
-        "messages of 16 MiB. A row that is longer ends the answer.",
     )
     flight_idle_s: float = Field(
         60.0,

@@ -20,23 +20,6 @@ class TransferSettings(SharedSettings):
         description="Largest message of a push, in bytes; the reference peer sends up to 64 MiB, "
         "all blocks of a push in one.",
     )
-    ws_max_pull_message_bytes: int = Field(
-        16 * MIB,
-        ge=MIN_MESSAGE_BYTES,
-        description="Largest message of a client that pulls, in bytes; it names the objects it "
-        "lacks, in some 130 bytes each.",
-    )
-    ws_first_message_bytes: int = Field(
-        MIB,
-        ge=1024,
-        description="Largest first message of a smart transfer, in bytes; until it is here nobody "
-        "knows that the peer means it.",
-    )
-    ws_max_frames: int = Field(
-        16_384,
-        ge=16,
-        description="Most frames of one WebSocket message, and most pings of a peer in a minute.",
-    )
     max_transfers: int = Field(
         512, gt=0, description="Most smart transfers open at a time; more are answered 503."
     )
@@ -46,28 +29,13 @@ class TransferSettings(SharedSettings):
         description="Most smart transfers one account, or one address without an account, may "
         "have open; more are answered 429.",
     )
-    max_batch_blocks: int = Field(
-        1_000_000, gt=0, description="Most blocks taken in one smart transfer."
-    )
     max_batch_bytes: int = Field(
         512 * MIB, gt=0, description="Most bytes of blocks in one smart transfer, uncompressed."
-    )
-    upload_progress_s: float = Field(
-        10.0, gt=0, description="Seconds between progress requests while a push uploads objects."
-    )
-    close_wait_s: float = Field(
-        5.0, gt=0, description="Seconds the node waits for a peer to close its WebSocket."
     )
     transfer_idle_s: float = Field(
         86_400.0,
         gt=0,
         description="Seconds a push may stay silent before it is ended, while it uploads.",
-    )
-    transfer_first_s: float = Field(
-        60.0, gt=0, description="Seconds within which a smart transfer has to begin to speak."
-    )
-    pull_idle_s: float = Field(
-        600.0, gt=0, description="Seconds a client that pulls may stay silent before it is ended."
     )
     transfer_url_ttl_s: int = Field(
         3600,
@@ -95,11 +63,6 @@ class TransferSettings(SharedSettings):
         gt=0,
         description="Seconds that the first look at the remote of a new mirror may take.",
     )
-    mirror_turn_s: float = Field(
-        600.0,
-        gt=0,
-        description="Seconds after which a pull lets other mirrors go first, and goes on later.",
-    )
     mirror_threads: int = Field(
         4, ge=0, le=64, description="Mirrors this service pulls at the same time; 0 = none."
     )
@@ -111,17 +74,6 @@ class TransferSettings(SharedSettings):
         ge=256 * MIB,
         description="Memory of a process that looks at received slices, in bytes.",
     )
-    slice_check_s: float = Field(
-        300.0,
-        gt=0,
-        description="Seconds looking at received slices may take, for each GiB of them begun.",
-    )
-    max_slice_ratio: int = Field(
-        1000,
-        gt=0,
-        description="How often larger than its file the values of a received slice may be; "
-        "64 MiB are always taken.",
-    )
     rows_hashed_at_once_bytes: int | None = Field(
         None,
         ge=0,
@@ -132,7 +84,4 @@ class TransferSettings(SharedSettings):
     validate_pushed_derivatives: bool = Field(
         False,
         description="Whether a worker has to reproduce pushed executions before they count.",
-    )
-    validation_wait_s: float = Field(
-        600.0, gt=0, description="Seconds a push waits for its blocks to be validated."
     )

@@ -23,6 +23,9 @@ from .lines import FileTold, change_line, head_lines
 from .names import SharedTable
 from .tables import BadVersion, SharedTables, Told, When, told_of, version_of
 
+SHARING_NEW_FILES = 1_000
+"""Most versions that take rows back in one feed of changes."""
+
 
 class NoChangesOfState(BadInput):
     """The view `state` has no feed of changes, because it is not a list of added rows."""
@@ -42,7 +45,6 @@ class TooManyNewFiles(LimitExceeded):
             f"{count} of the versions take rows back, and one request may name {most} of those: "
             "ask for fewer versions at a time",
             limit=most,
-            setting="ODF_NODE_SHARING_NEW_FILES",
         )
 
 

@@ -17,7 +17,8 @@ from ..auth.actors import Actor
 from ..auth.signed_urls import SignedUrls
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
-from ..http.deps import AccessDep, ActorDep, BaseDep, SettingsDep, StoresDep, wired
+from ..http.deps import AccessDep, ActorDep, BaseDep, StoresDep, wired
+from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..projections.gateway_routes import file_answer
 from .changed_files import find_changed_file
@@ -58,11 +59,10 @@ Token = Annotated[str | None, Query(alias="pageToken", max_length=2_000)]
 
 
 async def page_size(
-    settings: SettingsDep,
     most: Annotated[int | None, Query(alias="maxResults", ge=1)] = None,
 ) -> int:
     """Return the limit of items on a page."""
-    return settings.max_page if most is None else min(most, settings.max_page)
+    return MAX_PAGE if most is None else min(most, MAX_PAGE)
 
 
 SizeDep = Annotated[int, Depends(page_size)]

@@ -26,6 +26,9 @@ from odf_storage.stores.ports.values import Failed, Job, JobId, JobSpec, Succeed
 
 from ..jobs.job_watch import FINISHED
 
+VALIDATION_WAIT_S = 600.0
+"""Seconds a push waits for its blocks to be validated."""
+
 MAX_REASON_CHARS = 55
 """Limit of a reason in characters: a Close frame has room for 123 bytes, the JSON around the
 reason included."""

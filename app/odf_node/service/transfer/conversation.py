@@ -43,6 +43,16 @@ from odf_protocol.transfer.phases import (
 from ..settings import Settings
 from .handshake import Exchange
 from .pull import Batch
+from .server_socket import CLOSE_WAIT_S
+
+PULL_IDLE_S = 600.0
+"""Seconds a client that pulls may stay silent before it is ended."""
+
+TRANSFER_FIRST_S = 60.0
+"""Seconds within which a smart transfer has to begin to speak."""
+
+UPLOAD_PROGRESS_S = 10.0
+"""Seconds between progress requests while a push uploads objects."""
 
 UPLOADING = frozenset({PushState.UPLOADING, PushState.UPLOADING_TRUNCATED})
 ENDS = frozenset({state for state in MAY_CLOSE if state.value == "end"})
@@ -124,7 +134,7 @@ class Conversation:
         """Return the client's next message. Request its progress meanwhile if it uploads."""
         kind = awaited(self._state, Side.CLIENT)
         deadline = time.monotonic() + self._patience()
-        tick = self._settings.upload_progress_s
+        tick = UPLOAD_PROGRESS_S
         while True:
             uploading = self._state in UPLOADING
             left = deadline - time.monotonic()
@@ -141,9 +151,9 @@ class Conversation:
     def _patience(self) -> float:
         """Return the limit in seconds for the next message; it is long if the client uploads."""
         if self._state is self._exchange.start:
-            return self._settings.transfer_first_s
+            return TRANSFER_FIRST_S
         is_pull = isinstance(self._state, PullState)
-        return self._settings.pull_idle_s if is_pull else self._settings.transfer_idle_s
+        return PULL_IDLE_S if is_pull else self._settings.transfer_idle_s
 
     async def _event(self, patience: float) -> Any | None:
         """Return the next event of the socket, or None after `patience` seconds. Loses no event."""
@@ -159,7 +169,7 @@ class Conversation:
     async def _part(self, failed: bool) -> None:
         """Wait after the last message for the client to close; close at once after a refusal."""
         if not failed:
-            patience = time.monotonic() + self._settings.close_wait_s
+            patience = time.monotonic() + CLOSE_WAIT_S
             while (left := patience - time.monotonic()) > 0:
                 event = await self._event(left)
                 if event is not None and event["type"] == "websocket.disconnect":

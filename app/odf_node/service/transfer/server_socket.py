@@ -1,7 +1,7 @@
 """uvicorn's WebSocket with the frames and limits that smart transfer needs.
 
 Long messages are sent in several frames, because peers accept only frames below 16 MiB. A close
-takes up to `close_wait_s` seconds. Received bytes are parsed in short slices. After a slice with
+takes up to `CLOSE_WAIT_S` seconds. Received bytes are parsed in short slices. After a slice with
 many frames the event loop gets a turn, since a frame of one byte costs as much as a long one.
 """
 
@@ -18,6 +18,9 @@ from websockets.exceptions import InvalidState
 from .frames import BoundedProtocol
 from .handshake import SUBPROTOCOL
 
+CLOSE_WAIT_S = 5.0
+"""Seconds the node waits for a peer to close its WebSocket."""
+
 FRAME_BYTES = 8 * 1024 * 1024
 """Length of the longest frame that we send; the reference peer accepts up to 16 MiB."""
 SLICE_BYTES = 4096
@@ -30,13 +33,15 @@ PUSH = "/push"
 
 
 class TransferSocket(WebSocketsSansIOProtocol):
-    """One connection. A subclass sets the limits from the settings."""
+    """One connection. A subclass sets the limit of pushes from the settings."""
 
-    close_wait_s = 5.0
     first_message_bytes = 1024 * 1024
+    """Of the first message; until it is here nobody knows that the peer means it."""
     pull_message_bytes = 16 * 1024 * 1024
+    """Of a client that pulls; it names the objects it lacks, in some 130 bytes each."""
     push_message_bytes = 64 * 1024 * 1024
     max_frames = 16_384
+    """Frames of one message, and pings of a peer in a minute."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -46,7 +51,7 @@ class TransferSocket(WebSocketsSansIOProtocol):
             max_frames=self.max_frames,
             now=time.monotonic,
         )
-        self.close_timeout = self.close_wait_s
+        self.close_timeout = CLOSE_WAIT_S
         self._in_parts = False
         self._arrived: deque[memoryview] = deque()
         """Received slices that are not parsed yet."""

@@ -36,6 +36,12 @@ from ..auth.actors import Actor
 from ..auth.upload_tokens import UploadToken
 from ..http.spool import READ_BYTES, spooled
 
+UPLOAD_KEEP_S = 86_400
+"""Seconds an uploaded file is kept before it is cleared away."""
+
+MAX_UPLOADS = 1000
+"""Most files one account may have uploaded at a time."""
+
 MAX_FILE_NAME_CHARS = 255
 MAX_CONTENT_TYPE_CHARS = 200
 SWEEP_PAGE = 100
@@ -72,7 +78,6 @@ class TooManyUploads(LimitExceeded):
         super().__init__(
             f"an account may have {limit} uploaded files at a time",
             limit=limit,
-            setting="ODF_NODE_MAX_UPLOADS",
         )
 
 

@@ -32,6 +32,10 @@ from ..readers.materials import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import StepTask, TableRef
 
+DEAD_ROWS_INDEX_ROWS = 5_000_000
+"""Most rows of a dataset for which an index is kept, some 16 bytes each, that finds what a new
+block takes back; above, the whole dataset is read for such a block."""
+
 _FOLDER = "standing"
 _FORM = 1
 """Format number of the stored index; a change makes the service build it anew."""

@@ -34,6 +34,12 @@ from .messages import ping_of
 from .sending import Sender
 from .signing import new_secret, signed_headers
 
+WEBHOOKS_ACCOUNT = 20
+"""Most webhooks an account may have at one dataset."""
+
+WEBHOOK_OLD_SECRET_S = 86_400
+"""Seconds an old secret signs too."""
+
 MAX_URL_CHARS = 2048
 PORTS = {"http": 80, "https": 443}
 SHOWN_ATTEMPTS = 100

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+MAX_SLICE_RATIO = 1000
+"""How often larger than its file the values of a received slice may be; 64 MiB are always taken."""
+
+SLICE_CHECK_S = 300.0
+"""Seconds looking at received slices may take, for each GiB of them begun."""
+
 
 class GateLimits(Struct, frozen=True, kw_only=True, rename="camel"):
     """Settings of the gate."""

@@ -41,7 +41,6 @@ class SliceTooLarge(LimitExceeded):
             "bytes are not: publish the dataset, or read it in another way",
             limit="gateway_rewrite_bytes",
             value=most,
-            setting="ODF_NODE_GATEWAY_REWRITE_BYTES",
         )
 
 

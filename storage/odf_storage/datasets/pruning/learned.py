@@ -11,6 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+REMEMBERED_BOUNDS = 200_000
+"""Least and greatest values of columns in slices that the service remembers, some 300 bytes each,
+so that filters open fewer slices; 0: none."""
+
 Learned = tuple[str, str, "Bounds"]
 """Hash of a slice, column, bounds."""
 

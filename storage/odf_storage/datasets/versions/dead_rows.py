@@ -21,6 +21,9 @@ from odf_protocol.multihash import Multihash
 from ...stores.ports import KeyedStore
 from .histories import version_files
 
+DEAD_ROWS_BYTES = 64 * (1 << 20)
+"""Most bytes that tell rows taken back of one shared table."""
+
 DEAD = "dead"
 KEPT_BLOCKS = 16
 """Number of files that are kept, the newest; others are made again when they are requested."""
@@ -36,7 +39,6 @@ class TooManyDeadRows(LimitExceeded):
             f"rows that were taken back need more than {most} bytes of bitmaps; compact the "
             "dataset, or read its changelog",
             limit=most,
-            setting="ODF_NODE_DEAD_ROWS_BYTES",
         )
 
 

@@ -35,26 +35,21 @@ class QuerySize:
 
 
 def check_size(
-    steps: Sequence[SqlQueryStep], most: QuerySize, *, prefix: str = "ODF_WORKER_MAX_QUERY_"
+    steps: Sequence[SqlQueryStep], most: QuerySize, *, setting: str = "ODF_WORKER_MAX_QUERY_BYTES"
 ) -> None:
-    """Raise `InvalidQuery` if a limit of `most` is exceeded.
-
-    The error names the setting of the limit: `prefix` and the name of the limit.
-    """
+    """Raise `InvalidQuery` if a limit of `most` is exceeded; `setting` names that of the bytes."""
     found = sum(len(step.query.encode("utf-8", "surrogatepass")) for step in steps)
-    _check(found, most.bytes, "bytes long", f"{prefix}BYTES")
+    _check(found, most.bytes, f"bytes long; {most.bytes} are possible ({setting})", setting)
     codes = [_TEXTS.sub(" ", step.query) for step in steps]
     terms = sum(1 for code in codes for _ in _TERMS.finditer(code))
-    _check(terms, most.terms, "terms long", f"{prefix}TERMS")
+    _check(terms, most.terms, f"terms long; {most.terms} are possible")
     deepest = max(map(_depth, codes), default=0)
-    _check(deepest, most.depth, "brackets deep", f"{prefix}DEPTH")
+    _check(deepest, most.depth, f"brackets deep; {most.depth} are possible")
 
 
-def _check(found: int, most: int, what: str, setting: str) -> None:
+def _check(found: int, most: int, what: str, setting: str | None = None) -> None:
     if found > most:
-        raise InvalidQuery(
-            f"the query is {found} {what}; {most} are possible ({setting})", setting=setting
-        )
+        raise InvalidQuery(f"the query is {found} {what}", setting=setting)
 
 
 def _depth(code: str) -> int:
