@@ -126,7 +126,7 @@ def main() -> None:
         seed = long_chain(created.id, 1)[0]
         stores.create_dataset(created, [seed])
         env = {
-            "ODF_NODE_EVENTS_LISTENERS_CALLER": str(2 * LISTENERS),
+            "ODF_NODE_SHARE": "1",
             "ODF_NODE_ANONYMOUS_READS": "all",
         }
         with served(data, "--workers", "0", **env) as node:

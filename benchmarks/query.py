@@ -95,7 +95,7 @@ def main() -> None:
     ]
     for rows, slices in sizes:
         with tempfile.TemporaryDirectory() as folder:
-            limits = {"query_process_bytes": 4 << 30, "query_wait_s": 60, "query_time_s": 600}
+            limits = {"query_process_bytes": 4 << 30, "turn_wait_s": 60, "query_time_s": 600}
             with serving(Path(folder) / "data", flight_port=0, **limits) as service:
                 compared(service, rows, slices)
 

@@ -20,7 +20,7 @@ QUERY = "select count(*) as n from many"
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with serving(
-        tmp_path_factory.mktemp("node") / "data", query_wait_s=60, signing_key="7b" * 32
+        tmp_path_factory.mktemp("node") / "data", turn_wait_s=60, signing_key="7b" * 32
     ) as service:
         yield service
 

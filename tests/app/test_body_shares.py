@@ -86,7 +86,7 @@ def test_a_body_below_the_pace_is_ended_with_408(tmp_path):
 
 def test_all_bodies_together_have_so_many_turns(tmp_path):
     """And who waits gets one when another ends."""
-    with serving(tmp_path, max_bodies=1, max_bodies_caller=1) as node:
+    with serving(tmp_path, max_bodies=1) as node:
         node.keep(ten_rows())
         mine = node.http(node.token())
         bearer = f"Authorization: Bearer {node.token()}\r\n"

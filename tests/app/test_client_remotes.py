@@ -43,7 +43,7 @@ def known(tmp_path) -> Repositories:
 
 @pytest.fixture(scope="module")
 def multi(tmp_path_factory):
-    settings = {"mirror_networks": ["127.0.0.0/8"], "mirror_poll_s": 0.05, "ingest_poll_s": 0.01}
+    settings = {"mirror_networks": ["127.0.0.0/8"], "poll_s": 0.05}
     with serving(tmp_path_factory.mktemp("multi"), tenancy="multi", **settings) as service:
         yield service
 

@@ -17,7 +17,7 @@ DAY = "2024-01-0{}T00:00:00Z"
 
 @pytest.fixture
 def service(tmp_path):
-    quick = {"follow_poll_s": 0.05, "follow_debounce_s": 0.05, "ingest_poll_s": 0.01}
+    quick = {"poll_s": 0.05, "follow_debounce_s": 0.05}
     with serving(tmp_path / "node", **quick, query_check_s=PATIENCE_S) as service:
         yield service
 

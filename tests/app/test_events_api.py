@@ -275,7 +275,7 @@ def test_a_token_that_is_revoked_ends_its_streams(tmp_path: Any) -> None:
 
 
 def test_followers_of_a_job_are_listeners_and_hear_nothing_they_may_not_read(tmp_path: Any) -> None:
-    limits = {"events_keep_alive_s": 0.2, "events_listeners": 4, "events_listeners_caller": 2}
+    limits = {"events_keep_alive_s": 0.2, "events_listeners": 4, "share": 0.5}
     with serving(tmp_path, **limits) as service:
         entry, _ = kept(service, "worked")
         job = service.node.stores.jobs.submit(JobSpec(kind="verify", dataset=entry.id, payload={}))
@@ -317,7 +317,7 @@ def test_silence_is_filled_with_comments_that_no_client_takes_for_events(tmp_pat
 
 
 def test_listeners_are_limited_by_caller_and_by_node(tmp_path: Any) -> None:
-    with serving(tmp_path, events_listeners=3, events_listeners_caller=2) as service:
+    with serving(tmp_path, events_listeners=3, share=0.5) as service:
         kept(service, "limited")
         token = service.token()
         with (
@@ -327,7 +327,7 @@ def test_listeners_are_limited_by_caller_and_by_node(tmp_path: Any) -> None:
         ):
             refused = http.get("/limited/events")
             assert refused.status_code == 429
-            assert refused.json()["setting"] == "ODF_NODE_EVENTS_LISTENERS_CALLER"
+            assert refused.json()["setting"] == "ODF_NODE_SHARE"
             with following(service, "/limited/events", token=token), service.http(token) as own:
                 assert own.get("/limited/events").status_code == 503
         deadline = time.monotonic() + PATIENCE_S

@@ -34,7 +34,7 @@ CITIES = 'select city from "kamu/city" order by city'
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: Any) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("flight") / "node"
-    with serving(folder, flight_port=0, tenancy="multi", query_wait_s=60) as service:
+    with serving(folder, flight_port=0, tenancy="multi", turn_wait_s=60) as service:
         chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
         service.keep(chain, "kamu/city", Visibility.PUBLIC)
         secret = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(2)

@@ -71,7 +71,7 @@ CITIES = 'select city from "kamu/city" order by city'
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: Any) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("jdbc") / "node"
-    with serving(folder, flight_port=0, tenancy="multi", query_wait_s=60) as service:
+    with serving(folder, flight_port=0, tenancy="multi", turn_wait_s=60) as service:
         for name, seen in (("city", Visibility.PUBLIC), ("secret", Visibility.PRIVATE)):
             chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
             service.keep(chain, f"kamu/{name}", seen)

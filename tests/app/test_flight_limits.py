@@ -35,8 +35,9 @@ def service(tmp_path_factory: Any, city: Chain) -> Iterator[Service]:
     limits = {
         "flight_port": 0,
         "flight_batch_bytes": 1 << 20,
-        "flight_calls_caller": 2,
-        "flight_idle_s": 1.0,
+        "flight_calls": 8,
+        "share": 0.25,
+        "client_idle_s": 1.0,
         "query_max_rows": 30_000,
         "query_max_bytes": 1 << 26,
     }
@@ -118,13 +119,13 @@ def test_the_process_of_a_client_that_takes_no_rows_is_ended(client, service):
     reader.read_chunk()
     assert children(service)
     wait_for_no_child(service, 6)
-    with pytest.raises(pa.ArrowInvalid, match="ODF_NODE_FLIGHT_IDLE_S"):
+    with pytest.raises(pa.ArrowInvalid, match="ODF_NODE_CLIENT_IDLE_S"):
         reader.read_all()
 
 
 def test_a_caller_has_a_share_of_calls(client):
     some = [client.do_get(ticket(client, LONG), ANONYMOUS) for _ in range(2)]
-    with pytest.raises(fl.FlightUnavailableError, match="ODF_NODE_FLIGHT_CALLS_CALLER"):
+    with pytest.raises(fl.FlightUnavailableError, match="ODF_NODE_SHARE"):
         ticket(client, "select 1")
     for reader in some:
         reader.cancel()
@@ -141,14 +142,14 @@ def test_a_caller_has_a_share_of_calls(client):
 def test_clients_that_take_no_list_of_tables_give_back_their_share(tmp_path):
     more = [DataField(name=f"{'long' * 50}{n}", type=DataTypeInt32()) for n in range(2_000)]
     wide = SetDataSchema(schema=DataSchema(fields=(*SCHEMA.fields, *more)))
-    limits = {"flight_port": 0, "flight_calls_caller": 2, "flight_idle_s": 1.0}
+    limits = {"flight_port": 0, "flight_calls": 8, "share": 0.25, "client_idle_s": 1.0}
     with serving(tmp_path / "node", **limits) as service:
         for number in range(20):  # more than the buffers between the two hold
             service.keep(seeded().add(described(), wide), f"kamu/wide-{number}")
         with fl.connect(f"grpc://127.0.0.1:{service.node.flight.port}") as client:
             command = any_of("CommandGetTables", b"\x28\x01")  # include_schema
             lists = [client.do_get(fl.Ticket(command), ANONYMOUS) for _ in range(2)]
-            with pytest.raises(fl.FlightUnavailableError, match="ODF_NODE_FLIGHT_CALLS_CALLER"):
+            with pytest.raises(fl.FlightUnavailableError, match="ODF_NODE_SHARE"):
                 ticket(client, "select 1")
             wait_until(lambda: is_answered(client), "the share")
             for each in lists:

@@ -20,7 +20,7 @@ ROOT = "/platform/kartothek/"
 @pytest.fixture
 def service(tmp_path):
     with (
-        serving(tmp_path / "node", follow_poll_s=0.1) as service,
+        serving(tmp_path / "node", poll_s=0.1) as service,
         publishing(service.node.stores),
     ):
         yield service

@@ -38,7 +38,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def follower(tmp_path_factory):
     """The node that follows."""
-    settings = {"mirror_networks": HERE, "mirror_poll_s": 0.05, "ingest_poll_s": 0.01}
+    settings = {"mirror_networks": HERE, "poll_s": 0.05}
     with serving(tmp_path_factory.mktemp("follower"), **settings) as service:
         yield service
 
@@ -340,7 +340,7 @@ def test_a_service_that_is_stopped_leaves_its_pull_to_the_next_one(source, tmp_p
     """The job is taken up again, and what had arrived is not fetched again."""
     chain = ten_rows()
     smart, _ = followed(source, chain, "handed-over")
-    settings = {"mirror_networks": HERE, "mirror_poll_s": 0.05}
+    settings = {"mirror_networks": HERE, "poll_s": 0.05}
     with serving(tmp_path, mirror_threads=0, **settings) as idle:
         made = create(idle, "handed-over", smart)
         assert made.status_code == 201
@@ -360,7 +360,7 @@ def test_a_pull_that_takes_long_lets_others_go_first_and_goes_on(source, tmp_pat
     for _ in range(3):
         chain.add_rows(2)
     smart, _ = followed(source, chain, "in-turns")
-    settings = {"mirror_networks": HERE, "mirror_poll_s": 0.05, "mirror_turn_s": 0.0001}
+    settings = {"mirror_networks": HERE, "poll_s": 0.05, "mirror_turn_s": 0.0001}
     with serving(tmp_path, **settings) as service:
         made = create(service, "in-turns", smart)
         assert ended(service, made)["status"] == "succeeded"
@@ -372,7 +372,7 @@ def test_a_pull_that_takes_long_lets_others_go_first_and_goes_on(source, tmp_pat
 def test_objects_above_the_limit_of_the_node_are_not_taken(source, tmp_path):
     chain = ten_rows()
     smart, _ = followed(source, chain, "too-large")
-    settings = {"mirror_networks": HERE, "mirror_poll_s": 0.05, "max_object_bytes": 400}
+    settings = {"mirror_networks": HERE, "poll_s": 0.05, "max_object_bytes": 400}
     with serving(tmp_path, **settings) as small:
         job = ended(small, create(small, "too-large", smart))
         assert job["status"] == "failed"
@@ -389,7 +389,7 @@ def test_a_node_with_its_objects_in_a_bucket_mirrors_as_well(
     chain = ten_rows()
     smart, _ = followed(source, chain, "in-a-bucket")
     where = f"{s3_bucket_url}/{fresh_location(s3_bucket_url).prefix}".rstrip("/")
-    settings = {"mirror_networks": HERE, "mirror_poll_s": 0.05, "ingest_poll_s": 0.01}
+    settings = {"mirror_networks": HERE, "poll_s": 0.05}
     with serving(tmp_path, objects_url=where, **settings) as node:
         job = ended(node, create(node, "in-a-bucket", smart))
         assert job["status"] == "succeeded", job

@@ -52,7 +52,7 @@ def test_a_poll_for_what_is_the_head_still_ends_with_304(single: Service) -> Non
 
 
 def test_polls_take_the_slots_of_listeners(tmp_path) -> None:
-    with serving(tmp_path, events_listeners_caller=1, events_max_wait_s=1) as service:
+    with serving(tmp_path, events_listeners=2, share=0.5, events_max_wait_s=1) as service:
         chain = ten_rows()
         service.keep(chain, "kamu/busy")
         waits = {"if-none-match": f'"{chain.head}"', "prefer": "wait=50"}

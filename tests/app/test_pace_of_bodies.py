@@ -22,7 +22,7 @@ SLACK_S = 25.0
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("paced"), body_idle_s=IDLE_S) as service:
+    with serving(tmp_path_factory.mktemp("paced"), client_idle_s=IDLE_S) as service:
         yield service
 
 

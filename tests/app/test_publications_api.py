@@ -37,7 +37,7 @@ def service(tmp_path):
     (tmp_path / "exports").mkdir()
     allowed = ((tmp_path / "exports").as_uri(),)
     with (
-        serving(tmp_path / "node", publish_to=allowed, follow_poll_s=0.1) as service,
+        serving(tmp_path / "node", publish_to=allowed, poll_s=0.1) as service,
         publishing(service.node.stores, publish_to=allowed),
     ):
         yield service

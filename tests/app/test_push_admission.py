@@ -51,7 +51,7 @@ def made() -> Pushed:
 
 @contextmanager
 def served(folder: Path, **settings: Any) -> Iterator[Service]:
-    given = {"ingest_poll_s": 0.01, "validate_pushed_derivatives": True, **settings}
+    given = {"poll_s": 0.05, "validate_pushed_derivatives": True, **settings}
     with serving(folder, **given) as service:
         yield service
 

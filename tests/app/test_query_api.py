@@ -31,7 +31,7 @@ ROWS = 'select "offset", city from city order by "offset"'
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: Any) -> Any:
-    with serving(tmp_path_factory.mktemp("query") / "node", query_wait_s=60) as service:
+    with serving(tmp_path_factory.mktemp("query") / "node", turn_wait_s=60) as service:
         yield service
 
 
@@ -322,7 +322,7 @@ def test_askers_at_once_are_all_answered(client):
 
 def test_who_finds_no_process_free_is_told_to_come_again(tmp_path: Path):
     slow = "select count(*) from generate_series(1, 100000000000)"
-    limits = {"query_processes": 1, "query_wait_s": 0.2, "query_time_s": 8}
+    limits = {"query_processes": 1, "turn_wait_s": 0.2, "query_time_s": 8}
     with serving(tmp_path / "node", **limits) as busy, busy.http() as client:
         ask(client, "select 1")
         with ThreadPoolExecutor(1) as pool:

@@ -22,7 +22,7 @@ LIMITS = {
     "query_time_s": 20,
     "query_max_bytes": MIB,
     "query_process_bytes": 256 * MIB,
-    "query_pool_bytes": 32 * MIB,
+    "query_pool_share": 0.125,
     "query_text_bytes": 20_000,
     "signing_key": "7b" * 32,
 }

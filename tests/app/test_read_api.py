@@ -205,7 +205,7 @@ def test_a_page_needs_the_slices_before_its_end_only(
 def test_reads_are_limited_and_give_their_place_back(
     service: Service, entry: DatasetEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = service.node.settings.readers_caller
+    most = service.node.settings.share_of(service.node.settings.readers)
     with service.http() as client:
         for _ in range(most + 2):
             assert client.get("/city/read", params={"limit": 1}).status_code == 200

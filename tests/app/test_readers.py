@@ -63,9 +63,9 @@ def node(tmp_path_factory):
         "max_tail_bytes": 4 * MIB,
         "max_read_bytes": READ_BYTES,
         "reader_memory_bytes": 80 * MIB,
-        "reader_wait_s": 0.5,
+        "turn_wait_s": 0.5,
         "readers": 3,
-        "readers_caller": 2,
+        "share": 0.5,
         "read_held_s": 60,  # a busy machine computes slowly
         "compress_from_bytes": 0,  # lengths are those of the rows
     }
@@ -254,7 +254,7 @@ def test_a_client_that_leaves_ends_its_reader(node):
 
 def test_a_client_that_takes_nothing_ends_its_reader(tmp_path):
     # compressed, all of the rows would lie in the buffers of the connection
-    limits = {"reader_idle_s": 0.3, "compress_from_bytes": 0}
+    limits = {"client_idle_s": 0.3, "compress_from_bytes": 0}
     with serving(tmp_path, **limits) as node, node.http() as client:
         node.keep(slice_of(pa.array([f"c{n}" for n in range(600_000)])), "kamu/long")
         with client.stream("GET", "/long/read") as answer:
@@ -296,7 +296,7 @@ def test_one_caller_has_a_share_of_the_readers(node):
         hold(nobody)
         refused = nobody.get("/long/read?limit=1")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
-        assert refused.json()["setting"] == "ODF_NODE_READERS_CALLER"
+        assert refused.json()["setting"] == "ODF_NODE_SHARE"
         assert nobody.get("/long/tail?limit=1").status_code == 200  # tails have turns of their own
         assert alice.get("/long/read?limit=1").status_code == 200
         hold(alice)

@@ -107,7 +107,7 @@ def forged(kind: str) -> tuple[Chain, str]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    settings = {"ingest_poll_s": 0.01, "slice_memory_bytes": 512 << 20, "max_slice_ratio": 100}
+    settings = {"poll_s": 0.05, "slice_memory_bytes": 512 << 20, "max_slice_ratio": 100}
     with serving(tmp_path_factory.mktemp("gate"), **settings) as running:
         yield running
 
@@ -219,7 +219,7 @@ def test_slices_lie_in_the_schema_of_their_own_block(service: Service) -> None:
 
 @pytest.fixture
 def later(tmp_path: Path) -> Iterator[Service]:
-    with serving(tmp_path, ingest_poll_s=0.01, rows_hashed_at_once_bytes=100) as running:
+    with serving(tmp_path, poll_s=0.05, rows_hashed_at_once_bytes=100) as running:
         yield running
 
 

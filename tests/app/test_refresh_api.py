@@ -26,7 +26,7 @@ DONE = Succeeded(poll_job.to_json(RECEIPT))
 
 @pytest.fixture
 def service(tmp_path):
-    with serving(tmp_path, ingest_poll_s=0.01) as service:
+    with serving(tmp_path, poll_s=0.05) as service:
         service.keep(seeded(), "kamu/city", Visibility.PUBLIC)
         yield service
 

@@ -60,7 +60,7 @@ def clock() -> Clock:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, clock: Clock) -> Iterator[Private]:
     folder = tmp_path_factory.mktemp("node")
-    with serving(folder, clock=clock, allow_anonymous=False, s3_keys_ttl_s=TTL_S) as service:
+    with serving(folder, clock=clock, allow_anonymous=False, transfer_url_ttl_s=TTL_S) as service:
         yield Private(service, clock)
 
 

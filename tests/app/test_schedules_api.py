@@ -43,7 +43,7 @@ content:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("node"), schedule_tick_s=0.05) as service:
+    with serving(tmp_path_factory.mktemp("node"), poll_s=0.05) as service:
         service.keep(seeded().add(load_event(SOURCE)), "kamu/city", Visibility.PRIVATE)
         service.keep(seeded(), "kamu/other")
         yield service
@@ -190,7 +190,7 @@ def test_a_schedule_begins_runs_by_itself_until_it_is_paused(service, client):
 
 
 def test_runs_that_came_due_while_the_node_was_down_are_made_up_for_once(tmp_path):
-    with serving(tmp_path, schedule_tick_s=0.05) as service:
+    with serving(tmp_path, poll_s=0.05) as service:
         entry = service.keep(seeded().add(load_event(SOURCE)), "kamu/city")
         schedules = service.node.stores.schedules
         with service.http(service.token()) as client:
@@ -208,7 +208,7 @@ def test_runs_that_came_due_while_the_node_was_down_are_made_up_for_once(tmp_pat
         long_ago = Instant(kept.next_at.ns - 365 * 86_400 * NANOS)
         down.stores.schedules.put(replace(kept, next_at=long_ago))
     down.stores.close()
-    with serving(tmp_path, schedule_tick_s=0.05) as service:
+    with serving(tmp_path, poll_s=0.05) as service:
         schedules, jobs = service.node.stores.schedules, service.node.stores.jobs
         _until(lambda: all(schedules.find(name).last_at for name in added))
         waiting = jobs.page(dataset=entry.id)
@@ -220,7 +220,7 @@ def test_runs_that_came_due_while_the_node_was_down_are_made_up_for_once(tmp_pat
 
 
 def test_a_schedule_that_cannot_be_started_delays_no_other_one(tmp_path, caplog):
-    with serving(tmp_path, schedule_tick_s=60) as service:
+    with serving(tmp_path, poll_s=60) as service:
         entry = service.keep(seeded().add(load_event(SOURCE)), "kamu/city")
         stores, due = service.node.stores, Instant(1)
         broken = replace(table("0 6 * * *", zone="Nowhere/City"), id="a", dataset=entry.id)

@@ -32,9 +32,9 @@ DECIDE = {
 
 TOPICS_OF_WORKER = {
     "spark_master": "Spark",
-    "datafusion_memory_bytes": "Queries and engines",
+    "datafusion_process_bytes": "Queries and engines",
     "jobs": "Jobs",
-    "max_columns": "Rows, slices and merges",
+    "max_row_bytes": "Rows, slices and merges",
     "poll_max_vanish_percent": "Polls, fetches and archives",
     "transform_max_rows": "Derivatives",
     "container_runtime": "Containers and metrics",

@@ -100,7 +100,7 @@ def test_a_header_without_an_end_is_refused_and_the_connection_closed(link, sent
     answer = all_that_comes(link)
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert b"application/problem+json" in answer
-    assert b'"setting":"ODF_NODE_MAX_' in answer
+    assert b'"limit":' in answer
 
 
 def test_what_is_refused_is_not_kept(node, link):

@@ -30,11 +30,11 @@ SOON_S = 10.0
 def service(tmp_path_factory: Any) -> Iterator[Service]:
     given: dict[str, Any] = {
         "mirror_networks": HERE,
-        "mirror_look_s": LOOK_S,
+        "outgoing_s": LOOK_S,
+        "share": 0.125,
         "webhook_networks": HERE,
         "webhook_threads": 4,
-        "webhook_timeout_s": 20,
-        "webhook_poll_s": 0.1,
+        "poll_s": 0.1,
         "webhooks_account": 20,
     }
     with serving(tmp_path_factory.mktemp("slow"), tenancy="multi", **given) as service:
@@ -67,7 +67,7 @@ def test_a_remote_that_sends_headers_in_drops_ends_and_holds_up_nobody(service: 
     assert statuses[:-2] == [429] * 43
     assert all(status >= 500 for status in statuses[-2:])
     [refused] = {each.json()["setting"] for each in answers if each.status_code == 429}
-    assert refused == "ODF_NODE_OUTGOING_CALLER"
+    assert refused == "ODF_NODE_SHARE"
 
 
 def test_pings_of_a_slow_receiver_hold_up_nobody(service: Service):

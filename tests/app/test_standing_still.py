@@ -73,7 +73,7 @@ def node(tmp_path_factory: Any) -> Iterator[tuple[RunningNode, str]]:
     token = _prepared(data)
     env = {
         "ODF_NODE_WORKERS": "0",
-        "ODF_NODE_MIRROR_LOOK_S": "3",
+        "ODF_NODE_OUTGOING_S": "3",
         "ODF_NODE_MIRROR_NETWORKS": '["127.0.0.0/8"]',
     }
     with served(data, **env) as running:

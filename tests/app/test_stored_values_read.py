@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: Any) -> Any:
-    with serving(tmp_path_factory.mktemp("values") / "node", query_wait_s=60) as service:
+    with serving(tmp_path_factory.mktemp("values") / "node", turn_wait_s=60) as service:
         yield service
 
 

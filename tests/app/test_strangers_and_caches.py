@@ -78,10 +78,12 @@ def test_where_private_is_private_every_page_reads_what_is_public(tmp_path):
 @pytest.mark.parametrize("limit", ["query_processes", "readers", "max_bodies", "flight_calls"])
 def test_a_node_where_one_caller_may_take_all_does_not_start_unless_told_so(limit):
     with pytest.raises(InvalidSetting, match="one caller could hold all"):
-        load_settings(**{limit: 4, f"{limit}_caller": 4})
-    allowed = load_settings(**{limit: 4, f"{limit}_caller": 4, "one_caller_takes_all": True})
-    assert getattr(allowed, limit) == 4
-    load_settings()
+        load_settings(**{limit: 4, "share": 0.8})
+    with pytest.raises(InvalidSetting, match=f"ODF_NODE_{limit.upper()}=1"):
+        load_settings(**{limit: 1})
+    allowed = load_settings(**{limit: 4, "share": 1})
+    assert allowed.share_of(getattr(allowed, limit)) == 4
+    assert load_settings(**{limit: 4}).share_of(4) == 2
 
 
 def test_an_address_with_a_slash_too_many_leads_to_the_public_url(tmp_path):

@@ -61,7 +61,7 @@ def node(tmp_path_factory):
         "trial_sample_bytes": SAMPLE_BYTES,
         "trial_manifests": 3,
         "trial_input_rows": 2,
-        "ingest_poll_s": 0.01,
+        "poll_s": 0.05,
     }
     with serving(folder / "node", **settings) as service, Working(service, scratch):
         yield service

@@ -39,7 +39,7 @@ OPENAPI = Path(__file__).parents[2] / "openapi" / "openapi.yaml"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with serving(tmp_path, ingest_poll_s=0.01) as service:
+    with serving(tmp_path, poll_s=0.05) as service:
         yield service
 
 

@@ -37,9 +37,9 @@ from odf_storage.stores.ports.webhook_values import WebhookState
 
 QUICK = {
     "webhook_networks": ("127.0.0.0/8",),
-    "webhook_timeout_s": 1.0,
+    "outgoing_s": 1.0,
     "webhook_retry_s": (0.05,) * 60,
-    "webhook_poll_s": 0.05,
+    "poll_s": 0.05,
     "public_url": "https://data.example.com/",
 }
 NOON = Instant.parse("2050-01-01T12:00:00Z")

@@ -171,7 +171,7 @@ def test_an_address_that_became_internal_is_not_delivered_to(tmp_path: Path) -> 
         asked.append(one)
         return Answer(204)
 
-    given: dict[str, Any] = {"webhook_retry_s": (0.05, 0.05), "webhook_poll_s": 0.05}
+    given: dict[str, Any] = {"webhook_retry_s": (0.05, 0.05), "poll_s": 0.05}
     with web_server(answer) as server:
         with serving(tmp_path, webhook_networks=LOOPBACK, webhook_threads=0) as service:
             service.keep(seeded(), "kamu/one")
@@ -196,7 +196,7 @@ def test_two_nodes_on_one_database_deliver_each_block_once_between_them(tmp_path
         time.sleep(0.05)
         return Answer(204)
 
-    given: dict[str, Any] = {"webhook_networks": LOOPBACK, "webhook_poll_s": 0.01}
+    given: dict[str, Any] = {"webhook_networks": LOOPBACK, "poll_s": 0.01}
     with web_server(answer) as server, serving(tmp_path, **given) as service:
         node, chain = service.node, seeded()
         other = Deliverer(node.delivering, threads=4, poll_s=0.01)
@@ -238,7 +238,7 @@ def test_a_node_killed_before_the_position_moved_delivers_again_with_the_same_id
 
     env = {
         "ODF_NODE_WEBHOOK_NETWORKS": '["127.0.0.0/8"]',
-        "ODF_NODE_WEBHOOK_TIMEOUT_S": "1",
+        "ODF_NODE_OUTGOING_S": "1",
         "ODF_NODE_WORKERS": "0",
     }
     data, chain = tmp_path / "data", seeded()

@@ -29,7 +29,7 @@ def node(tmp_path_factory):
         "pull_message_bytes": 64 * KIB,
         "max_frames": 1000,
     }
-    limits = {"transfer_first_s": 5.0, "max_transfers": 4, "max_transfers_caller": 3}
+    limits = {"transfer_first_s": 5.0, "max_transfers": 4, "share": 0.75}
     with pytest.MonkeyPatch.context() as patch:
         for name, size in sizes.items():
             patch.setattr(TransferSocket, name, size)
@@ -191,7 +191,7 @@ def test_one_caller_has_so_many_transfers_open_and_leaves_room_for_others(node):
             open_ones.enter_context(talking(node, "/foo/pull"))
         refused = refusal(node, "/foo/pull")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
-        assert json.loads(refused.body)["setting"] == "ODF_NODE_MAX_TRANSFERS_CALLER"
+        assert json.loads(refused.body)["setting"] == "ODF_NODE_SHARE"
         # Another caller finds room, until there is none for anybody.
         open_ones.enter_context(talking(node, "/foo/pull", mine))
         refused = refusal(node, "/foo/pull", mine)

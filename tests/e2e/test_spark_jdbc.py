@@ -32,7 +32,7 @@ found = [table.count(), [row.city for row in later.orderBy("offset").collect()],
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("jdbc") / "node"
-    with serving(folder, flight_port=0, query_wait_s=60) as service:
+    with serving(folder, flight_port=0, turn_wait_s=60) as service:
         chain = seeded().add(described(), SetDataSchema(schema=SCHEMA)).add_rows(3)
         service.keep(chain, "kamu/city")
         yield service

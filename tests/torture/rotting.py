@@ -475,8 +475,7 @@ def pipeline(folder: Path, dice: random.Random, *, rot: bool) -> Iterator[Rottin
     with serving(
         folder / "node",
         follow_debounce_s=0.1,
-        follow_poll_s=0.5,
-        ingest_poll_s=0.01,
+        poll_s=0.1,
         object_copies=copies,
         rehash_s=rehash_s,
     ) as service:

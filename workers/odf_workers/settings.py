@@ -81,25 +81,19 @@ class WorkerSettings(SharedSettings):
         "the driver; everybody who reaches it sees plans of queries. A local Spark answers there "
         "to its own machine only. 0: none.",
     )
-    datafusion_memory_bytes: int = Field(
-        512 << 20, gt=0, description="Memory of a query on DataFusion; more spills to disk."
-    )
     datafusion_process_bytes: int = Field(
         2 << 30,
         gt=0,
-        description="All the memory of the process of a query on DataFusion; more ends the query.",
+        description="All the memory of the process of a query on DataFusion; more ends the query. "
+        "Rows spill to disk beyond a quarter of it.",
     )
-    query_s: float = Field(3600.0, gt=0, description="How long one query may take.")
-    query_cpu_s: int = Field(
-        3600, gt=0, description="Seconds of processor time of a query on DataFusion."
+    query_s: float = Field(
+        3600.0,
+        gt=0,
+        description="How long one query may take, and how much processor time on DataFusion.",
     )
     query_result_bytes: int = Field(
         1 << 30, gt=0, description="Longest result of a query that runs as a job; more: it fails."
-    )
-    query_results: int = Field(
-        20,
-        gt=0,
-        description="Results of queries kept for one account; then the oldest makes room.",
     )
     max_query_bytes: int = Field(
         256 << 10, gt=0, description="Longest text of the queries of a transform or a preprocess."
@@ -155,16 +149,8 @@ class WorkerSettings(SharedSettings):
         description="Memory the worker itself may take for a job, engines aside; a job that takes "
         "more is ended. Never more than 80 % of what the control group of the worker may take.",
     )
-    poll_ms: int = Field(
-        1000,
-        gt=0,
-        description="Longest pause between looks at an empty queue when no wake-up comes.",
-    )
-    max_columns: int = Field(2_000, gt=0, description="Most columns a batch may have.")
-    max_cell_bytes: int = Field(16 << 20, gt=0, description="Longest single value.")
-    max_row_bytes: int = Field(32 << 20, gt=0, description="Longest single record.")
-    max_rejected_rows: int = Field(
-        1_000, gt=0, description="Most bad rows of a batch that may be set aside; more: it fails."
+    max_row_bytes: int = Field(
+        32 << 20, gt=0, description="Longest single record; a single value may have half of it."
     )
     watermark_ahead_s: float = Field(
         86_400.0,
@@ -193,14 +179,10 @@ class WorkerSettings(SharedSettings):
     slice_bytes: int = Field(
         256 << 20, gt=0, description="Most bytes of values of a data slice, before compression."
     )
-    slice_threads: int = Field(2, gt=0, description="Slices uploaded side by side.")
     merge_state_bytes: int = Field(
         16 << 30,
         ge=0,
         description="Disk for what merges keep of histories; 0: each reads all slices.",
-    )
-    commit_attempts: int = Field(
-        5, gt=0, description="How often a batch is planned again when another writer was first."
     )
     poll_max_vanish_percent: int = Field(
         50, ge=0, le=100, description="Rows of a polled snapshot that may vanish at once; 100: all."
@@ -217,31 +199,16 @@ class WorkerSettings(SharedSettings):
         "s3://bucket/prefix or s3+https://host/bucket/prefix; none: no buckets. The worker's own "
         "credentials are used.",
     )
-    fetch_list_bytes: int = Field(
-        256 << 20,
-        ge=0,
-        description="Disk for lists of the files of Kartothek sources; with them a Ledger reads "
-        "new files only. 0: it reads all.",
-    )
     fetch_s: float = Field(3600.0, gt=0, description="How long one fetch may take.")
     max_fetched_bytes: int = Field(
         16 << 30, gt=0, description="Most bytes of one fetch, and of what is unpacked from it."
     )
-    max_fetched_files: int = Field(
-        100_000, gt=0, description="Most new data files of a Kartothek source in one poll."
-    )
-    fetch_threads: int = Field(
-        4, gt=0, description="Data files of a Kartothek source fetched side by side."
-    )
-    max_fetches: int = Field(1_000, gt=0, description="Most fetches of one poll.")
     max_unpack_ratio: int = Field(
         1_000, gt=0, description="How often larger an archive may become when it is unpacked."
     )
-    max_archive_entries: int = Field(10_000, gt=0, description="Most entries of an archive.")
     pipe_commands: tuple[str, ...] = Field(
         (), description="Commands sources may pipe their data through; none: no commands."
     )
-    pipe_s: float = Field(600.0, gt=0, description="How long such a command may take.")
     template_variables: tuple[str, ...] = Field(
         (), description="Variables of the environment that templates of sources may read."
     )
@@ -250,9 +217,6 @@ class WorkerSettings(SharedSettings):
     )
     transform_max_bytes: int = Field(
         4 << 30, gt=0, description="Most bytes of input one iteration of a derivative reads."
-    )
-    transform_s: float = Field(
-        30.0, gt=0, description="Seconds after which a derivative lets other jobs go first."
     )
     transform_cache_bytes: int = Field(
         8 << 30, ge=0, description="Bytes of remote slices kept on disk for the next iterations."
@@ -265,14 +229,10 @@ class WorkerSettings(SharedSettings):
         description="Runs images of sources and engines: podman, docker or a path; none: no "
         "images.",
     )
-    container_memory: str = Field("1g", description="Memory of a container.")
     container_options: tuple[str, ...] = Field(
         (),
-        description="More options of the runtime's `run` for every container, as JSON; they "
-        "prevail over the node's own.",
-    )
-    container_pull_s: float = Field(
-        600.0, gt=0, description="How long it may take to get the image of an engine."
+        description="More options of the runtime's `run` for every container, as JSON, such as "
+        '`["--memory=2g"]` instead of 1g; they prevail over the node\'s own.',
     )
     engine_network: str | None = Field(
         None,
@@ -288,7 +248,6 @@ def container_rules(settings: WorkerSettings) -> ContainerRules:
     return ContainerRules(
         runtime=settings.container_runtime,
         environment=environment(CONTAINER_ENVIRONMENT),
-        memory=settings.container_memory,
         options=settings.container_options,
     )
 

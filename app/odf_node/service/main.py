@@ -164,19 +164,19 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         settings = node.settings
         api.state.bodies = Turns(
-            "bodies", most=settings.max_bodies, each=settings.max_bodies_caller
+            "bodies", most=settings.max_bodies, each=settings.share_of(settings.max_bodies)
         )
         api.state.passwords = CapacityLimiter(MAX_PASSWORDS)
         api.state.watchers = set()
         node.watch.start()
         node.head_watch.start()
-        ticker = Ticker(node.scheduling, node.pruning, node.stores, tick_s=settings.schedule_tick_s)
+        ticker = Ticker(node.scheduling, node.pruning, node.stores, tick_s=settings.poll_s)
         ticker.start()
         sweeping = asyncio.create_task(_sweep(node))
         mirrors = MirrorRunner(
             node.mirrors,
             threads=settings.mirror_threads,
-            poll_s=settings.mirror_poll_s,
+            poll_s=settings.poll_s,
             turn_s=MIRROR_TURN_S,
             is_shared=settings.tenancy is Tenancy.MULTI,
         )
@@ -184,7 +184,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
         deliverer = Deliverer(
             node.delivering,
             threads=settings.webhook_threads,
-            poll_s=settings.webhook_poll_s,
+            poll_s=settings.poll_s,
             is_shared=settings.tenancy is Tenancy.MULTI,
         )
         followers = [*_followers(node), _webhook_follower(node, deliverer)]
@@ -212,7 +212,7 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 
 def _followers(node: Node) -> list[Follower]:
     """Return the followers: of derivatives' inputs, of publications, and of overviews."""
-    wake_up, poll_s = node.stores.wake_up, node.settings.follow_poll_s
+    wake_up, poll_s = node.stores.wake_up, node.settings.poll_s
 
     def publications() -> float:
         keep_up(node.publishing)
@@ -238,7 +238,7 @@ def _followers(node: Node) -> list[Follower]:
 
 
 def _webhook_follower(node: Node, deliverer: Deliverer) -> Follower:
-    wake_up, poll_s = node.stores.wake_up, node.settings.webhook_poll_s
+    wake_up, poll_s = node.stores.wake_up, node.settings.poll_s
     return Follower("webhooks", wake_up, deliverer.look, poll_s=poll_s, topic=Topic.MOVED)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, ClassVar
 
 from odf_storage.runtime import old_settings
@@ -39,16 +40,20 @@ class Settings(
 
     PREFIX: ClassVar[str] = "ODF_NODE_"
 
+    def share_of(self, whole: int) -> int:
+        """Return how much of a pool one caller may hold."""
+        return ceil(round(self.share * whole, 6))
 
-SHARES = {
-    "query_processes_caller": "query_processes",
-    "readers_caller": "readers",
-    "max_bodies_caller": "max_bodies",
-    "max_transfers_caller": "max_transfers",
-    "events_listeners_caller": "events_listeners",
-    "flight_calls_caller": "flight_calls",
-}
-"""Limits of one caller, and of all callers together."""
+
+POOLS = (
+    "query_processes",
+    "readers",
+    "max_bodies",
+    "max_transfers",
+    "events_listeners",
+    "flight_calls",
+)
+"""What all callers together may hold; each of them holds a share."""
 
 
 def load_settings(**given: Any) -> Settings:
@@ -57,13 +62,13 @@ def load_settings(**given: Any) -> Settings:
     Raises the same errors as `read_settings`, and `InvalidSetting` if one caller may take all.
     """
     settings = read_settings(Settings, os.environ, given, more=OF_CLIENT)
-    for each, most in {} if settings.one_caller_takes_all else SHARES.items():
-        share, whole = getattr(settings, each), getattr(settings, most)
-        if share >= whole:
+    for each in POOLS:
+        whole = getattr(settings, each)
+        if settings.share < 1 and settings.share_of(whole) >= whole:
             raise InvalidSetting(
-                f"{variable_of(Settings, each)} is {share} of {variable_of(Settings, most)}="
-                f"{whole}: one caller could hold all; lower it, or raise the other, or set "
-                "ODF_NODE_ONE_CALLER_TAKES_ALL=true",
+                f"a share of {settings.share} of {variable_of(Settings, each)}={whole}, rounded "
+                "up, is all: one caller could hold all; raise it, or lower ODF_NODE_SHARE, or set "
+                "ODF_NODE_SHARE=1 to allow this",
                 setting=each,
             )
     if "query_workers" not in settings.model_fields_set and _takes_a_cluster(os.environ):

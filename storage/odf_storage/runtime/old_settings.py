@@ -29,10 +29,8 @@ _NOW_SHARED = (
 _NOW_OF_WORKERS = (
     "SPARK_MASTER",
     "SPARK_DRIVER_MEMORY",
-    "DATAFUSION_MEMORY_BYTES",
     "DATAFUSION_PROCESS_BYTES",
     "QUERY_S",
-    "QUERY_CPU_S",
     "MAX_QUERY_BYTES",
     "ENGINES",
     "ENGINE_CONFINEMENT",
@@ -43,36 +41,24 @@ _NOW_OF_WORKERS = (
     "JOB_DEATHS",
     "JOB_S",
     "JOB_MEMORY_BYTES",
-    "POLL_MS",
-    "MAX_COLUMNS",
-    "MAX_CELL_BYTES",
     "MAX_ROW_BYTES",
-    "MAX_REJECTED_ROWS",
     "SLICE_ROWS",
     "SLICE_BYTES",
-    "SLICE_THREADS",
     "MERGE_STATE_BYTES",
-    "COMMIT_ATTEMPTS",
     "POLL_MAX_VANISH_PERCENT",
     "FETCH_NETWORKS",
     "FETCH_ROOTS",
     "FETCH_S",
     "MAX_FETCHED_BYTES",
-    "MAX_FETCHES",
     "MAX_UNPACK_RATIO",
-    "MAX_ARCHIVE_ENTRIES",
     "PIPE_COMMANDS",
-    "PIPE_S",
     "TEMPLATE_VARIABLES",
     "TRANSFORM_MAX_ROWS",
     "TRANSFORM_MAX_BYTES",
-    "TRANSFORM_S",
     "TRANSFORM_CACHE_BYTES",
     "RESET_DERIVATIVES_ON_DIVERGED_INPUT",
     "CONTAINER_RUNTIME",
-    "CONTAINER_MEMORY",
     "CONTAINER_OPTIONS",
-    "CONTAINER_PULL_S",
     "ENGINE_NETWORK",
     "METRICS_PORT",
 )
@@ -82,7 +68,7 @@ RENAMED = {
 }
 """New names of settings by their old names."""
 
-_NOW_FIXED = (
+_FIXED = (
     "BODY_MIN_BYTES_S",
     "BODY_PACE_S",
     "CLOSE_WAIT_S",
@@ -103,6 +89,7 @@ _NOW_FIXED = (
     "ICEBERG_MEMORY_BYTES",
     "ICEBERG_SNAPSHOTS",
     "LEARNED_BOUNDS",
+    "LOGIN_WINDOW_S",
     "MAX_ACCOUNT_TOKENS",
     "MAX_BATCH_BLOCKS",
     "MAX_BEGUN_UPLOADS",
@@ -118,6 +105,7 @@ _NOW_FIXED = (
     "MAX_UPLOADS",
     "MAX_URL_BYTES",
     "MIRROR_TURN_S",
+    "OUTGOING",
     "PAGE_STATISTICS_CELLS",
     "PUBLISH_LOOK_BYTES",
     "PUBLISH_LOOK_S",
@@ -146,16 +134,69 @@ _NOW_FIXED = (
     "WS_MAX_FRAMES",
     "WS_MAX_PULL_MESSAGE_BYTES",
 )
-_NOW_FIXED_OF_WORKERS = (
-    "MAX_QUERY_TERMS",
+_FIXED_OF_WORKERS = (
+    "COMMIT_ATTEMPTS",
+    "CONTAINER_PULL_S",
+    "FETCH_LIST_BYTES",
+    "FETCH_THREADS",
+    "MAX_ARCHIVE_ENTRIES",
+    "MAX_COLUMNS",
+    "MAX_FETCHED_FILES",
+    "MAX_FETCHES",
     "MAX_QUERY_DEPTH",
+    "MAX_QUERY_TERMS",
+    "MAX_REJECTED_ROWS",
+    "PIPE_S",
+    "POLL_MS",
+    "QUERY_RESULTS",
+    "SLICE_THREADS",
+    "TRANSFORM_S",
 )
+_OF_ONE_CALLER = (
+    "EVENTS_LISTENERS_CALLER",
+    "FLIGHT_CALLS_CALLER",
+    "MAX_BODIES_CALLER",
+    "MAX_TRANSFERS_CALLER",
+    "ONE_CALLER_TAKES_ALL",
+    "OUTGOING_CALLER",
+    "QUERY_PROCESSES_CALLER",
+    "READERS_CALLER",
+)
+_REPLACED = {
+    "BODY_IDLE_S": "CLIENT_IDLE_S",
+    "EVENTS_IDLE_S": "CLIENT_IDLE_S",
+    "EVENTS_POLL_S": "POLL_S",
+    "FLIGHT_IDLE_S": "CLIENT_IDLE_S",
+    "FOLLOW_POLL_S": "POLL_S",
+    "INGEST_POLL_S": "POLL_S",
+    "MIRROR_LOOK_S": "OUTGOING_S",
+    "MIRROR_POLL_S": "POLL_S",
+    "QUERY_POOL_BYTES": "QUERY_PROCESS_BYTES",
+    "QUERY_WAIT_S": "TURN_WAIT_S",
+    "READER_IDLE_S": "CLIENT_IDLE_S",
+    "READER_WAIT_S": "TURN_WAIT_S",
+    "S3_KEYS_TTL_S": "TRANSFER_URL_TTL_S",
+    "SCHEDULE_TICK_S": "POLL_S",
+    "WEBHOOK_POLL_S": "POLL_S",
+    "WEBHOOK_TIMEOUT_S": "OUTGOING_S",
+}
+_REPLACED_OF_WORKERS = {
+    "CONTAINER_MEMORY": "CONTAINER_OPTIONS",
+    "DATAFUSION_MEMORY_BYTES": "DATAFUSION_PROCESS_BYTES",
+    "MAX_CELL_BYTES": "MAX_ROW_BYTES",
+    "QUERY_CPU_S": "QUERY_S",
+}
+_PREFIXES_OF_WORKERS = ("ODF_WORKER", "ODF_NODE")
+"""The prefix of a worker's settings, and the one from before."""
 GONE = {
-    **{f"ODF_NODE_{name}": "" for name in _NOW_FIXED},
+    **{f"ODF_NODE_{name}": "" for name in _FIXED},
+    **{f"ODF_NODE_{name}": "ODF_NODE_SHARE" for name in _OF_ONE_CALLER},
+    **{f"ODF_NODE_{name}": f"ODF_NODE_{place}" for name, place in _REPLACED.items()},
+    **{f"{prefix}_{name}": "" for prefix in _PREFIXES_OF_WORKERS for name in _FIXED_OF_WORKERS},
     **{
-        f"{prefix}_{name}": ""
-        for prefix in ("ODF_NODE", "ODF_WORKER")
-        for name in _NOW_FIXED_OF_WORKERS
+        f"{prefix}_{name}": f"ODF_WORKER_{place}"
+        for prefix in _PREFIXES_OF_WORKERS
+        for name, place in _REPLACED_OF_WORKERS.items()
     },
 }
 """Settings that are gone, with the setting that has their place; none: the value is fixed."""

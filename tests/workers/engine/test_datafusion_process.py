@@ -127,7 +127,7 @@ def test_a_query_of_one_batch_ends_with_its_time(engine: Any, folder: Path) -> N
 def test_a_query_of_one_batch_ends_with_its_processor_time(folder: Path) -> None:
     response = ask(DataFusionEngine(DataFusionLimits(cpu_seconds=1)), folder, ENDLESS)
     assert isinstance(response, RawQueryResponseInvalidQuery), response
-    assert "1 seconds of processor time (ODF_WORKER_QUERY_CPU_S)" in response.message
+    assert "1 seconds of processor time (ODF_WORKER_QUERY_S)" in response.message
 
 
 def test_a_query_of_one_batch_ends_when_it_is_cancelled(engine: Any, folder: Path) -> None:

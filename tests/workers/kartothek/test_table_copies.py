@@ -84,6 +84,6 @@ def test_all_files_together_are_bounded(table, tmp_path):
 def test_too_many_files_are_refused_before_one_is_fetched(table, tmp_path):
     with pytest.raises(TooManyFiles, match="6 new data files, more than the 5") as refused:
         fetched(table, tmp_path / "a", max_files=FILES - 1)
-    assert refused.value.facts["setting"] == "ODF_WORKER_MAX_FETCHED_FILES"
+    assert refused.value.facts["limit"] == "max_fetched_files"
     assert list((tmp_path / "a").iterdir()) == []
     assert len(fetched(table, tmp_path / "b", max_files=FILES)) == FILES

@@ -207,7 +207,7 @@ def test_an_account_keeps_its_newest_results(asking, cities):
 
 
 def test_the_command_waits_for_the_job_and_prints_its_rows(spark, tmp_path):
-    with serving(tmp_path / "node", ingest_poll_s=0.05) as service:
+    with serving(tmp_path / "node", poll_s=0.05) as service:
         stores = service.node.stores
         made = root(stores, "towns")
         add_rows(stores, made, [(DAY, "a", 1), (DAY, "b", 2)], tmp_path, at=10)

@@ -54,7 +54,7 @@ def test_a_value_above_its_limit_is_refused_with_row_and_column(
     path = written(tmp_path, pa.table({"v": made("x" * 1_001)}), use_dictionary=use_dictionary)
     with pytest.raises(InputTooLarge, match="row 2, column `v`") as refused:
         read(path, SMALL)
-    assert refused.value.facts["setting"] == "ODF_WORKER_MAX_CELL_BYTES"
+    assert refused.value.facts["setting"] == "ODF_WORKER_MAX_ROW_BYTES"
 
 
 def test_a_row_above_its_limit_is_refused(tmp_path: Path) -> None:

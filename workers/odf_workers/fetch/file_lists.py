@@ -18,6 +18,8 @@ from odf_protocol.kartothek.source import STATE_PREFIX, state_of
 from odf_storage.stores.objects import files
 
 FOLDER = "source-files"
+LIST_BYTES = 256 << 20
+"""Disk for lists of files; with them a Ledger reads new files only."""
 Files = frozenset[tuple[str, str]]
 """Pairs of label and key."""
 _STATE = re.compile(re.escape(STATE_PREFIX) + r"([0-9a-f]{64})")

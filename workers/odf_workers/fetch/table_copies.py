@@ -28,7 +28,6 @@ class TooManyFiles(FetchedTooLarge):
             f"the table has {files} new data files, more than the {most} that one poll takes",
             limit="max_fetched_files",
             value=most,
-            setting="ODF_WORKER_MAX_FETCHED_FILES",
         )
 
 

@@ -76,7 +76,6 @@ def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
             "are taken",
             limit="max_entries",
             value=limits.max_entries,
-            setting="ODF_WORKER_MAX_ARCHIVE_ENTRIES",
         )
     return archive
 

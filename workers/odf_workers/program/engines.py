@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Any
 
 from ..engines.port.port import Engine
@@ -28,8 +29,8 @@ def _datafusion(settings: WorkerSettings, _session: Any) -> Engine | None:
         return None
     limits = DataFusionLimits(
         seconds=settings.query_s,
-        cpu_seconds=settings.query_cpu_s,
-        pool_bytes=settings.datafusion_memory_bytes,
+        cpu_seconds=ceil(settings.query_s),
+        pool_bytes=settings.datafusion_process_bytes // 4,
         process_bytes=settings.datafusion_process_bytes,
         size=query_size(settings),
     )
@@ -73,6 +74,5 @@ def configured(settings: WorkerSettings, name: str) -> Engine:
     rules = EngineRules(
         containers=container_rules(settings),
         network=settings.engine_network,
-        pull_seconds=settings.container_pull_s,
     )
     return ContainerEngine(name, given.removeprefix(IMAGE), rules, seconds=settings.query_s)

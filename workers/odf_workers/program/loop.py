@@ -125,7 +125,7 @@ class Worker:
     context: WorkerContext
     name: str
     lease: timedelta
-    longest_pause_s: float
+    longest_pause_s: float = 1.0
     kinds: Sequence[str] = KINDS
     """Kinds of the jobs that it takes."""
     idle_s: float = 0.0

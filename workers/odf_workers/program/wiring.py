@@ -45,9 +45,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
     archives = PrepareLimits(
         max_bytes=settings.max_fetched_bytes,
         max_ratio=settings.max_unpack_ratio,
-        max_entries=settings.max_archive_entries,
         commands=frozenset(settings.pipe_commands),
-        command_seconds=settings.pipe_s,
     )
     context = WorkerContext(
         engines=Engines(session=session, first=first, others=tuple(others)),
@@ -58,7 +56,6 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         transforms=_transforms(settings),
         queries=_queries(settings),
         verify_task_bytes=settings.verify_task_bytes,
-        commit_attempts=settings.commit_attempts,
         publish_to=settings.publish_to,
     )
     return make(
@@ -73,7 +70,6 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
         stuck_s=STUCK_LEASES * settings.lease_s,
         budget=bounded(settings.job_s, settings.job_memory_bytes),
         renew_spark=session.renew if options.is_local else None,
-        longest_pause_s=settings.poll_ms / 1000,
         secrets=Secrets(stores, open_keys(settings.secrets_keys, settings.data)).of,
     )
 
@@ -85,11 +81,9 @@ def _ingest(settings: WorkerSettings, archives: PrepareLimits, scratch: Path) ->
 
     return IngestOptions(
         limits=_limits(settings, archives),
-        max_rejected_rows=settings.max_rejected_rows,
         watermark_ahead_s=settings.watermark_ahead_s,
         micro_batch_bytes=settings.micro_batch_bytes,
         cut=Cut(rows=settings.slice_rows, size=settings.slice_bytes),
-        upload_threads=settings.slice_threads,
         states=_merge_states(settings),
         ahead=StatesAhead(scratch),
     )
@@ -102,7 +96,6 @@ def _polls(settings: WorkerSettings, archives: PrepareLimits) -> PollOptions:
         fetch=_fetch_rules(settings),
         preparation=archives,
         max_vanish_percent=settings.poll_max_vanish_percent,
-        max_fetches=settings.max_fetches,
     )
 
 
@@ -110,8 +103,7 @@ def _limits(settings: WorkerSettings, archives: PrepareLimits) -> Limits:
     from ..slices.frame import Limits
 
     return Limits(
-        columns=settings.max_columns,
-        cell_bytes=settings.max_cell_bytes,
+        cell_bytes=settings.max_row_bytes // 2,
         row_bytes=settings.max_row_bytes,
         archives=archives,
     )
@@ -143,7 +135,6 @@ def _transforms(settings: WorkerSettings) -> Any:
         limits=IterationLimits(
             rows=settings.transform_max_rows, bytes=settings.transform_max_bytes
         ),
-        seconds=settings.transform_s,
         reset_on_diverged=settings.reset_derivatives_on_diverged_input,
         cache_bytes=settings.transform_cache_bytes,
     )
@@ -156,7 +147,6 @@ def _queries(settings: WorkerSettings) -> Any:
         seconds=settings.query_s,
         size=query_size(settings),
         result_bytes=settings.query_result_bytes,
-        results=settings.query_results,
     )
 
 
@@ -188,19 +178,17 @@ def _read_in_place(objects: ObjectStore, scratch: Path) -> tuple[Path, ...]:
 
 
 def _fetch_rules(settings: WorkerSettings) -> Any:
-    from ..fetch.file_lists import FOLDER, FileLists
+    from ..fetch.file_lists import FOLDER, LIST_BYTES, FileLists
     from ..fetch.values import FetchRules
 
     return FetchRules(
         networks=tuple(str(network) for network in settings.fetch_networks),
         roots=settings.fetch_roots,
         buckets=settings.fetch_buckets,
-        lists=FileLists(settings.data / FOLDER, settings.fetch_list_bytes),
+        lists=FileLists(settings.data / FOLDER, LIST_BYTES),
         variables=environment(settings.template_variables),
         containers=container_rules(settings),
         max_bytes=settings.max_fetched_bytes,
-        max_files=settings.max_fetched_files,
-        threads=settings.fetch_threads,
         total_s=settings.fetch_s,
     )
 

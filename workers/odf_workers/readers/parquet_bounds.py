@@ -204,7 +204,7 @@ def _too_long(what: str, limit: str, most: int) -> InputTooLarge:
         f"{what} is longer than {most} bytes",
         limit=f"{limit}_bytes",
         value=most,
-        setting=f"ODF_WORKER_MAX_{limit.upper()}_BYTES",
+        setting="ODF_WORKER_MAX_ROW_BYTES",
     )
 
 

@@ -97,7 +97,6 @@ class Limits:
                 f"the batch has {count} columns, at most {self.columns} are accepted",
                 limit="columns",
                 value=self.columns,
-                setting="ODF_WORKER_MAX_COLUMNS",
             )
 
     def check_cell(self, size: int, *, line: int, column: str) -> None:
@@ -106,7 +105,7 @@ class Limits:
                 f"line {line}, column `{column}`: the value is longer than {self.cell_bytes} bytes",
                 limit="cell_bytes",
                 value=self.cell_bytes,
-                setting="ODF_WORKER_MAX_CELL_BYTES",
+                setting="ODF_WORKER_MAX_ROW_BYTES",
             )
 
     def row_too_large(self, line: int) -> InputTooLarge:

@@ -21,6 +21,8 @@ from odf_storage.runtime.networks import network_of
 from odf_storage.stores.accounts.sql_attempts import SqlAttempts
 
 Key = tuple[str, str]
+LOGIN_WINDOW_S = 300.0
+"""Seconds after which failed logins are forgotten."""
 MAX_KEYS = 10_000
 ADDRESS_FACTOR = 20
 """Factor by which one network may fail more often, over all accounts, than with one account."""
@@ -63,7 +65,7 @@ class Throttle:
     monotonic clock in seconds."""
 
     attempts: int = 5
-    window_s: float = 300.0
+    window_s: float = LOGIN_WINDOW_S
     now: Callable[[], float] = time.monotonic
     _windows: dict[Key, _Window] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

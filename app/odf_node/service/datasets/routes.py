@@ -103,7 +103,7 @@ async def create(
     manifest = await small_body(request, MAX_MANIFEST_BYTES)
     mirror = await run_in_threadpool(mirror_asked, manifest)
     if mirror is not None:
-        work = partial(_follow, mirrors, access, actor, mirror, asked, settings.mirror_look_s)
+        work = partial(_follow, mirrors, access, actor, mirror, asked, settings.outgoing_s)
         entry, job = await outgoing.run(caller_of(request.scope), work)
         shown = {**summary(access, entry, base), "job": job, "jobUrl": f"{base}jobs/{job}"}
         return JsonAnswer(shown, 201, {"location": shown["url"]})

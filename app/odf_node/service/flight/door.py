@@ -139,13 +139,13 @@ class FlightDoor:
         fetching = Fetching(
             Statements(self._queries, settings.query_max_rows),
             batch_bytes=FLIGHT_BATCH_BYTES,
-            idle_s=settings.flight_idle_s,
+            idle_s=settings.client_idle_s,
         )
         slots = Slots(
             "Flight calls",
             most=settings.flight_calls,
-            each=settings.flight_calls_caller,
-            settings=("ODF_NODE_FLIGHT_CALLS", "ODF_NODE_FLIGHT_CALLS_CALLER"),
+            each=settings.share_of(settings.flight_calls),
+            setting="ODF_NODE_FLIGHT_CALLS",
         )
         anonymous = settings.allow_anonymous
         return FlightPort(

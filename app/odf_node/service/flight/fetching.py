@@ -25,7 +25,7 @@ class ClientTooSlow(LimitExceeded):
         super().__init__(
             f"no rows were taken for {seconds:g} seconds; ask again",
             limit=seconds,
-            setting="ODF_NODE_FLIGHT_IDLE_S",
+            setting="ODF_NODE_CLIENT_IDLE_S",
         )
 
 

@@ -84,7 +84,7 @@ class Dispatch:
             return
         # Before any branch: no route reads a body that has neither pace nor end.
         if scope.get("method", SOCKET) not in BODILESS:
-            receive = Paced(receive, self._settings.body_idle_s)
+            receive = Paced(receive, self._settings.client_idle_s)
         state = scope.setdefault("state", {})
         route, state["path"] = self._addresses.find(scope)
         if route is not None:

@@ -23,20 +23,24 @@ from ..auth.actors import Actor
 
 T = TypeVar("T")
 RETRY_AFTER_S = 5
+SHARE = "ODF_NODE_SHARE"
+OUTGOING = 16
+"""Requests to servers of users (first looks of mirrors, addresses and pings of webhooks) that wait
+at the same time; more are refused with 429."""
 
 
 class ShareTaken(LimitExceeded):
     """One caller has reached its share."""
 
-    def __init__(self, what: str, limit: int, setting: str) -> None:
+    def __init__(self, what: str, limit: int) -> None:
         message = f"{limit} {what} of yours are under way already; try again later"
-        super().__init__(message, limit=limit, setting=setting, retry_after_s=RETRY_AFTER_S)
+        super().__init__(message, limit=limit, setting=SHARE, retry_after_s=RETRY_AFTER_S)
 
 
 class AllTaken(LimitExceeded):
     """All callers together have reached the limit in sum."""
 
-    def __init__(self, what: str, limit: int, setting: str) -> None:
+    def __init__(self, what: str, limit: int, setting: str | None) -> None:
         message = f"{limit} {what} are under way on this node already; try again later"
         super().__init__(message, limit=limit, setting=setting, retry_after_s=RETRY_AFTER_S)
 
@@ -53,10 +57,10 @@ def caller_of(scope: MutableMapping[str, Any]) -> str:
 class Slots:
     """A limited number of concurrent long-lived uses. When none is free, the caller is refused."""
 
-    def __init__(self, what: str, *, most: int, each: int, settings: tuple[str, str]) -> None:
-        """`most` is the limit in sum, `each` the limit for one caller; `settings` are the names of
-        the settings of both."""
-        self._what, self._most, self._each, self._settings = what, most, each, settings
+    def __init__(self, what: str, *, most: int, each: int, setting: str | None) -> None:
+        """`most` is the limit in sum, and `setting` the name of its setting, if it has one; `each`
+        is the limit for one caller."""
+        self._what, self._most, self._each, self._setting = what, most, each, setting
         self._held: Counter[str] = Counter()
         self._sum = 0
         self._lock = Lock()
@@ -74,9 +78,9 @@ class Slots:
         """Take a slot, to be given back by `give_back`. Raises `ShareTaken`, `AllTaken`."""
         with self._lock:
             if self._held[caller] >= self._each:
-                raise ShareTaken(self._what, self._each, self._settings[1])
+                raise ShareTaken(self._what, self._each)
             if self._sum >= self._most:
-                raise AllTaken(self._what, self._most, self._settings[0])
+                raise AllTaken(self._what, self._most, self._setting)
             self._held[caller] += 1
             self._sum += 1
 
@@ -97,7 +101,7 @@ class Outgoing:
             "requests to other servers",
             most=most,
             each=each,
-            settings=("ODF_NODE_OUTGOING", "ODF_NODE_OUTGOING_CALLER"),
+            setting=None,
         )
         self._threads = CapacityLimiter(most)
 
@@ -127,12 +131,10 @@ class Turns:
     do not delay other callers.
     """
 
-    def __init__(
-        self, what: str, *, most: int, each: int, settings: tuple[str, str] = ("", "")
-    ) -> None:
-        """`most` is the limit in sum, `each` the limit for one caller; `settings` are the names of
-        the settings of both."""
-        self._what, self._most, self._each, self._settings = what, most, each, settings
+    def __init__(self, what: str, *, most: int, each: int, setting: str | None = None) -> None:
+        """`most` is the limit in sum, and `setting` the name of its setting; `each` is the limit
+        for one caller."""
+        self._what, self._most, self._each, self._setting = what, most, each, setting
         self._all, self._threads = CapacityLimiter(most), CapacityLimiter(most)
         self._shares: dict[str, CapacityLimiter] = {}
         self._users: Counter[str] = Counter()
@@ -156,8 +158,8 @@ class Turns:
             if not isinstance(error, TimeoutError):
                 raise
             if has_share:
-                raise AllTaken(self._what, self._most, self._settings[0]) from None
-            raise ShareTaken(self._what, self._each, self._settings[1]) from None
+                raise AllTaken(self._what, self._most, self._setting) from None
+            raise ShareTaken(self._what, self._each) from None
         return turn
 
     async def run(self, caller: str, work: Callable[[], T]) -> T:

@@ -58,7 +58,9 @@ class Uploads:
             settings.max_object_bytes,
         )
         self._target = partial(usecase.upload_target, access, stores.mirrors)
-        self._turns = Turns("bodies", most=settings.max_bodies, each=settings.max_bodies_caller)
+        self._turns = Turns(
+            "bodies", most=settings.max_bodies, each=settings.share_of(settings.max_bodies)
+        )
 
     async def take(self, path: DatasetPath, scope: Scope, receive: Receive) -> Response:
         """Receive a whole object, or the next part of one, and return the response."""

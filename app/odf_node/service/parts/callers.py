@@ -24,7 +24,7 @@ from ..auth.passwords import Cost
 from ..auth.roles import RoleMemory
 from ..auth.s3_keys import S3Callers, VendedKeys
 from ..auth.signed_urls import SignedUrls
-from ..auth.throttle import SharedThrottle, Throttle
+from ..auth.throttle import LOGIN_WINDOW_S, SharedThrottle, Throttle
 from ..limits.pressure import Pressure
 from ..observe.audit_writer import AuditWriter
 from ..observe.counters import Counters
@@ -61,7 +61,7 @@ class CallerParts(Opened):
 
     @cached_property
     def vended_keys(self) -> VendedKeys:
-        return VendedKeys(self.session_secrets, self.settings.s3_keys_ttl_s, self.clock)
+        return VendedKeys(self.session_secrets, self.settings.transfer_url_ttl_s, self.clock)
 
     @cached_property
     def s3_callers(self) -> S3Callers:
@@ -70,7 +70,7 @@ class CallerParts(Opened):
     @cached_property
     def throttle(self) -> Throttle | SharedThrottle:
         """Services on one PostgreSQL share the count; on SQLite there is only one service."""
-        attempts, window_s = self.settings.login_attempts, self.settings.login_window_s
+        attempts, window_s = self.settings.login_attempts, LOGIN_WINDOW_S
         if is_shared(self.stores):
             return SharedThrottle(SqlAttempts(self.stores.engine), attempts, window_s, self.clock)
         return Throttle(attempts, window_s)

@@ -19,7 +19,7 @@ class JobParts(QueryParts):
 
     @cached_property
     def watch(self) -> JobWatch:
-        return JobWatch(self.stores.jobs, self.stores.wake_up, pause_s=self.settings.ingest_poll_s)
+        return JobWatch(self.stores.jobs, self.stores.wake_up, pause_s=self.settings.poll_s)
 
     @cached_property
     def waiting(self) -> Waiting:

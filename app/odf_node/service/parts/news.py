@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..limits.shares import Outgoing, Slots
+from ..limits.shares import OUTGOING, Outgoing, Slots
 from ..news.atom_feeds import AtomFeeds
 from ..news.feeds import ChainFeed, LogFeed
 from ..news.head_polls import EVENTS_MAX_WAIT_S, HeadPolls
@@ -25,22 +25,21 @@ class NewsParts(WriteParts):
 
     @cached_property
     def head_watch(self) -> HeadWatch:
-        pause_s = self.settings.events_poll_s
-        return HeadWatch(self.stores.refs, self.stores.wake_up, pause_s=pause_s)
+        refs, wake_up = self.stores.refs, self.stores.wake_up
+        return HeadWatch(refs, wake_up, pause_s=self.settings.poll_s)
 
     @cached_property
     def listeners(self) -> Slots:
         return Slots(
             "listeners",
             most=self.settings.events_listeners,
-            each=self.settings.events_listeners_caller,
-            settings=("ODF_NODE_EVENTS_LISTENERS", "ODF_NODE_EVENTS_LISTENERS_CALLER"),
+            each=self.settings.share_of(self.settings.events_listeners),
+            setting="ODF_NODE_EVENTS_LISTENERS",
         )
 
     @cached_property
     def outgoing(self) -> Outgoing:
-        settings = self.settings
-        return Outgoing(most=settings.outgoing, each=settings.outgoing_caller)
+        return Outgoing(most=OUTGOING, each=self.settings.share_of(OUTGOING))
 
     @cached_property
     def atom_feeds(self) -> AtomFeeds:
@@ -76,7 +75,7 @@ class NewsParts(WriteParts):
             ),
             slots=self.listeners,
             keep_alive_s=EVENTS_KEEP_ALIVE_S,
-            idle_s=settings.events_idle_s,
+            idle_s=settings.client_idle_s,
         )
 
     @cached_property
@@ -87,7 +86,7 @@ class NewsParts(WriteParts):
             store=self.stores.webhooks,
             reading=self.stores.reading,
             keys=self.secret_keys,
-            sender=Sender(networks, settings.webhook_timeout_s),
+            sender=Sender(networks, settings.outgoing_s),
             most=WEBHOOKS_ACCOUNT,
             old_secret_s=WEBHOOK_OLD_SECRET_S,
             public_url=settings.public_url,
@@ -102,5 +101,5 @@ class NewsParts(WriteParts):
             feed=ChainFeed(self.stores.reading, self.access.shown_alias),
             access=self.access,
             retry_s=self.settings.webhook_retry_s,
-            failing=FailingPolls(self.stores.jobs, 10 * self.settings.webhook_poll_s),
+            failing=FailingPolls(self.stores.jobs, 10 * self.settings.poll_s),
         )

@@ -79,7 +79,7 @@ class WriteParts(DefinitionParts):
             stores=self.stores,
             everything_is_read=self.access.everything_is_read,
             debounce_s=FOLLOW_DEBOUNCE_S,
-            poll_s=self.settings.follow_poll_s,
+            poll_s=self.settings.poll_s,
             clock=self.clock,
         )
 
@@ -110,7 +110,7 @@ class WriteParts(DefinitionParts):
                 objects=self.stores.objects,
                 gate=self.gate,
                 wait_s=VALIDATION_WAIT_S,
-                poll_s=self.settings.ingest_poll_s,
+                poll_s=self.settings.poll_s,
             ),
             limits=BundleLimits(
                 max_blocks=MAX_BATCH_BLOCKS,

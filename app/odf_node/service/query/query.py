@@ -43,6 +43,9 @@ from .near_names import with_near_names
 from .own_folders import OwnFolders
 from .spawner import Spawner, is_installed
 
+QUERY_POOL_SHARE = 0.5
+"""Part of the memory of a query's process that rows may take before it spills them."""
+
 QUERY_DEPTH = 100
 """Deepest nesting of brackets in a query."""
 
@@ -144,8 +147,8 @@ class Queries:
         self._turns = Turns(
             "queries",
             most=settings.query_processes,
-            each=settings.query_processes_caller,
-            settings=("ODF_NODE_QUERY_PROCESSES", "ODF_NODE_QUERY_PROCESSES_CALLER"),
+            each=settings.share_of(settings.query_processes),
+            setting="ODF_NODE_QUERY_PROCESSES",
         )
         self._threads = CapacityLimiter(2 * settings.query_processes)
         self._folders = OwnFolders(settings)
@@ -208,7 +211,7 @@ class Queries:
 
     async def _turn(self, caller: str) -> Turn:
         try:
-            return await self._turns.take(caller, self.settings.query_wait_s)
+            return await self._turns.take(caller, self.settings.turn_wait_s)
         except AllTaken:
             raise QueryQueueFull(self.settings.query_processes) from None
 
@@ -269,7 +272,7 @@ class Queries:
             scratch=str(scratch),
             links=str(links),
             limits=QueryLimits(
-                pool_bytes=settings.query_pool_bytes,
+                pool_bytes=int(settings.query_process_bytes * QUERY_POOL_SHARE),
                 process_bytes=settings.query_process_bytes,
                 spill_bytes=settings.query_spill_bytes,
                 cpu_s=int(settings.query_time_s * settings.query_threads) + 1,

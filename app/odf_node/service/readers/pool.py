@@ -130,8 +130,8 @@ class Readers:
     def __init__(self, settings: Settings) -> None:
         numbers = {
             "most": settings.readers,
-            "each": settings.readers_caller,
-            "settings": ("ODF_NODE_READERS", "ODF_NODE_READERS_CALLER"),
+            "each": settings.share_of(settings.readers),
+            "setting": "ODF_NODE_READERS",
         }
         self._turns = {
             kind: Turns(f"{kind}s", **numbers)  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ class Readers:
             ReaderGone, ReadTooSlow. The errors of opening an object.
         """
         kind = task.__struct_config__.tag
-        turn = await self._turns[str(kind)].take(caller, self._settings.reader_wait_s)
+        turn = await self._turns[str(kind)].take(caller, self._settings.turn_wait_s)
         link: socket.socket | None = None
         try:
             link = await to_thread.run_sync(_NURSERY.reader, limiter=self._threads)
@@ -198,7 +198,7 @@ class Answer:
         """Numbers of opened and of all slices, if the reader reports them."""
         self._learn = learn
         self._link, self._objects, self._threads, self._turn = link, objects, threads, turn
-        self._silent_s, self._idle_s = settings.reader_silent_s, settings.reader_idle_s
+        self._silent_s, self._idle_s = settings.reader_silent_s, settings.client_idle_s
         self._held_bytes, self._held_s = READ_HELD_BYTES, READ_HELD_S
         self._received = bytearray()
         self._held: deque[bytes] = deque()

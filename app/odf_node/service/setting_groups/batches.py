@@ -10,11 +10,15 @@ from odf_storage.runtime.shared_settings import SharedSettings
 class BatchSettings(SharedSettings):
     """Posts, jobs that wait, derivatives and schedules."""
 
+    poll_s: float = Field(
+        1.0,
+        gt=0,
+        le=60,
+        description="Seconds between two looks for what is to be done (inputs that moved, ends of "
+        "jobs, schedules, mirrors, webhooks) when no wake-up comes.",
+    )
     follow_inputs: bool = Field(
         True, description="Whether derivatives are computed by themselves when an input moves."
-    )
-    follow_poll_s: float = Field(
-        1.0, gt=0, description="Seconds between two looks for inputs of derivatives that moved."
     )
     query_check_s: float = Field(
         20.0,
@@ -26,12 +30,6 @@ class BatchSettings(SharedSettings):
         ge=0,
         description="Seconds an ingest request waits for its result before it is answered 202.",
     )
-    ingest_poll_s: float = Field(
-        0.5,
-        gt=0,
-        le=10,
-        description="Seconds after which a job is looked at again when no wake-up comes.",
-    )
     job_keep_s: int = Field(
         30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
     )
@@ -39,9 +37,6 @@ class BatchSettings(SharedSettings):
         7 * 86_400,
         gt=0,
         description="Seconds the bad rows are kept that a batch was ingested without.",
-    )
-    schedule_tick_s: float = Field(
-        1.0, gt=0, le=60, description="Seconds between two looks for schedules that are due."
     )
     max_waiting_dataset: int = Field(
         1_000, gt=0, description="Most jobs that may wait for one dataset; more are answered 429."

@@ -20,11 +20,14 @@ class CallerSettings(SharedSettings):
         description="Which datasets everybody reads who is let in: `public` ones, or `all`, "
         "private ones, too (for a private workshop).",
     )
-    one_caller_takes_all: bool = Field(
-        False,
-        description="Whether the share of one caller of queries, readers, bodies, transfers or "
-        "listeners may be as much as all callers have; a start with such limits is refused "
-        "otherwise.",
+    share: float = Field(
+        0.34,
+        gt=0,
+        le=1,
+        description="Part, rounded up, that one account, or one address without an account, may "
+        "hold of what all callers have at a time: queries, readers, bodies, transfers, listeners, "
+        "calls of Flight SQL. More wait a moment, or are answered 429. A start is refused where "
+        "the part of a pool would be all of it, except with 1.",
     )
     session_ttl_s: int = Field(
         86_400, gt=0, description="Seconds a session stays valid after its login."
@@ -37,7 +40,4 @@ class CallerSettings(SharedSettings):
     )
     login_attempts: int = Field(
         5, gt=0, description="Failed logins one address may make per account before it has to wait."
-    )
-    login_window_s: float = Field(
-        300.0, gt=0, description="Seconds after which failed logins are forgotten."
     )

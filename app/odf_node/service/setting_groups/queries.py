@@ -18,15 +18,6 @@ class QuerySettings(SharedSettings):
     query_processes: int = Field(
         3, gt=0, description="Queries that run at a time, each in a process of its own."
     )
-    query_processes_caller: int = Field(
-        2,
-        gt=0,
-        description="Of these, for one account, or one address without an account; more wait a "
-        "moment, then 429.",
-    )
-    query_wait_s: float = Field(
-        10.0, ge=0, description="Seconds a query waits until it can run; then 429."
-    )
     query_time_s: float = Field(
         60.0,
         gt=0,
@@ -40,9 +31,6 @@ class QuerySettings(SharedSettings):
         description="Partitions a query is computed in. With more than one the order of rows "
         "without ORDER BY, and the last digits of sums, may differ from run to run; answers with "
         "a proof are computed in one.",
-    )
-    query_pool_bytes: int = Field(
-        512 * MIB, ge=16 * MIB, description="Bytes of rows a query holds before it spills them."
     )
     query_process_bytes: int = Field(
         1024 * MIB,
@@ -87,15 +75,6 @@ class QuerySettings(SharedSettings):
     flight_tls_certificates: Path | None = Field(None, description="Its certificates (PEM).")
     flight_calls: int = Field(
         32, gt=0, description="Calls of Flight SQL at a time; more are answered UNAVAILABLE."
-    )
-    flight_calls_caller: int = Field(
-        8, gt=0, description="Of these, of one account, or one address without an account."
-    )
-    flight_idle_s: float = Field(
-        60.0,
-        gt=0,
-        description="Seconds a client of Flight SQL may take none of its rows before their query "
-        "is ended.",
     )
     signing_key: str | None = Field(
         None,

@@ -22,20 +22,14 @@ class ReadSettings(SharedSettings):
         ge=0,
         description="Most rows taken back of one slice that are told to clients of Iceberg.",
     )
+    turn_wait_s: float = Field(
+        10.0, gt=0, description="Seconds a read or a query waits until it can run; then 429."
+    )
     readers: int = Field(
         8,
         gt=0,
         description="Processes that read rows at a time for reads, as many for tails, and as many "
         "for look-ups; they are there only while they do. More wait a moment, then 503.",
-    )
-    readers_caller: int = Field(
-        4,
-        gt=0,
-        description="Of these, for one account, or one address without an account; more wait a "
-        "moment, then 429.",
-    )
-    reader_wait_s: float = Field(
-        5.0, ge=0, description="Seconds a request waits until a process can read for it."
     )
     reader_memory_bytes: int = Field(
         1024 * MIB,
@@ -47,9 +41,4 @@ class ReadSettings(SharedSettings):
         gt=0,
         description="Seconds a process that reads rows may take until the next piece of its "
         "answer; more: 503, or the answer breaks off.",
-    )
-    reader_idle_s: float = Field(
-        60.0,
-        gt=0,
-        description="Seconds a client may take nothing of the rows it reads before they break off.",
     )

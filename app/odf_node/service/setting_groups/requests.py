@@ -29,17 +29,17 @@ class RequestSettings(SharedSettings):
         gt=0,
         description="Largest data slice or checkpoint of an upload, in bytes.",
     )
-    body_idle_s: float = Field(
-        60.0, gt=0, description="Seconds a request body may pause before the request is given up."
+    client_idle_s: float = Field(
+        60.0,
+        gt=0,
+        description="Seconds a client may send nothing of its body, or take nothing of its rows or "
+        "of its stream of news, before it is ended.",
     )
     max_bodies: int = Field(
         32,
         gt=0,
         description="Longer bodies received at once, those of posts and those of objects apart; "
         "others wait for their turn.",
-    )
-    max_bodies_caller: int = Field(
-        8, gt=0, description="Of these, bodies of one account; its others wait for their turn."
     )
     max_unpacked_ratio: int = Field(
         200, gt=0, description="How often larger a compressed body may become when it is unpacked."

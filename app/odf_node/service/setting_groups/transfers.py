@@ -23,12 +23,6 @@ class TransferSettings(SharedSettings):
     max_transfers: int = Field(
         512, gt=0, description="Most smart transfers open at a time; more are answered 503."
     )
-    max_transfers_caller: int = Field(
-        32,
-        gt=0,
-        description="Most smart transfers one account, or one address without an account, may "
-        "have open; more are answered 429.",
-    )
     max_batch_bytes: int = Field(
         512 * MIB, gt=0, description="Most bytes of blocks in one smart transfer, uncompressed."
     )
@@ -40,34 +34,21 @@ class TransferSettings(SharedSettings):
     transfer_url_ttl_s: int = Field(
         3600,
         gt=0,
-        description="Seconds a presigned transfer URL, or a signed URL of the node, stays valid.",
+        description="Seconds a presigned transfer URL, a signed URL of the node, or keys of S3 "
+        "clients for the files of a dataset stay valid.",
     )
-    s3_keys_ttl_s: int = Field(
-        3600,
+    outgoing_s: float = Field(
+        20.0,
         gt=0,
-        le=43_200,
-        description="Seconds that keys of S3 clients for the files of one dataset stay valid.",
+        le=120,
+        description="Seconds another server may take to answer: the remote of a new mirror at the "
+        "first look, the receiver of a webhook.",
     )
     mirror_networks: tuple[IPvAnyNetwork, ...] = Field(
         (), description="Ranges mirrors may pull from, beside the public network."
     )
-    outgoing: int = Field(
-        16,
-        gt=0,
-        description="Requests to servers of users (first looks of mirrors, addresses and pings of "
-        "webhooks) that wait at the same time; more are refused with 429.",
-    )
-    outgoing_caller: int = Field(2, gt=0, description="The same, for one account.")
-    mirror_look_s: float = Field(
-        30.0,
-        gt=0,
-        description="Seconds that the first look at the remote of a new mirror may take.",
-    )
     mirror_threads: int = Field(
         4, ge=0, le=64, description="Mirrors this service pulls at the same time; 0 = none."
-    )
-    mirror_poll_s: float = Field(
-        2.0, gt=0, description="Seconds between two looks for mirrors that are to be pulled."
     )
     slice_memory_bytes: int = Field(
         2048 * MIB,

@@ -1,7 +1,7 @@
 """uvicorn's WebSocket with the frames and limits that smart transfer needs.
 
 Long messages are sent in several frames, because peers accept only frames below 16 MiB. A close
-takes up to `CLOSE_WAIT_S` seconds. Received bytes are parsed in short slices. After a slice with
+takes up to five seconds. Received bytes are parsed in short slices. After a slice with
 many frames the event loop gets a turn, since a frame of one byte costs as much as a long one.
 """
 

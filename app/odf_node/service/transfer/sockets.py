@@ -48,8 +48,8 @@ class Transfers:
         self.open = Slots(
             "smart transfers",
             most=settings.max_transfers,
-            each=settings.max_transfers_caller,
-            settings=("ODF_NODE_MAX_TRANSFERS", "ODF_NODE_MAX_TRANSFERS_CALLER"),
+            each=settings.share_of(settings.max_transfers),
+            setting="ODF_NODE_MAX_TRANSFERS",
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -259,7 +259,7 @@ class _Answer:
             raise EngineBroken(end.failed)
         if end.refused is not None:
             if _OUT_OF_POOL in end.refused:
-                raise QueryTooLarge(end.refused, "ODF_WORKER_DATAFUSION_MEMORY_BYTES")
+                raise QueryTooLarge(end.refused, "ODF_WORKER_DATAFUSION_PROCESS_BYTES")
             raise InvalidQuery(end.refused, **end.facts)
 
 

@@ -48,8 +48,7 @@ class QueryTooSlow(InvalidQuery):
     """The query exceeded its time limit. The port has no other response for this case."""
 
     def __init__(self, seconds: float, *, processor: bool = False) -> None:
-        setting = "ODF_WORKER_QUERY_CPU_S" if processor else "ODF_WORKER_QUERY_S"
-        kind = " of processor time" if processor else ""
+        setting, kind = "ODF_WORKER_QUERY_S", " of processor time" if processor else ""
         super().__init__(
             f"{_TOO_SLOW} {seconds:g} seconds{kind} ({setting})", seconds=seconds, setting=setting
         )
