@@ -173,7 +173,7 @@ def test_whether_a_table_is_there_costs_no_look_at_it(service, http):
 
 
 def test_snapshots_are_told_as_many_as_are_asked_for_and_bounded(tmp_path):
-    with serving(tmp_path / "node", tenancy="multi", iceberg_snapshots=2) as service:
+    with serving(tmp_path / "node", tenancy="multi", max_snapshots=2) as service:
         towns = made(service, "alice/five")
         for number in range(5):
             towns.add([town(f"c{number}")])

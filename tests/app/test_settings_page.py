@@ -68,6 +68,10 @@ def test_the_ten_to_decide_are_settings():
     assert {*DECIDE} <= {*variables(Settings), *variables(WorkerSettings)}
 
 
+def test_an_operator_reads_no_more_than_130_settings():
+    assert len({*variables(Settings), *variables(WorkerSettings)}) <= 130
+
+
 def _page() -> str:
     kinds = {**variables(Settings), **variables(WorkerSettings)}
     of = {name: WorkerSettings if "_WORKER_" in name else Settings for name in DECIDE}

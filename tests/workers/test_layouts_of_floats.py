@@ -215,7 +215,7 @@ class Layout:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("layouts") / "node"
-    with serving(folder, flight_port=0, turn_wait_s=60, query_text_terms=30_000) as service:
+    with serving(folder, flight_port=0, turn_wait_s=60, query_terms=30_000) as service:
         yield service
 
 

@@ -46,7 +46,7 @@ TRIAL_SAMPLE_BYTES = 1 << 20
 TRIAL_WAIT_S = 60.0
 """Seconds a trial of manifests waits for a worker; then it ends."""
 
-MAX_MANIFEST_BYTES = 2 * (1 << 20)
+MAX_MANIFEST_BYTES = 2 << 20
 """Largest manifest of a dataset or an event, in bytes."""
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from .observed import Watching
     from .port import FlightPort, PortOptions
 
-FLIGHT_BATCH_BYTES = 14 * (1 << 20)
+FLIGHT_BATCH_BYTES = 14 << 20
 """Longest batch of rows of an answer by Flight SQL; common clients take messages of 16 MiB. A row
 that is longer ends the answer."""
 
-FLIGHT_MESSAGE_BYTES = 4 * (1 << 20)
+FLIGHT_MESSAGE_BYTES = 4 << 20
 """Longest message of a client of Flight SQL."""
 
 

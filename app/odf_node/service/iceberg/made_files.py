@@ -29,7 +29,7 @@ from odf_storage.datasets.versions.dead_rows import DeadRows
 from .file_names import FileName, Kind, NoSuchTableFile
 from .table import GROUP, IcebergTable
 
-FILE_MEMORY_BYTES = 64 * (1 << 20)
+FILE_MEMORY_BYTES = 64 << 20
 """Bytes of files made for clients of Iceberg that the service remembers."""
 
 

@@ -32,7 +32,7 @@ from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind,
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 
-GATEWAY_REWRITE_BYTES = 1024 * (1 << 20)
+GATEWAY_REWRITE_BYTES = 1 << 30
 """Most bytes of a slice that is written anew for readers: from before a column was added, at
 /platform/kartothek; with rows taken back, for changes of a shared table."""
 

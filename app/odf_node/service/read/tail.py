@@ -22,7 +22,7 @@ from ..readers.materials import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import SliceRef, TailTask, schema_data
 
-MAX_TAIL_BYTES = 32 * (1 << 20)
+MAX_TAIL_BYTES = 32 << 20
 """Most bytes of records answered by one tail request or look-up; more: 413."""
 
 MAX_TAIL_RECORDS = 10_000

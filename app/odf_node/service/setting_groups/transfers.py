@@ -21,7 +21,7 @@ class TransferSettings(SharedSettings):
         "all blocks of a push in one.",
     )
     max_transfers: int = Field(
-        512, gt=0, description="Most smart transfers open at a time; more are answered 503."
+        128, gt=0, description="Most smart transfers open at a time; more are answered 503."
     )
     max_batch_bytes: int = Field(
         512 * MIB, gt=0, description="Most bytes of blocks in one smart transfer, uncompressed."

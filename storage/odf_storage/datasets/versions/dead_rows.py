@@ -21,7 +21,7 @@ from odf_protocol.multihash import Multihash
 from ...stores.ports import KeyedStore
 from .histories import version_files
 
-DEAD_ROWS_BYTES = 64 * (1 << 20)
+DEAD_ROWS_BYTES = 64 << 20
 """Most bytes that tell rows taken back of one shared table."""
 
 DEAD = "dead"
