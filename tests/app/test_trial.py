@@ -181,8 +181,8 @@ def test_a_wrong_query_of_one_of_several_names_its_dataset(tried):
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
-        (asked(CITIES.format(name="a"), rows="x" * (SAMPLE_BYTES + 1)), 413, "TRIAL_SAMPLE_BYTES"),
-        (asked(*(CITIES.format(name=name) for name in "abcd")), 413, "TRIAL_MANIFESTS"),
+        (asked(CITIES.format(name="a"), rows="x" * (SAMPLE_BYTES + 1)), 413, "at most 2000 bytes"),
+        (asked(*(CITIES.format(name=name) for name in "abcd")), 413, "takes 3 manifests"),
         (asked(*(CITIES.format(name=name) for name in "ab"), rows=ROWS), 400, "name it"),
         (asked(LARGE.format(name="b", of="nothing", column="n")), 400, "nothing"),
         (asked(CITIES.format(name="a"), CITIES.format(name="a")), 400, "two manifests"),
