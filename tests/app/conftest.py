@@ -7,16 +7,19 @@ from collections.abc import Iterator
 import pytest
 from service import Service, serving
 
+ALONE = {"query_check_s": 0.01}
+"""No worker is there to check the query of a derivative: nothing is waited for."""
+
 
 @pytest.fixture(scope="module")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A single-tenant node on SQLite and local files."""
-    with serving(tmp_path_factory.mktemp("single"), tenancy="single") as service:
+    with serving(tmp_path_factory.mktemp("single"), tenancy="single", **ALONE) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
 def multi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A multi-tenant node on SQLite and local files."""
-    with serving(tmp_path_factory.mktemp("multi"), tenancy="multi") as service:
+    with serving(tmp_path_factory.mktemp("multi"), tenancy="multi", **ALONE) as service:
         yield service

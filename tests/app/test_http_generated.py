@@ -28,6 +28,8 @@ UNLESS_BARE = (
     checks.response_headers_conformance,
 )
 
+LISTENED_S = 5
+"""To a stream, which has no end; any other answer is waited for as long as it takes."""
 ENDS = ("DELETE /{dataset}", "PUT /{dataset}/name")
 """After which a dataset is no longer where it was."""
 
@@ -74,7 +76,8 @@ def test_every_answer_is_one_the_contract_knows(service, chain, label, caller):
         case.headers.pop("authorization", None)  # made up as well, and of no form
         if token is not None:
             case.headers["authorization"] = f"Bearer {token}"
-        response = case.call(base_url=service.url, timeout=20)
+        seconds = LISTENED_S if label.endswith("/events") else 20
+        response = case.call(base_url=service.url, timeout=seconds)
         bare = response.headers.get("content-type") is None or not response.content
         case.validate_response(response, checks=ALWAYS if bare else (*ALWAYS, *UNLESS_BARE))
 

@@ -35,6 +35,7 @@ HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     settings = {"tenancy": "multi", "password_work": 2, "login_attempts": 3}
+    settings["query_check_s"] = 0.01  # no worker is there to check any
     with serving(tmp_path_factory.mktemp("pages"), **settings) as service:
         node, accounts = service.node, service.node.stores.accounts
         anna = ensure_account(accounts, "anna", os.urandom)
