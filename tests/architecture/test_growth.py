@@ -3,7 +3,9 @@ the length of the text.
 
 The test finds every regular expression of these rooms by itself: it parses their sources,
 evaluates the expression that a call of `re` or `re2` compiles, and runs it by the methods that its
-module uses. Parsers are named in a table. Both read hostile texts, first short ones, so that an
+module uses. It also finds functions and class methods whose one needed parameter is a text that
+has a name of what is read (`READ`), so a new parser is measured without a word. Parsers of more
+parameters, and methods, stand in a table. All read hostile texts, first short ones, so that an
 exponential or cubic one is caught before it takes hours.
 """
 
@@ -27,29 +29,16 @@ import pytest
 
 from odf_node.proposal.texts import Form, _quote_inside
 from odf_node.service.definitions.authors import _named_in
-from odf_node.service.flight.callers import credentials
 from odf_node.service.flight.tables import _like
-from odf_node.service.http.event_time import parsed_event_time
 from odf_node.service.http.media_types import media_type_of
 from odf_node.service.http.ranges import parse_ranges
-from odf_node.service.http.request_keys import parse_key
-from odf_node.service.jobs.waiting import asked_wait
 from odf_node.service.limits.texts import PATTERN
-from odf_node.service.pages.render import prose
-from odf_node.service.query.inputs import views_by_alias
 from odf_node.service.sharing.hints import hints_of
 from odf_protocol.codec.manifests import load_documents
 from odf_protocol.ddl import parse_ddl
 from odf_protocol.errors import NodeError
-from odf_protocol.identity import DatasetAlias
-from odf_protocol.kartothek.source import parse_address
 from odf_protocol.metadata.transforms import SqlQueryStep
-from odf_protocol.references import check_url
-from odf_protocol.templates import templates
-from odf_protocol.time_patterns import pattern_of
-from odf_storage.datasets.pruning.filters import parsed_filter
 from odf_storage.datasets.query.reference_sql import with_own_names
-from odf_storage.stores.overviews.words import indexed_words, words_of
 from odf_workers.engines.port.query_size import QuerySize, check_size
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +121,6 @@ MADE = {
 
 COMMAS = Form(separator=",", quote='"', escape=None)
 PARSERS: dict[str, Callable[[str], object]] = {
-    "names of datasets in a query": views_by_alias,
     "names of the reference in a query": lambda text: with_own_names(
         text.replace("$", "").replace("/*", "").replace("e'", "")
     ),
@@ -140,32 +128,37 @@ PARSERS: dict[str, Callable[[str], object]] = {
         [SqlQueryStep(query=text)], QuerySize(terms=10**9, depth=10**9)
     ),
     "patterns of Flight SQL": lambda text: _like(text[: PATTERN.most]).fullmatch(text),
-    "credentials of Flight SQL": credentials,
-    "templates of sources": lambda text: list(templates(text)),
     "variables of sources": lambda text: list(_named_in(text)),
-    "addresses of Kartothek": parse_address,
     "columns in DDL": lambda text: parse_ddl(["a STRING " + text]),
     "manifests": load_documents,
-    "patterns of times": pattern_of,
-    "filters": parsed_filter,
     "predicates of shared tables": lambda text: hints_of(None, [text]),
-    "predicates of shared tables in JSON": hints_of,
-    "words of a search": words_of,
-    "words of a description": indexed_words,
-    "names of datasets": DatasetAlias.parse,
-    "addresses": check_url,
-    "prose": prose,
-    "Prefer": asked_wait,
-    "Idempotency-Key": parse_key,
     "Range": lambda text: parse_ranges(text, 1000),
     "Content-Type": lambda text: media_type_of(text, text),
-    "times of events": parsed_event_time,
     "quotes of a table": lambda text: [
         _quote_inside(text.encode(), COMMAS, before) for before in (b"", rb"\\")
     ],
 }
-"""Everything that reads a text of strangers in the process of the service. The parsers of SQL and
-Markdown, which are not linear, run in reader processes (`tests/app/test_strange_texts.py`)."""
+"""What reads a text of strangers in the process of the service, and is no function of one text. The
+parsers of SQL and Markdown, which are not linear, run in reader processes
+(`tests/app/test_strange_texts.py`)."""
+
+
+READ = frozenset(
+    {
+        *("text", "raw", "content", "query", "header", "message", "handle", "tree", "encoded"),
+        *("data", "begin", "url", "host", "uuid", "pattern", "given", "search", "prefer"),
+        *("manifest", "listed", "accept_encoding", "retry_after", "footer", "plain", "ticket"),
+        *("descriptor", "bitmap"),
+    }
+)
+"""Names of parameters that are read. Functions of a path or a module are not run: they act."""
+TEXTS = {"str": str, "str | None": str, "bytes": bytes, "bytes | None": bytes, "memoryview": bytes}
+ELSEWHERE = {
+    "markdown.markdown": "its parser runs in a reader, with a limit of time",
+    "engine.open_engine": "opens a database that the administrator names",
+    "open.open_keyed_store": "opens a store that the administrator names",
+}
+"""Functions that are not measured, by module and name, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -327,9 +320,64 @@ def _growth(read: Callable[[Any], object], make: Callable[[int], Any], long: int
     return trouble
 
 
+def functions() -> Iterator[tuple[str, str, str, type]]:
+    """Yield room, module, name and kind of text of each function of one text."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            own = path.relative_to(ROOT / room.partition("/")[0])
+            module = ".".join(own.with_suffix("").parts)
+            for name, function in _named(ast.parse(path.read_text())):
+                kind = _kind(function)
+                if kind is not None:
+                    yield room, module, name, kind
+
+
+def _named(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef) and _is_of_class(inner):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def _is_of_class(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(each) == "classmethod" for each in function.decorator_list)
+
+
+def _kind(function: ast.FunctionDef) -> type | None:
+    """Return the kind of the one needed parameter; None if there are others, or it is not read."""
+    given = function.args
+    places = [*given.posonlyargs, *given.args][int(_is_of_class(function)) :]
+    needed = places[: len(places) - len(given.defaults)]
+    if len(needed) != 1 or None in given.kw_defaults or needed[0].arg not in READ:
+        return None
+    stated = needed[0].annotation
+    return None if stated is None else TEXTS.get(ast.unparse(stated))
+
+
+def _reader(module: str, name: str) -> Callable[[Any], object]:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+
+    def read(text: Any) -> None:
+        with suppress(Exception):  # a refusal; what counts is the time until then
+            made = found(text)
+            if isinstance(made, Iterator):
+                for _ in made:
+                    pass
+
+    return read
+
+
 @cache
 def found() -> list[Found]:
     return expressions()
+
+
+FUNCTIONS = list(functions())
 
 
 def test_the_search_finds_expressions_in_all_rooms():
@@ -375,3 +423,37 @@ def test_every_parser_takes_time_in_proportion_to_the_text(name):
 )
 def test_expressions_that_take_more_are_noticed(pattern, flags, method):
     assert trouble_of(partial(_use, re.compile(pattern, flags), method)) is not None
+
+
+def short(module: str, name: str) -> str:
+    return f"{module.rpartition('.')[2]}.{name}"
+
+
+def test_the_search_finds_functions_in_all_rooms() -> None:
+    names = {short(module, name) for _, module, name, _ in FUNCTIONS}
+    assert {room for room, *_ in FUNCTIONS} == set(ROOMS)
+    assert {"filters.parsed_filter", "identity.DatasetAlias.parse", "waiting.asked_wait"} <= names
+    assert ELSEWHERE.keys() <= names
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "kind"),
+    [
+        pytest.param(module, name, kind, id=short(module, name))
+        for _, module, name, kind in FUNCTIONS
+        if short(module, name) not in ELSEWHERE
+    ],
+)
+def test_a_function_of_a_text_takes_time_in_proportion_to_it(
+    module: str, name: str, kind: type
+) -> None:
+    assert trouble_of(_reader(module, name), kind, prefixes=("",), long=LONG // 2) is None
+
+
+def test_a_function_that_takes_more_is_found_and_noticed() -> None:
+    source = "def parsed(text: str) -> int:\n    return sum(1 for x in text for y in 4 * text)\n"
+    [(name, function)] = _named(ast.parse(source))
+    assert (name, _kind(function)) == ("parsed", str)
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    assert trouble_of(scope["parsed"], prefixes=("",), long=LONG // 2) is not None
