@@ -74,12 +74,12 @@ def test_a_node_that_sends_more_rows_than_were_asked_for_is_read_no_further():
 def test_a_message_that_announces_more_than_a_client_takes_is_refused_before_it_comes():
     def announcing(connection: socket.socket) -> None:
         connection.sendall(HEAD + b"\xff\xff\xff\xff" + (0x7FFF_FFF8).to_bytes(4, "little"))
-        time.sleep(5)
+        time.sleep(60)
 
     began = time.monotonic()
     with answering(announcing) as url, pytest.raises((TooMuch, OSError, pa.ArrowInvalid)):
         odf_node.open(url).pandas(limit=3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_head_that_comes_in_drops_is_given_up():

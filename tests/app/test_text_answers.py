@@ -90,7 +90,12 @@ def test_columns_of_a_query_cost_the_same_each(count: int):
         return took
 
     spent(10)
-    assert min(spent(4 * count) for _ in range(2)) < 2.5**2 * min(spent(count) for _ in range(3))
+    short, long = spent(count), spent(4 * count)
+    for _ in range(9):  # of both the shortest time counts: neighbours on the machine lengthen some
+        if long < 2.5**2 * short:
+            break
+        short, long = min(short, spent(count)), min(long, spent(4 * count))
+    assert long < 2.5**2 * short
 
 
 def test_answers_that_are_kept_have_a_limit(service: Service, monkeypatch: pytest.MonkeyPatch):

@@ -77,13 +77,13 @@ def test_an_endless_expansion_is_refused() -> None:
 
 
 def test_long_hostile_text_is_answered_quickly() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     for text in ("${{" * 20_000, "${{ " + "'|" * 20_000 + " }}", "${{" + "||" * 20_000 + "}}"):
         try:
             expand(text, {})
         except (InvalidPattern, ValueNotFound):
             continue
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 @given(st.text())

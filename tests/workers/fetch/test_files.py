@@ -179,10 +179,10 @@ def test_event_times_that_are_not_there_are_refused(pattern: str, wanted: str | 
 
 
 def test_a_hostile_pattern_takes_no_longer_than_others() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(values.EventTimeNotFound):
         from_path(EventTimeSourceFromPath(pattern="^((a+)+)+$"), "a" * 250 + "!")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_ftp_files_are_read_from_the_address_that_was_connected_to(asked: Ask) -> None:
