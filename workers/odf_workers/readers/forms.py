@@ -213,7 +213,9 @@ def not_of(
     name = type_name(wanted)
     if types.is_timestamp(wanted) and (unit := forms.epoch_of(column)) is not None:
         return f"not a value of type {name} (a count of {unit} since 1970, or a time)"
-    if is_number(wanted) and type(value) is str and any(map(str.isdigit, value)):
+    has_signs = forms.decimal != "." or forms.thousands is not None
+    has_digits = type(value) is str and any(map(str.isdigit, value))
+    if is_number(wanted) and (has_signs or has_digits):
         return (
             f"not a value of type {name} (written as {_number_of(wanted, forms)}; in texts "
             "odf-node/decimal and odf-node/thousands take other signs, and a column of type String "
@@ -234,7 +236,7 @@ def not_of(
 def _number_of(wanted: pa.DataType, forms: Forms) -> str:
     """Return a number as a source writes those of a type."""
     fraction = "" if types.is_integer(wanted) else f"{forms.decimal}5"
-    groups = "" if forms.thousands is None else f"1{forms.thousands}000{fraction} or "
+    groups = "" if forms.thousands is None else f"1{forms.thousands}000 or "
     return f"{groups}1000{fraction}"
 
 
