@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.kartothek.index_place import IndexRef, index_state, index_store
+from odf_storage.datasets.read.kept_outline import KeptOutline
 from odf_storage.datasets.read.view import Outline, outline_of, require_in_history
 
 if TYPE_CHECKING:
@@ -80,8 +81,9 @@ class Outlines:
         mark = None if state is None else state.head
         head = dataset.head()
         if at is None or at == head:
+            kept = KeptOutline(self.projections, dataset.id)
             outline = self.memory.get(
-                (dataset.id, head, mark), lambda: outline_of(dataset, head, mark=mark)
+                (dataset.id, head, mark), lambda: outline_of(dataset, head, mark=mark, kept=kept)
             )
         else:
             require_in_history(dataset, at)

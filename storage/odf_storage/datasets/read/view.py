@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from odf_protocol.chain.state import EMPTY, ChainState, Vocab
@@ -27,6 +27,7 @@ from ...runtime.garbage_collection import without_garbage_collection
 from ...stores.ports.errors import BlockNotFound
 from ..dataset.dataset import Dataset, InvalidInterval
 from ..verify.source import ChainSource, DatasetSource
+from .kept_outline import LONG, Collected, DataBlock, KeptOutline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,27 +98,43 @@ class Outline:
 
 
 def outline_of(
-    dataset: Dataset, at: Multihash | None = None, *, mark: Multihash | None = None
+    dataset: Dataset,
+    at: Multihash | None = None,
+    *,
+    mark: Multihash | None = None,
+    kept: KeptOutline | None = None,
 ) -> Outline:
     """Return the outline of a dataset of this node as of a block, by default the head. It says
-    whether the block `mark` is part of the chain. Raise `BlockNotFound`."""
+    whether the block `mark` is part of the chain. Blocks that are `kept` are not decoded again.
+    Raise `BlockNotFound`."""
     head = at or dataset.head()
     state = dataset.state(head)
-    found = _Found(mark)
     with without_garbage_collection():
-        for page in dataset.pages(upto=head):
+        known = None if kept is None else kept.read(dataset, head)
+        found = _Found() if known is None else _Found(known.data, known.others)
+        before = len(found.data)
+        for page in dataset.pages(after=None if known is None else known.head, upto=head):
             for block in page:
                 found.see(block)
-    return found.outline(head, state)
+        if kept is not None and len(found.data) >= before + LONG:
+            kept.write(Collected(head, found.data, found.others))
+    is_marked = mark is not None and _is_in_history(dataset, mark, head)
+    return found.outline(head, state, is_marked=is_marked)
+
+
+def _is_in_history(dataset: Dataset, block: Multihash, head: Multihash) -> bool:
+    try:
+        dataset.path(after=block, upto=head)
+    except (InvalidInterval, BlockNotFound):
+        return False
+    return True
 
 
 def require_in_history(dataset: Dataset, block: Multihash) -> None:
     """Check that the block is part of the present history. Raise `NotInHistory`. Blocks of a
     replaced history stay stored for a while, but the dataset does not continue from them."""
-    try:
-        dataset.path(after=block)
-    except (InvalidInterval, BlockNotFound) as elsewhere:
-        raise NotInHistory(block) from elsewhere
+    if not _is_in_history(dataset, block, dataset.head()):
+        raise NotInHistory(block)
 
 
 def active_merge(dataset: Dataset) -> Any:
@@ -167,53 +184,63 @@ def outline_of_source(source: ChainSource, at: Multihash | None = None) -> Outli
     return found.outline(state.head or source.head(), state)
 
 
+@dataclass(slots=True)
 class _Found:
     """Collects from the blocks what an outline needs."""
 
-    def __init__(self, mark: Multihash | None = None) -> None:
-        self._mark, self._is_marked = mark, False
-        self._sequences: list[int] = []
-        self._blocks: list[Multihash] = []
-        self._schemas: list[tuple[int, SetDataSchema]] = []
-        self._slices: list[tuple[DataSlice, Instant]] = []
-        self._sources: dict[str | None, Any] = {}
+    data: list[DataBlock] = field(default_factory=list)
+    others: list[tuple[int, HashedBlock]] = field(default_factory=list)
+    """Blocks of schemas and sources, each with the number of blocks with data before it."""
 
     def see(self, block: HashedBlock) -> None:
-        self._is_marked |= block.hash == self._mark
         match block.event:
             case AddData(new_data=data) | ExecuteTransform(new_data=data) if data is not None:
-                self._slices.append((data, block.block.system_time))
-                self._sequences.append(block.sequence_number)
-                self._blocks.append(block.hash)
-            case SetDataSchema() as schema:
-                self._schemas.append((len(self._slices), schema))
-            case AddPushSource() as source:
-                self._sources.pop(source.source_name, None)
-                self._sources[source.source_name] = source.merge
-            case SetPollingSource() as source:
-                self._sources[None] = source.merge
-            case DisablePushSource(source_name=name):
-                self._sources.pop(name, None)
-            case DisablePollingSource():
-                self._sources.pop(None, None)
+                recorded = block.block.system_time
+                self.data.append(DataBlock(block.hash, block.sequence_number, recorded, data))
+            case (
+                SetDataSchema()
+                | AddPushSource()
+                | SetPollingSource()
+                | DisablePushSource()
+                | DisablePollingSource()
+            ):
+                self.others.append((len(self.data), block))
             case _:
                 pass
 
     @property
     def merge(self) -> Any:
         """The merge strategy of the active source that was defined last; None without one."""
-        return next(reversed(self._sources.values()), None)
+        sources: dict[str | None, Any] = {}
+        for _, block in self.others:
+            match block.event:
+                case AddPushSource() as source:
+                    sources.pop(source.source_name, None)
+                    sources[source.source_name] = source.merge
+                case SetPollingSource() as source:
+                    sources[None] = source.merge
+                case DisablePushSource(source_name=name):
+                    sources.pop(name, None)
+                case DisablePollingSource():
+                    sources.pop(None, None)
+                case _:
+                    pass
+        return next(reversed(sources.values()), None)
 
-    def outline(self, head: Multihash, state: ChainState) -> Outline:
+    def outline(self, head: Multihash, state: ChainState, *, is_marked: bool = False) -> Outline:
         return Outline(
             dataset=state.dataset_id,
             head=state.head or head,
             vocab=state.vocab,
             schema=state.data_schema,
-            slices=tuple(self._slices),
-            sequences=tuple(self._sequences),
-            blocks=tuple(self._blocks),
-            schemas=tuple(self._schemas),
-            is_marked=self._is_marked,
+            slices=tuple([(each.data, each.system_time) for each in self.data]),
+            sequences=tuple([each.sequence_number for each in self.data]),
+            blocks=tuple([each.hash for each in self.data]),
+            schemas=tuple(
+                (before, block.event)
+                for before, block in self.others
+                if isinstance(block.event, SetDataSchema)
+            ),
+            is_marked=is_marked,
             key=tuple(getattr(self.merge, "primary_key", ())),
         )
