@@ -122,7 +122,7 @@ def test_what_is_kept_of_another_history_is_left_out(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"nonsense", bytes(100), msgspec.msgpack.encode([0, b"", [], []])]
+    "content", [b"", b"nonsense", bytes(100), msgspec.json.encode([0, b"", [], []])]
 )
 def test_a_file_that_cannot_be_read_is_made_anew(service: Service, content: bytes) -> None:
     chain = begun()

@@ -19,6 +19,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.block import HashedBlock
 from odf_protocol.metadata.data import DataSlice, OffsetInterval
 from odf_protocol.multihash import Multihash
+from odf_protocol.typed import decode_json
 
 from ...runtime.logs import line
 from ...stores.keyed.below import Below
@@ -33,7 +34,7 @@ LONG = 1000
 MAX_BYTES = 64 << 20
 """Limit of the bytes of a file: some 150 for each block with data."""
 _FORM = 1
-_FOLDER, _KEY = "outline", "blocks.msgpack"
+_FOLDER, _KEY = "outline", "blocks.json"
 _log = logging.getLogger("odf.read")
 
 
@@ -112,14 +113,14 @@ class KeptOutline:
             content = self._store.read(_KEY, most=MAX_BYTES)
             if content is None:
                 return None
-            kept = msgspec.msgpack.decode(content.raw, type=_File)
+            kept = decode_json(content.raw, _File)
             last = Multihash.decode(kept.head)
             if kept.form != _FORM:
                 return None
             dataset.path(after=last, upto=head)
             others = [(at, dataset.block(Multihash.decode(name))) for at, name in kept.others]
             return Collected(last, [row.block() for row in kept.data], others)
-        except (NodeError, msgspec.MsgspecError) as unusable:
+        except (NodeError, ValueError, msgspec.MsgspecError) as unusable:
             _log.info(line("a kept outline is not used", reason=str(unusable)[:200]))
             return None
 
@@ -127,7 +128,7 @@ class KeptOutline:
         """Keep what was collected. What cannot be kept is collected again."""
         rows = [_Row.of(each) for each in found.data]
         names = [(before, block.hash.raw) for before, block in found.others]
-        content = msgspec.msgpack.encode(_File(_FORM, found.head.raw, rows, names))
+        content = msgspec.json.encode(_File(_FORM, found.head.raw, rows, names))
         if len(content) > MAX_BYTES:
             return
         try:
