@@ -23,7 +23,8 @@ from odf_conformance.scripted import blocks_message
 @pytest.fixture(scope="session")
 def single_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedNode]:
     folder = tmp_path_factory.mktemp("single")
-    with threaded_node(folder, upload_progress_s=PROGRESS_S, password_work=2) as node:
+    patient = {"transfer_first_s": 3600.0}  # exchanges of `waiting` say nothing for all tests
+    with threaded_node(folder, upload_progress_s=PROGRESS_S, password_work=2, **patient) as node:
         yield node
 
 

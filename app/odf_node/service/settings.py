@@ -67,7 +67,7 @@ def load_settings(**given: Any) -> Settings:
         if settings.share < 1 and settings.share_of(whole) >= whole:
             raise InvalidSetting(
                 f"a share of {settings.share} of {variable_of(Settings, each)}={whole}, rounded "
-                "up, is all: one caller could hold all; raise it, or lower ODF_NODE_SHARE, or set "
+                "up, is all: one caller could hold all; raise the number, or set "
                 "ODF_NODE_SHARE=1 to allow this",
                 setting=each,
             )
