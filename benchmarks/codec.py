@@ -25,12 +25,14 @@ from odf_protocol.chain.rules import fold
 from odf_protocol.codec.blocks import decode_block, encode_block
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
 from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
+    DataSlice,
+    HashedBlock,
+    MetadataBlock,
     MetadataEvent,
+    OffsetInterval,
     Seed,
     SetDataSchema,
 )

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, WAS, cities
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.metadata.engine import TransformResponseSuccess
+from odf_protocol.metadata.events import TransformResponseSuccess
 from odf_workers.engines.datafusion.engine import DataFusionEngine
 from odf_workers.engines.remote.remote import RemoteEngine
 from odf_workers.engines.remote.server import serve

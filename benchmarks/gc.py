@@ -22,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from chain_maker import add_data, linked
 from upkeep_parts import TOMORROW, begun
 
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import DataSlice, HashedBlock, OffsetInterval
 from odf_protocol.multihash import ARROW0_SHA3_256, SHA3_256, Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores

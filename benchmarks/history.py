@@ -30,12 +30,12 @@ import pyarrow.csv
 from tests.workers.datasets import created, now, upload
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetDataSchema
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
@@ -50,9 +50,9 @@ from odf_workers.engines.spark.session import SparkOptions, start_spark
 from odf_workers.engines.spark_engine.engine import SparkEngine
 from odf_workers.jobs.ingest.run import run_ingest
 from odf_workers.jobs.work.context import Engines, IngestOptions, WorkerContext
-from odf_workers.program.warmup import warm_up
+from odf_workers.program.engines import warm_up
 from odf_workers.slices.conform import NullCounts
-from odf_workers.slices.pieces import pieces
+from odf_workers.slices.costs import pieces
 from odf_workers.slices.write import SlicePlan, write_slice
 
 SIZES = [int(word) for word in sys.argv[1:]] or [1_000_000, 1_000_000, 10_000_000]

@@ -27,7 +27,7 @@ from kartothek_published import A, C, D, Growing, Publisher, R, Watched
 from process_bytes import bytes_read
 from upkeep_parts import key_of
 
-from odf_storage.datasets.kartothek.publication import Mode
+from odf_storage.datasets.kartothek.definition import Mode
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_storage.stores.ports.values import ObjectKind

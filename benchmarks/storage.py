@@ -31,8 +31,7 @@ from chain_maker import entry, linked, long_chain, some_id
 from servers import postgres, s3_server
 
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import SetInfo
+from odf_protocol.metadata.events import HashedBlock, SetInfo
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores

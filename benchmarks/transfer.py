@@ -41,19 +41,18 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from counting import counting
 
+from odf_node.client.remotes import Location
 from odf_node.client.sync import pull, push
-from odf_node.client.urls import Location
 from odf_node.service.processes.server import NodeServer, server_config
 from odf_node.service.settings import Settings
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import SourceState
-from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetInfo
+from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetInfo, SourceState
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.objects.folder import FolderObjects
 from odf_storage.stores.objects.local import LocalObjectStore
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 ROOT = Path(__file__).parents[1]

@@ -40,10 +40,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from tests.workers.derivatives import MILLIS, SCHEMA, commit, derivative, moment, root
 
-from odf_protocol.metadata.data import ExecuteTransformInput
-from odf_protocol.metadata.events import AddData, ExecuteTransform
+from odf_protocol.metadata.events import AddData, ExecuteTransform, ExecuteTransformInput
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.dataset.info import chunks
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.merge_state.store import MergeStates
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
@@ -54,7 +53,7 @@ from odf_workers.engines.spark_engine.engine import SparkEngine
 from odf_workers.jobs.transform.replay import replay
 from odf_workers.jobs.transform.run import run_transform
 from odf_workers.jobs.work.context import Engines, IngestOptions, WorkerContext
-from odf_workers.program.warmup import warm_up
+from odf_workers.program.engines import warm_up
 from odf_workers.slices.write import described, write_batches
 
 PARTS = {

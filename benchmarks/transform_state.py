@@ -31,8 +31,7 @@ from processes import cpu_seconds
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import OffsetInterval, SqlQueryStep, TransformSql
 from odf_workers.engines.spark.frames import read_parquet
 from odf_workers.engines.spark.session import SparkOptions, start_spark
 from odf_workers.engines.stateful import NewRows, StatefulInput, run, stateful_plan

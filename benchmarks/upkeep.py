@@ -27,9 +27,7 @@ from servers import s3_server
 from upkeep_parts import TOMORROW
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import HashedBlock, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.info import write_info
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores

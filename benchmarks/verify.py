@@ -47,11 +47,11 @@ from odf_protocol.arrow_digest import CACHE_WINDOW_ROWS
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.arrow_values import stream, validity
 from odf_protocol.metadata.events import SetDataSchema
-from odf_storage.datasets.verify.bytes import CHUNK_BYTES
+from odf_storage.datasets.verify.objects import CHUNK_BYTES
 from odf_storage.datasets.verify.run import FolderSource, verify_chain
 from odf_storage.datasets.verify.stages import in_threads
 from odf_storage.lanes import hash_all, lanes, prepare
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.slices.write import parquet_settings
 

@@ -20,11 +20,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from odf_protocol.errors import NodeError
 
-    from .public.changes import Changes, Position
-    from .public.copies import pull, push, verify
-    from .public.dataset import Dataset
+    from .public.dataset import Dataset, pull, push, verify
     from .public.dataset import open_dataset as open  # noqa: A004 - as in `gzip.open`
-    from .public.following import Following
+    from .public.following import Changes, Following, Position
     from .public.publish import Receipt, publish
     from .public.spark import SparkSource as SparkSource
 

@@ -18,22 +18,24 @@ import pyarrow.parquet as pq
 
 from odf_protocol.arrow_digest import logical_hash
 from odf_protocol.codec.blocks import decode_block, encode_block
+from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.keys import key_pair
-from odf_protocol.metadata.block import BlockVersion, MetadataBlock
-from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
 from odf_protocol.metadata.events import (
     AddData,
+    BlockVersion,
+    Checkpoint,
     DatasetKind,
+    DataSlice,
     ExecuteTransform,
+    MetadataBlock,
     MetadataEvent,
+    OffsetInterval,
     Seed,
     SetDataSchema,
     SetInfo,
     SetPollingSource,
 )
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepCsv
 from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
@@ -43,7 +45,7 @@ from odf_protocol.metadata.schema import (
     DataTypeString,
     DataTypeTimestamp,
 )
-from odf_protocol.metadata.sources import FetchStepUrl
+from odf_protocol.metadata.sources import FetchStepUrl, MergeStrategyAppend, ReadStepCsv
 from odf_protocol.multihash import Multihash
 
 START = Instant.parse("2050-01-01T12:00:00Z")

@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any
 
 from . import shapes
-from .archive import batch, header, pack
+from .archive import batch, header, pack, push_request
 from .chains import Block, described, evolved, object_name, seeded, ten_records
-from .exchange import COMPLETE, RUNNING, Exchange
 from .node import (
     Check,
     Need,
@@ -25,11 +24,16 @@ from .node import (
     expect_true,
     gives_up,
 )
-from .outcomes import GaveUp, Why
-from .planning import push_request
-from .scripted import blocks_message, close_of, expect_refused, objects_message
-from .violations import BASES, VIOLATIONS, Broken
-from .websocket import Closed
+from .violations import (
+    BASES,
+    VIOLATIONS,
+    Broken,
+    blocks_message,
+    close_of,
+    expect_refused,
+    objects_message,
+)
+from .websocket import COMPLETE, RUNNING, Closed, Exchange, GaveUp, Why
 
 MAX_REASON = 123
 COLLISION_BYTES = 119

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from . import shapes
-from .archive import batch
+from .archive import batch, push_request
 from .chains import (
     CHECKPOINTS,
     DATA,
@@ -22,9 +22,7 @@ from .chains import (
 )
 from .mimic import Mimic
 from .node import Need, NodeUnderTest, Published, check, expect, expect_true, gives_up, path_of
-from .outcomes import Result, Why
-from .planning import push_request
-from .websocket import HandshakeRefused, WebSocket
+from .websocket import HandshakeRefused, Result, WebSocket, Why
 
 UNKNOWN = "f1620" + "ab" * 32
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 from odf_protocol.attributes import Attributes
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 
 from . import shapes
-from .archive import batch
+from .archive import batch, push_request
 from .chains import CHECKPOINTS, DATA, Chain, described, hash_of, seeded, ten_records, without_data
 from .http import Answer, request
 from .node import (
@@ -25,7 +25,6 @@ from .node import (
     expect_true,
     json_of,
 )
-from .planning import push_request
 from .websocket import MAX_FRAME, HandshakeRefused, WebSocket
 
 HEAD_CHARS = 69

@@ -18,14 +18,21 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from . import shapes
-from .archive import batch
+from .archive import batch, decoded, joined, push_request, to_push, unpacked
 from .chains import CHECKPOINTS, Block, Chain, hash_of, object_name
-from .exchange import COMPLETE, RUNNING, Exchange
-from .http import Answer, Headers, NotHttp, follow, request
-from .outcomes import GaveUp, Result, Why, hung_up, status_failure, unreadable
-from .planning import decoded, joined, push_request, to_push, unpacked
+from .http import TIMEOUT_S, Answer, Disconnected, Headers, NotHttp, Scissors, follow, request
 from .shapes import Notes
-from .wire import TIMEOUT_S, Disconnected, Scissors
+from .websocket import (
+    COMPLETE,
+    RUNNING,
+    Exchange,
+    GaveUp,
+    Result,
+    Why,
+    hung_up,
+    status_failure,
+    unreadable,
+)
 
 VERSION = ("x-odf-smtp-version", "1")
 PARALLEL = 10

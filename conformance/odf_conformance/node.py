@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from .chains import Chain, ten_records
 from .http import Answer, follow, request
 from .mimic import Mimic
-from .outcomes import GaveUp, Why
+from .websocket import GaveUp, Why
 
 SAMPLE_BYTES = 16 * 1024 * 1024
 """Limit in bytes of objects that checks fetch from a dataset that they did not publish."""

@@ -13,11 +13,9 @@ from urllib.parse import urlsplit
 from odf_protocol.errors import BadInput, NodeError
 
 from . import checks_access, checks_accounts, checks_commit, checks_pull, checks_push, checks_wire
-from .http import NotHttp, follow
+from .http import Disconnected, NotHttp, follow
 from .node import Check, Deviation, NodeUnderTest
-from .outcomes import UNREADABLE, GaveUp
-from .websocket import Closed, HandshakeRefused
-from .wire import Disconnected
+from .websocket import UNREADABLE, Closed, GaveUp, HandshakeRefused
 
 MODULES = (checks_pull, checks_push, checks_access, checks_accounts, checks_wire, checks_commit)
 CHECKS: tuple[Check, ...] = tuple(

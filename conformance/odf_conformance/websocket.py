@@ -3,20 +3,41 @@
 The module makes and reads frames itself, because a library would answer, compress or tolerate some
 of them. While the client waits for a message, any frame but text is an error, even a Ping.
 Source: RFC 6455; transfer protocol, framing and limits of the reference client.
+
+Outcomes of a transfer for the reference client: updated, up to date, or an error.
+
+A smart transfer as the reference client runs it: JSON texts in a fixed order.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import socket
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
-from .http import Headers, head_of, read_head
-from .wire import BULK_BYTES, TIMEOUT_S, Disconnected, Origin, Portion, Scissors, Wire
+from . import shapes
+from .http import (
+    BULK_BYTES,
+    TIMEOUT_S,
+    Answer,
+    Disconnected,
+    Headers,
+    NotHttp,
+    Origin,
+    Portion,
+    Scissors,
+    Wire,
+    head_of,
+    read_head,
+)
+from .shapes import BadShape, Notes, Shape, parsed
 
 MAX_FRAME = 16 * 1024 * 1024
 MAX_MESSAGE = 64 * 1024 * 1024
@@ -248,3 +269,149 @@ def _utf8(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise BrokenFraming("text that is no UTF-8") from None
+
+
+class Why(Enum):
+    """The error kinds of the reference client, with its names for them."""
+
+    NOT_FOUND = "dataset not found"
+    UNAUTHENTICATED = "unauthenticated"
+    UNAUTHORIZED = "unauthorized"
+    DIVERGED = "diverged"
+    AHEAD = "destination ahead"
+    INVALID_INTERVAL = "invalid interval"
+    OVERWRITE_SEED = "overwrite seed block"
+    REF_COLLISION = "ref collision"
+    NAME_COLLISION = "name collision"
+    CORRUPTED = "corrupted source"
+    DISCONNECTED = "client disconnected"
+    INTERNAL = "internal error"
+
+
+class GaveUp(Exception):
+    """The client ends with an error. `facts` are the fields of the node's error."""
+
+    def __init__(self, why: Why, text: str = "", **facts: Any) -> None:
+        super().__init__(f"{why.value}: {text}" if text else why.value)
+        self.why, self.text, self.facts = why, text, facts
+
+
+@dataclass(frozen=True)
+class Result:
+    """A transfer that succeeded. `num_blocks` 0 means up to date."""
+
+    old_head: str | None
+    new_head: str
+    num_blocks: int = 0
+
+    @property
+    def up_to_date(self) -> bool:
+        return self.num_blocks == 0
+
+
+REFUSED = {401: Why.UNAUTHENTICATED, 403: Why.UNAUTHORIZED, 404: Why.NOT_FOUND}
+UNREADABLE = (BadShape, BrokenFraming, NotHttp)
+
+
+def refused(refusal: HandshakeRefused) -> GaveUp:
+    """Return the error for a refused handshake, with the part of the body in the first read."""
+    why = REFUSED.get(refusal.status, Why.INTERNAL)
+    return GaveUp(why, refusal.text if refusal.status == 400 else "", status=refusal.status)
+
+
+def hung_up(error: Disconnected | Closed) -> GaveUp:
+    return GaveUp(Why.DISCONNECTED, str(error))
+
+
+def unreadable(error: Exception) -> GaveUp:
+    return GaveUp(Why.INTERNAL, str(error))
+
+
+def status_failure(answer: Answer, what: str) -> GaveUp:
+    """Return the error for a status other than 2xx of an object or block."""
+    return GaveUp(REFUSED.get(answer.status, Why.INTERNAL), f"{what}: HTTP {answer.status}")
+
+
+def error_in(reply: dict[str, Any]) -> GaveUp | None:
+    """Return the client's error for an `Err` of any message, or None for `Ok`."""
+    if "Err" not in reply:
+        return None
+    name, facts = next(iter(reply["Err"].items()))
+    why = {
+        "InvalidInterval": Why.DIVERGED,
+        "SeedBlockOverwriteRestricted": Why.OVERWRITE_SEED,
+        "RefCollision": Why.REF_COLLISION,
+        "NameCollision": Why.NAME_COLLISION,
+    }.get(name, Why.INTERNAL)
+    return GaveUp(why, name, **facts)
+
+
+RUNNING = {"details": {"Running": {"uploaded_objects_count": 0}}}
+COMPLETE = {"details": "Complete"}
+
+
+class Exchange:
+    """A smart transfer in progress. A Close has a meaning that depends on its position."""
+
+    def __init__(
+        self, url: str, headers: Headers, notes: Notes, scissors: Scissors | None, timeout: float
+    ) -> None:
+        self._notes = notes
+        try:
+            self.socket = WebSocket.open(url, headers, scissors=scissors, timeout=timeout)
+        except HandshakeRefused as refusal:
+            raise refused(refusal) from None
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+        except UNREADABLE as broken:
+            raise unreadable(broken) from None
+
+    def say(self, message: Any, step: str = "", *, fragment: int | None = None) -> None:
+        """Send one message, with JSON formatted as by the reference."""
+        text = json.dumps(message, separators=(",", ":"))
+        try:
+            self.socket.send(text, step, fragment=fragment)
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+
+    def hear(self, shape: Shape, step: str = "") -> Any:
+        """Return the next message, or the reason of a Close with 1011, parsed as `shape`."""
+        try:
+            return parsed(self.socket.receive(step), shape, self._notes)
+        except Closed as closed:
+            if closed.code != 1011:
+                raise hung_up(closed) from None
+            return {"closed": True, **self._reason(closed, shape)}
+        except Disconnected as gone:
+            raise hung_up(gone) from None
+        except UNREADABLE as broken:
+            raise unreadable(broken) from None
+
+    def ask(self, message: Any, shape: Shape, step: str = "") -> Any:
+        """Send a message and return the reply. Raise `GaveUp` for an `Err`."""
+        self.say(message, step)
+        reply = self.hear(shape, step)
+        if failure := error_in(reply):
+            self.socket.drop()
+            raise failure
+        return reply
+
+    def close(self, reason: str) -> None:
+        """End the transfer normally."""
+        try:
+            self.socket.close(1000, reason)
+        except Disconnected:
+            self.socket.drop()
+
+    def __enter__(self) -> Exchange:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.drop()
+
+    def _reason(self, closed: Closed, shape: Shape) -> dict[str, Any]:
+        try:
+            reply: dict[str, Any] = parsed(closed.reason, shape, [])
+        except shapes.BadShape as broken:
+            raise GaveUp(Why.INTERNAL, f"closed with {closed.reason!r}: {broken}") from None
+        return reply

@@ -1,14 +1,91 @@
 """Messages of Flight SQL: commands, tickets and actions, each in a protobuf `Any`.
 
 Source: Arrow Flight SQL, package `arrow.flight.protocol.sql`.
+
+Protobuf encoding for small messages: reads and writes fields, without schemas.
+
+Source: protocol buffers encoding, "Message structure".
+
+Messages of Arrow Flight that a server of Flight SQL reads and writes. No input or output.
+
+Source: Arrow Flight RPC, package `arrow.flight.protocol`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .errors import BadInput
-from .protobuf import bytes_field, fields, varint
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Kinds of fields that are read; groups are not supported."""
+_FIXED = {FIXED64: 8, FIXED32: 4}
+_MAX_VARINT = 10
+
+
+class MalformedProtobuf(BadInput):
+    """The bytes are not a protobuf message."""
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of each field, in order: an int for a varint, else its bytes.
+
+    Raises:
+        MalformedProtobuf: an unknown kind, or a field that does not end.
+    """
+    at = 0
+    while at < len(message):
+        tag, at = varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == VARINT:
+            value, at = varint(message, at)
+            yield number, value
+            continue
+        if kind == BYTES:
+            size, at = varint(message, at)
+        elif kind in _FIXED:
+            size = _FIXED[kind]
+        else:
+            raise MalformedProtobuf(f"a field of the unknown kind {kind}")
+        if at + size > len(message):
+            raise MalformedProtobuf("a field is longer than its message")
+        yield number, message[at : at + size]
+        at += size
+
+
+def varint(message: bytes, at: int) -> tuple[int, int]:
+    """Return a number and its end position. Raises `MalformedProtobuf`."""
+    value = 0
+    for shift in range(_MAX_VARINT):
+        if at >= len(message):
+            break
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << (7 * shift)
+        if not byte & 0x80:
+            return value, at
+    raise MalformedProtobuf("a number has no end")
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """Return one field that contains bytes, text or a message."""
+    return b"".join((_written(number << 3 | BYTES), _written(len(content)), content))
+
+
+def varint_field(number: int, value: int) -> bytes:
+    """Return one field that contains a 64-bit number; negative ones as two's complement."""
+    return _written(number << 3 | VARINT) + _written(value & (1 << 64) - 1)
+
+
+def _written(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
 
 TYPE_URL = "type.googleapis.com/arrow.flight.protocol.sql."
 MAX_MESSAGE_BYTES = 4 << 20
@@ -97,3 +174,69 @@ def written(name: str, *contents: tuple[int, bytes]) -> bytes:
     """Return a message in an `Any`, with fields given by number and content."""
     value = b"".join(bytes_field(number, content) for number, content in contents)
     return bytes_field(1, (TYPE_URL + name).encode()) + bytes_field(2, value)
+
+
+SERVICE = "arrow.flight.protocol.FlightService"
+UNKNOWN_COUNT = -1
+"""Number of rows or bytes of a response that is not computed yet."""
+_COMMAND = 2
+"""In a descriptor: the kind for a command instead of a path, and the field with the command."""
+
+
+class NotACommand(BadInput):
+    """A descriptor contains a path instead of a command."""
+
+
+def command_of(descriptor: bytes) -> bytes:
+    """Return the command in a `FlightDescriptor`. Raises `NotACommand`, `MalformedProtobuf`."""
+    found = _fields(descriptor)
+    if found.get(1) != _COMMAND:
+        raise NotACommand("data is asked for by commands of Flight SQL, not by paths")
+    return _bytes(found, _COMMAND)
+
+
+def ticket_of(ticket: bytes) -> bytes:
+    """Return the content of a `Ticket`. Raises `MalformedProtobuf`."""
+    return _bytes(_fields(ticket), 1)
+
+
+def action_of(action: bytes) -> tuple[str, bytes]:
+    """Return type and body of an `Action`. Raises `MalformedProtobuf`."""
+    found = _fields(action)
+    return _bytes(found, 1).decode("utf-8", "replace"), _bytes(found, 2)
+
+
+def flight_info(schema: bytes, descriptor: bytes, ticket: bytes) -> bytes:
+    """Return a `FlightInfo` with one endpoint, which is this server."""
+    endpoint = bytes_field(1, bytes_field(1, ticket))  # the inner field makes the Ticket message
+    counts = varint_field(4, UNKNOWN_COUNT) + varint_field(5, UNKNOWN_COUNT)
+    return bytes_field(1, schema) + bytes_field(2, descriptor) + bytes_field(3, endpoint) + counts
+
+
+def schema_result(schema: bytes) -> bytes:
+    """Return a `SchemaResult`."""
+    return bytes_field(1, schema)
+
+
+def action_type(name: str, description: str) -> bytes:
+    """Return an `ActionType`."""
+    return bytes_field(1, name.encode()) + bytes_field(2, description.encode())
+
+
+def result(body: bytes) -> bytes:
+    """Return the `Result` of an action."""
+    return bytes_field(1, body)
+
+
+def flight_data(header: bytes, body: bytes) -> bytes:
+    """Return a `FlightData` with the two parts of a message of an Arrow stream."""
+    return bytes_field(2, header) + bytes_field(1000, body)
+
+
+def _fields(message: bytes) -> dict[int, int | bytes]:
+    return dict(fields(message))
+
+
+def _bytes(found: dict[int, int | bytes], number: int) -> bytes:
+    value = found.get(number, b"")
+    return value if isinstance(value, bytes) else b""

@@ -16,7 +16,7 @@ from typing import Any
 
 from .attributes import Attributes, MalformedAttributes
 from .errors import BadInput
-from .metadata.reading import (
+from .metadata.sources import (
     ReadStep,
     ReadStepCsv,
     ReadStepGeoJson,

@@ -4,11 +4,21 @@ A text is UTF-8, a day or an instant lies in the years 1 to 9999 (so that millis
 it), a time of day is below 24 hours, and a decimal number has no more digits than its type. Rows of
 any format, results of any engine and slices of other nodes are judged by this function. Binary
 values and other numbers may be anything.
+
+Names of columns that clients without case take for one.
+
+Floats in Parquet: writers leave NaN out of the bounds of a column, so floats have no bounds.
+
+Readers order NaN above all numbers and then trust the bounds: a row group whose greatest number is
+2 loses its NaN to `x > 3`, and one whose least and greatest number are the same is not read at all.
+So this node writes no bounds of floats, and uses those of no other writer.
+
+Replaces halves of surrogate pairs, which JSON text may contain and UTF-8 cannot encode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -222,3 +232,62 @@ def _listed(values: pa.Array) -> pa.Array:
     offsets = pa.array([0, len(made[0])], pa.int64() if types.is_large_list(kind) else pa.int32())
     made_by = pa.MapArray if types.is_map(kind) else type(values)
     return made_by.from_arrays(offsets, *made, type=kind)
+
+
+def same_but_case(names: Iterable[str]) -> Iterator[str]:
+    """Yield a remark for each name that differs from an earlier one in case only."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            yield (
+                f"columns `{other}` and `{name}` differ in case only: clients that ignore case, "
+                "such as those of Delta Sharing, refuse the table"
+            )
+
+
+def leaves(columns: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the leaf columns of Parquet: the path and the type of each."""
+    for column in columns:
+        yield from _leaves(column.name, column.type)
+
+
+def bounded_leaves(columns: Iterable[pa.Field]) -> list[str]:
+    """Return the paths of leaf columns that have bounds: all but floats. It is the argument
+    `write_statistics` of Arrow's writer."""
+    return [path for path, kind in leaves(columns) if not pa.types.is_floating(kind)]
+
+
+def has_floats(columns: Iterable[pa.Field]) -> bool:
+    """Return whether any column is of floats, or has floats inside."""
+    return any(pa.types.is_floating(kind) for _, kind in leaves(columns))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_struct(kind):
+        for at in range(kind.num_fields):
+            yield from _leaves(f"{path}.{kind.field(at).name}", kind.field(at).type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_nested(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_dictionary(kind):
+        yield path, kind.value_type
+    else:
+        yield path, kind
+
+
+def scalar_text(text: str) -> str:
+    """Return the text with each half of a surrogate pair replaced by its escape sequence."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def is_scalar_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -12,7 +12,7 @@ from upkeep_parts import dataset_of, grown
 
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.stores.ports.values import Visibility
-from odf_workers.jobs.compact.run import run_compaction
+from odf_workers.jobs.upkeep.compact import run_compaction
 
 QUERY = "select count(*) as n from many"
 

@@ -21,7 +21,7 @@ from service import NOON, Service, seeded, serving
 
 import odf_node
 from odf_node.client import sync
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.metadata.events import SetDataSchema
 

@@ -9,23 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odf_node.service.auth.passwords import (
+    ACCOUNT_FACTOR,
+    ADDRESS_FACTOR,
+    MAX_KEYS,
     MAX_PASSWORD_CHARS,
     Cost,
     PasswordNotTaken,
+    SharedThrottle,
+    Throttle,
+    TooManyAttempts,
     check_new,
     hash_password,
     verify_password,
 )
-from odf_node.service.auth.throttle import (
-    ACCOUNT_FACTOR,
-    ADDRESS_FACTOR,
-    MAX_KEYS,
-    SharedThrottle,
-    Throttle,
-    TooManyAttempts,
-)
 from odf_protocol.instant import Instant
-from odf_storage.stores.accounts.sql_attempts import SqlAttempts
+from odf_storage.stores.registers.accounts import SqlAttempts
 from odf_storage.stores.sql.engine import open_engine, sqlite_url
 from odf_storage.stores.sql.migrate import migrate
 

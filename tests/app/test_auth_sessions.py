@@ -17,8 +17,14 @@ from service import serving
 from throwaway import throwaway_stores
 
 from odf_node.service.accounts.accounts import create_token, ensure_account
-from odf_node.service.auth.actors import Reason, identify
-from odf_node.service.auth.sessions import ISSUER, MalformedSession, Session, read_session
+from odf_node.service.auth.actors import (
+    ISSUER,
+    MalformedSession,
+    Reason,
+    Session,
+    identify,
+    read_session,
+)
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
 from odf_protocol.instant import NANOS, Instant

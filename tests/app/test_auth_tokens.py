@@ -14,13 +14,14 @@ from odf_node.service.accounts.accounts import create_token, ensure_account
 from odf_node.service.auth.access import Action, grants, may_create
 from odf_node.service.auth.actors import (
     ANONYMOUS,
+    AccessToken,
     Actor,
     MalformedBearer,
+    MalformedToken,
     Reason,
     bearer_of,
     identify,
 )
-from odf_node.service.auth.tokens import AccessToken, MalformedToken
 from odf_node.service.setting_groups.words import AnonymousReads
 from odf_protocol.errors import Refused
 from odf_protocol.identity import DatasetAlias, DatasetId

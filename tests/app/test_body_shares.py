@@ -11,7 +11,7 @@ import pytest
 from service import serving, ten_rows
 
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 
 ROWS = b'{"city": "A", "population": 1}\n'
 LONG = ROWS * 4000

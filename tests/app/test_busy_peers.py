@@ -17,12 +17,11 @@ from chains import make_dataset
 from service import serving
 
 from odf_node.client import sync
-from odf_node.client.gateways import with_retries
-from odf_node.client.http import DatasetMissing, Overloaded, TransferFailed
+from odf_node.client.http import DatasetMissing, Overloaded, TransferFailed, with_retries
 from odf_node.client.limits import LIMITS
 from odf_node.client.receive import SeedOverwrite
+from odf_node.client.remotes import Location
 from odf_node.client.socket import conversation
-from odf_node.client.urls import Location
 from odf_storage.stores.ports.values import Visibility
 
 NOTHING = b""

@@ -15,7 +15,8 @@ from service import Service, described, serving
 from sharing_client import run_beside
 from table_made import ITEMS, TableMade, item
 
-from odf_node.service.catalogs import catalogs, sitemap
+from odf_node.service.catalogs import catalogs
+from odf_node.service.catalogs import catalogs as sitemap
 from odf_protocol.metadata.events import SetLicense
 from odf_storage.stores.ports.values import Visibility
 

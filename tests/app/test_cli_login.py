@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from service import serving, ten_rows
 from static_files import answering, send
 
-from odf_node.cli import login as commands
+from odf_node.cli import tokens as commands
 from odf_node.cli.main import main
 from odf_node.client.device_login import await_session
-from odf_node.client.logins import Logins
+from odf_node.client.home import Logins
 from odf_node.service.accounts.accounts import create_account, set_password
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.runtime.clock import system_clock
+from odf_storage.runtime.durations import system_clock
 from odf_storage.stores.ports.values import Visibility
 
 PASSWORD = "anna's own"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odf_node.cli import progress_bars
+from odf_node.cli import output as progress_bars
 from odf_node.cli.ingest import job_progress
 
 

@@ -15,10 +15,9 @@ from service import SCHEMA, Chain, described, seeded, serving
 
 from odf_node.cli.main import main
 from odf_node.cli.sql_sources import AnswerRefuted, check
-from odf_protocol.commitments import did_key
-from odf_protocol.keys import key_pair
+from odf_protocol.commitments import did_key, key_pair
 from odf_protocol.metadata.events import SetDataSchema
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import ObjectKind
 
 QUERY = 'select "offset", city from city order by "offset"'

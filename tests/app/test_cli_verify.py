@@ -15,7 +15,7 @@ from footers import deadly
 
 from odf_node.cli.main import main
 from odf_protocol.metadata.events import AddData
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import ObjectKind
 
 EVENTS = ["Seed", "SetDataSchema", "AddData", "AddData"]

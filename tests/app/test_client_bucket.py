@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from odf_node.cli.main import main
 from odf_node.client import sync
-from odf_node.client.bucket import BucketBusy, BucketRepository
 from odf_node.client.http import DatasetMissing
 from odf_node.client.receive import DestinationAhead, Diverged
-from odf_node.client.urls import Location, Transfer
+from odf_node.client.remotes import Location, Transfer
+from odf_node.client.simple_pull import BucketBusy, BucketRepository
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.objects.s3_bucket import Bucket, MalformedStoreUrl, S3Location
 from odf_storage.stores.ports.errors import ObjectNotFound

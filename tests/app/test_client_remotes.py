@@ -13,11 +13,13 @@ from service import serving, ten_rows
 from static_files import answering, send
 
 from odf_node.cli.main import main
-from odf_node.client.personal_files import UnreadableConfig
+from odf_node.client.home import UnreadableConfig
 from odf_node.client.remotes import (
+    Location,
     Repositories,
     RepositoryExists,
     RepositoryUnknown,
+    UnsupportedUrl,
     note_remotes,
     remotes_of,
 )
@@ -28,7 +30,6 @@ from odf_node.client.targets import (
     read_address,
     write_address,
 )
-from odf_node.client.urls import Location, UnsupportedUrl
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
 from odf_storage.stores.ports.values import Visibility
 

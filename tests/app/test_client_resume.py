@@ -22,9 +22,9 @@ from odf_node.cli.transfer import _mirrored
 from odf_node.client import sync
 from odf_node.client.http import Unreachable
 from odf_node.client.limits import ClientLimits
-from odf_node.client.objects import UrlExpired
+from odf_node.client.linked import UrlExpired
 from odf_node.client.receive import Outcome
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 
 KILLS = int(os.environ.get("ODF_TEST_KILLS", "3"))
 """How often a real process is killed; set it to 30 to be sure."""

@@ -22,8 +22,8 @@ from odf_node.client.http import (
     Unreachable,
 )
 from odf_node.client.limits import ClientLimits, TooMuch
-from odf_node.client.progress import Unwatched
 from odf_node.client.receive import (
+    BlockMissing,
     DestinationAhead,
     Diverged,
     ObjectSizeMismatch,
@@ -31,13 +31,12 @@ from odf_node.client.receive import (
     SeedOverwrite,
     SourceObjectMissing,
     SourceRewritten,
+    Unwatched,
 )
+from odf_node.client.remotes import Location, UnsupportedUrl
 from odf_node.client.repositories import MalformedHead
-from odf_node.client.urls import Location, UnsupportedUrl
-from odf_node.client.walk import BlockMissing
-from odf_protocol.chain.errors import ChainRuleBroken
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.events import AddData
+from odf_protocol.chain.definition_rules import ChainRuleBroken
+from odf_protocol.metadata.events import AddData, OffsetInterval
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports.values import ObjectKind
@@ -309,9 +308,7 @@ def test_a_chain_that_breaks_a_rule_is_not_taken(remote, local):
 def _without_schema(folder: Path) -> Path:
     """Seed, then data without any schema: every hash is right, the chain is not."""
     from odf_protocol.codec.blocks import encode_block
-    from odf_protocol.metadata.block import MetadataBlock
-    from odf_protocol.metadata.data import DataSlice, OffsetInterval
-    from odf_protocol.metadata.events import AddData
+    from odf_protocol.metadata.events import AddData, DataSlice, MetadataBlock, OffsetInterval
 
     dataset = make_dataset(folder)
     seed = dataset.blocks[0]

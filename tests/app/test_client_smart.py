@@ -14,7 +14,6 @@ from odf_node.client import smart_pull, sync
 from odf_node.client.folder import FolderRepository
 from odf_node.client.http import DatasetMissing, RemoteDamaged, Unauthenticated, Unauthorized
 from odf_node.client.limits import ClientLimits
-from odf_node.client.progress import Unwatched
 from odf_node.client.receive import (
     DestinationAhead,
     Diverged,
@@ -22,16 +21,16 @@ from odf_node.client.receive import (
     Outcome,
     SeedOverwrite,
     SourceObjectMissing,
+    Unwatched,
 )
+from odf_node.client.remotes import Location
 from odf_node.client.repositories import HttpRepository
 from odf_node.client.socket import HandshakeRefused, NameCollision, RefCollision
-from odf_node.client.urls import Location
-from odf_protocol.chain.errors import SystemTimeIsNotMonotonic
+from odf_protocol.chain.definition_rules import SystemTimeIsNotMonotonic
 from odf_protocol.chain.rules import fold
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import MetadataBlock
-from odf_protocol.metadata.events import SetInfo
+from odf_protocol.metadata.events import MetadataBlock, SetInfo
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.datasets.read.view import view_of
 from odf_storage.datasets.verify.run import verify_chain

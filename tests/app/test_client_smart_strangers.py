@@ -20,12 +20,8 @@ from websockets.sync.server import ServerConnection
 from odf_node.client import sync
 from odf_node.client.http import TransferFailed, Unauthorized
 from odf_node.client.limits import ClientLimits, TooMuch
-from odf_node.client.receive import (
-    Diverged,
-    ObjectSizeMismatch,
-    SeedOverwrite,
-    SourceObjectMissing,
-)
+from odf_node.client.receive import Diverged, ObjectSizeMismatch, SeedOverwrite, SourceObjectMissing
+from odf_node.client.remotes import Location
 from odf_node.client.smart_push import PushUnconfirmed
 from odf_node.client.socket import (
     Disconnected,
@@ -38,7 +34,6 @@ from odf_node.client.socket import (
     UnintelligibleAnswer,
 )
 from odf_node.client.uploads import UploadRefused
-from odf_node.client.urls import Location
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.multihash import HashMismatch
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odf_node.client.urls import Location, Transfer, UnsupportedUrl, node_base
+from odf_node.client.remotes import Location, Transfer, UnsupportedUrl, node_base
 
 
 @pytest.mark.scenario("F02")

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from service import serving, ten_rows
 
-from odf_node.service.http.compressing import takes_gzip
+from odf_node.service.http.sending import takes_gzip
 
 GZIP = {"accept-encoding": "gzip, deflate, br"}
 

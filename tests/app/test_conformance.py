@@ -19,7 +19,7 @@ from odf_conformance.chains import ten_records
 from odf_conformance.node import Deviation, NodeUnderTest, check
 from odf_conformance.report import data_of, junit_of, page_of, text_of
 from odf_conformance.run import NoNodeThere, Outcome, Report, Status, node_of, run_checks
-from odf_node.cli import conformance as command
+from odf_node.cli import verify as command
 
 FEW = [one for one in CHECKS if one.id in ("A01", "B03", "K01", "Z01", "J03 J05")]
 
@@ -212,7 +212,7 @@ def pings(patch):
 
 
 def links_without_headers(patch):
-    from odf_node.service.transfer.links import Links
+    from odf_node.service.transfer.pull import Links
 
     given = Links._given
     bare = lambda self, url, file: type(given(self, url, file))(  # noqa: E731
@@ -222,7 +222,7 @@ def links_without_headers(patch):
 
 
 def everything_uploaded_again(patch):
-    from odf_node.service.transfer.links import Links
+    from odf_node.service.transfer.pull import Links
 
     patch.setattr(Links, "_is_here", lambda self, key: False)
 

@@ -15,13 +15,13 @@ from shared_rows import shown_offsets
 from table_made import TableMade
 from upkeep_parts import dataset_of
 
-from odf_node.service.versions import steps
+from odf_node.service.history import versions as steps
 from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
-from odf_storage.datasets.versions.histories import version_files
+from odf_storage.datasets.versions.versions import version_files
 from odf_storage.stores.ports.values import ObjectKind
-from odf_workers.jobs.compact.run import run_compaction
+from odf_workers.jobs.upkeep.compact import run_compaction
 
 A, R, C, D = range(4)
 THINGS = pa.schema([("name", pa.string()), ("size", pa.float64()), ("tags", pa.list_(pa.string()))])

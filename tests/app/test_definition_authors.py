@@ -11,10 +11,10 @@ from raw_peer import bundled, files_of, head_of, named, push, talking
 from service import NOON, SCHEMA, Chain, create_token, ensure_account, serving, ten_rows
 from websockets.exceptions import ConnectionClosed
 
-from odf_node.service.derivatives.refresh_derivative import submit_transform
-from odf_node.service.variables.variables import VariableBody, set_variable
+from odf_node.service.definitions.variables import VariableBody, set_variable
+from odf_node.service.derivatives.follow import submit_transform
+from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetAlias, DatasetRef
-from odf_protocol.keys import key_pair
 from odf_protocol.metadata.events import (
     DatasetKind,
     Seed,
@@ -22,13 +22,18 @@ from odf_protocol.metadata.events import (
     SetInfo,
     SetPollingSource,
     SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_protocol.metadata.sources import FetchStepUrl, RequestHeader
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
-from odf_storage.datasets.node.dependencies import InputsNotHere
-from odf_storage.datasets.node.rights import has_account_secrets, hidden_inputs
-from odf_storage.stores.ports.definition_values import NOBODY, Author, definition_hash
+from odf_protocol.metadata.sources import (
+    FetchStepUrl,
+    MergeStrategyAppend,
+    ReadStepNdJson,
+    RequestHeader,
+)
+from odf_storage.datasets.node.rights import InputsNotHere, has_account_secrets, hidden_inputs
+from odf_storage.stores.ports.following import NOBODY, Author, definition_hash
 from odf_storage.stores.ports.values import DatasetEntry, Reach, Role, Visibility
 
 

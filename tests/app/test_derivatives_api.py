@@ -150,7 +150,7 @@ def test_without_a_worker_a_transform_is_taken_unseen(service, stores, cities, t
 def test_an_engine_that_fails_leaves_a_transform_unseen_and_is_named(
     client, cities, working, monkeypatch
 ):
-    from odf_protocol.metadata.engine import TransformResponseInternalError
+    from odf_protocol.metadata.events import TransformResponseInternalError
     from odf_workers.engines.datafusion.engine import DataFusionEngine
 
     failed = TransformResponseInternalError(message="no memory")

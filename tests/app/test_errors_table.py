@@ -29,7 +29,7 @@ from odf_node.service.errors import (
 from odf_node.service.http.answers import error_answer
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.multihash import HashMismatch, Multihash
-from odf_storage.stores.jobs.outcomes import outcome_of, outcome_to_json
+from odf_storage.stores.jobs.sql_rows import outcome_of, outcome_to_json
 from odf_storage.stores.ports.values import Failed
 
 ROOMS = (odf_protocol, odf_storage, odf_node, odf_workers)
@@ -168,7 +168,7 @@ json.dump({name: [a["status"], a["type"], a["fact"]] for name, a in answers.item
 IN_A_SERVICE = """
 import json, sys
 from pathlib import Path
-from odf_node.service.jobs.waiting import receipt_answer
+from odf_node.service.jobs.job_watch import receipt_answer
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
 

@@ -266,7 +266,7 @@ def test_a_token_that_is_revoked_ends_its_streams(tmp_path: Any) -> None:
         with following(service, "/revoked/events", token=token) as stream:
             stream.next()
             accounts = service.node.stores.accounts
-            from odf_node.service.auth.tokens import AccessToken
+            from odf_node.service.auth.actors import AccessToken
 
             accounts.revoke_token(AccessToken.parse(token).stored_id)
             assert stream.next() is None

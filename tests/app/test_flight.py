@@ -20,12 +20,12 @@ from servers import wait_until
 from service import SCHEMA, Service, described, seeded, serving
 
 from odf_node.service.flight.door import FlightCertificatesUnusable
-from odf_node.service.flight.sql_info import sql_info
+from odf_node.service.flight.server import sql_info
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
 from odf_protocol.flight_sql import written
 from odf_protocol.metadata.events import SetDataSchema
-from odf_storage.stores.ports.audit_values import AuditFilter
+from odf_storage.stores.ports.accounts import AuditFilter
 from odf_storage.stores.ports.values import Visibility
 
 CITIES = 'select city from "kamu/city" order by city'

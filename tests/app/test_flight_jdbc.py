@@ -15,7 +15,7 @@ from service import SCHEMA, Service, described, seeded, serving
 from table_made import TableMade
 
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategyLedger, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyLedger, ReadStepNdJson
 from odf_storage.stores.ports.values import Visibility
 
 pytestmark = pytest.mark.skipif(

@@ -8,8 +8,7 @@ import pytest
 from constants import constants
 from tests.workers.derivatives import commit, derivative, root, transform
 
-from odf_node.service.derivatives.follow import follow, is_passing
-from odf_node.service.derivatives.refresh_derivative import submit_transform
+from odf_node.service.derivatives.follow import follow, is_passing, submit_transform
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
 from odf_protocol.errors import Unavailable
@@ -19,8 +18,8 @@ from odf_protocol.metadata.events import SetInfo
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.info import write_info
 from odf_storage.datasets.job_payloads import transform_job
-from odf_storage.datasets.node.dependencies import InputsNotHere
-from odf_storage.stores.jobs.outcomes import outcome_of, outcome_to_json
+from odf_storage.datasets.node.rights import InputsNotHere
+from odf_storage.stores.jobs.sql_rows import outcome_of, outcome_to_json
 from odf_storage.stores.ports.errors import ObjectNotFound, RefConflict
 from odf_storage.stores.ports.values import Failed, JobStatus, ObjectKind, Succeeded
 from odf_workers.engines.port.port import InvalidQuery
@@ -214,8 +213,7 @@ def test_an_absent_input_is_waited_for(node, clock, tens, cities):
 
 
 def test_rows_that_came_by_a_push_are_computed_elsewhere(node, clock, cities, tens):
-    from odf_protocol.metadata.data import ExecuteTransformInput
-    from odf_protocol.metadata.events import ExecuteTransform
+    from odf_protocol.metadata.events import ExecuteTransform, ExecuteTransformInput
 
     item = ExecuteTransformInput(dataset_id=cities.id, new_block_hash=cities.head())
     commit(tens, ExecuteTransform(query_inputs=(item,), new_watermark=clock.now), at=50)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 from servers import wait_until
 
-from odf_node.service.derivatives.following import RESTS, Follower
-from odf_storage.stores.wakeups.port import MemoryWakeUp
+from odf_node.service.derivatives.routes import RESTS, Follower
+from odf_storage.stores.wakeups.wakeups import MemoryWakeUp
 
 LOOK_S = 0.1
 """A call so slow that the rest after it is 1.9 seconds, unless it is limited."""

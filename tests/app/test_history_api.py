@@ -13,12 +13,12 @@ import yaml
 from click.testing import CliRunner
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
-from odf_node.cli.history import receipt_text
+from odf_node.cli.describe import receipt_text
 from odf_node.cli.main import main
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.datasets.job_payloads import compact_job
-from odf_storage.datasets.rewrite.receipt import HistoryReceipt, MergedBlocks
+from odf_storage.datasets.rewrite.compact import HistoryReceipt, MergedBlocks
 from odf_storage.stores.ports.values import DatasetEntry, Role, Visibility
 
 OPENAPI = Path(__file__).parents[2] / "openapi" / "openapi.yaml"

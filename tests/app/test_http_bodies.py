@@ -15,14 +15,16 @@ from anyio import to_thread
 from constants import constants
 
 from odf_node.service.http.bodies import (
+    FREE_BYTES,
     PIECES_AHEAD,
     Body,
     BodyBrokeOff,
     BodyTooLong,
     BodyTooSlow,
     Paced,
+    UnpackedTooFar,
+    decoded,
 )
-from odf_node.service.http.encodings import FREE_BYTES, UnpackedTooFar, decoded
 
 MIB = 1024 * 1024
 PACK: dict[str, Callable[[bytes], bytes]] = {

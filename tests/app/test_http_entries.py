@@ -6,7 +6,7 @@ import pytest
 from service import NOON, seeded
 from throwaway import throwaway_stores
 
-from odf_node.service.auth.entry_cache import MAX_ENTRIES, EntryMemory
+from odf_node.service.auth.dataset_access import MAX_ENTRIES, EntryMemory
 from odf_protocol.identity import DatasetAlias
 from odf_protocol.metadata.events import DatasetKind
 from odf_storage.stores.ports.values import DatasetEntry, Visibility

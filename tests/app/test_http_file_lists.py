@@ -14,16 +14,10 @@ import pytest
 from service import NOON, SCHEMA, Chain, Service, described, serving, ten_rows
 
 from odf_protocol.arrow_digest import digest_of
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, SetDataSchema
-from odf_protocol.metadata.schema import (
-    DataField,
-    DataSchema,
-    DataTypeOption,
-    DataTypeString,
-)
+from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeOption, DataTypeString
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset import chain as pages
+from odf_storage.datasets.dataset import state_cache as pages
 from odf_storage.stores.ports.values import ObjectKind, Visibility
 
 WIDER = DataSchema(

@@ -14,8 +14,7 @@ from counting import counting
 from ranged_files import ranged_files
 from service import NOON, described, seeded, ten_rows
 
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData
+from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import ObjectKind, Visibility
 

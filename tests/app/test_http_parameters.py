@@ -7,7 +7,7 @@ import re
 import pytest
 from service import seeded, ten_rows
 
-from odf_node.service.http.contract import contract
+from odf_node.service.http.addresses import contract
 from odf_node.service.setting_groups.words import Tenancy
 from odf_protocol.codec.manifests import load_event
 

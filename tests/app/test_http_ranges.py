@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_node.service.http.ranges import MAX_RANGES, Span, Unsatisfiable, parse_ranges
+from odf_node.service.http.answers import MAX_RANGES, Span, Unsatisfiable, parse_ranges
 
 
 def test_forms_of_a_range():

@@ -15,8 +15,7 @@ from service import Chain, Service, serving, ten_rows
 from table_made import TableMade
 
 from odf_node.service.accounts.accounts import ensure_account
-from odf_node.service.iceberg.file_names import FileName, NoSuchTableFile
-from odf_node.service.iceberg.made_files import FileMemory
+from odf_node.service.iceberg.table import FileMemory, FileName, NoSuchTableFile
 from odf_storage.stores.ports.values import Visibility
 
 ROOT = "/iceberg/v1/default/namespaces"

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from service import seeded, serving
 
-from odf_node.service.ingest.uploads import upload_of
+from odf_node.service.ingest.posts import upload_of
 from odf_protocol.codec.manifests import load_event
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash

@@ -22,7 +22,7 @@ from service import SCHEMA, Service, serving
 
 from odf_node.cli.main import main
 from odf_node.service.lineage.lineage_columns import column_origins
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
@@ -32,8 +32,10 @@ from odf_protocol.metadata.events import (
     SetDataSchema,
     SetInfo,
     SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")

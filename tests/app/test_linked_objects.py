@@ -15,15 +15,14 @@ from upkeep_parts import TOMORROW
 
 from odf_node.client import sync
 from odf_node.client.limits import LIMITS, TooMuch
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.arrow_digest import logical_hash_of
 from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.attributes import Attributes
 from odf_protocol.identity import DatasetRef
-from odf_protocol.linked import LinkedObjects, summary_of
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
+from odf_protocol.references import LinkedObjects, summary_of
 from odf_storage.datasets.integrity.healing import retry_open_damages
 from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_storage.datasets.upkeep.gc import collect_garbage

@@ -11,15 +11,15 @@ from service import seeded, serving, ten_rows
 
 from odf_node.service.auth.access import Action, grants
 from odf_node.service.auth.actors import ANONYMOUS, Actor
-from odf_node.service.auth.readable import readable
+from odf_node.service.auth.dataset_access import readable
 from odf_node.service.setting_groups.words import AnonymousReads
 from odf_protocol.metadata.events import SetInfo
 from odf_storage.datasets.node.overviews import bring_up
-from odf_storage.stores.ports.overview_values import Wanted
+from odf_storage.stores.ports.publications import Wanted
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope, Visibility
+from odf_storage.stores.registers.publications import overviews
 from odf_storage.stores.sql.engine import open_engine, sqlite_url, writing
-from odf_storage.stores.sql.overview_tables import overviews
-from odf_storage.stores.wakeups.port import Topic
+from odf_storage.stores.wakeups.wakeups import Topic
 
 
 @pytest.fixture(scope="module")

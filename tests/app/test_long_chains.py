@@ -11,15 +11,13 @@ from chains import files_of, make_dataset
 from threaded_node import threaded_node
 
 from odf_node.client import sync
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import MetadataBlock
-from odf_protocol.metadata.events import SetInfo
+from odf_protocol.metadata.events import MetadataBlock, SetInfo
 from odf_storage.stores.objects import pending_files
-from odf_storage.stores.objects.layout import PENDING_PREFIX
-from odf_storage.stores.objects.storage_failures import StorageFull
+from odf_storage.stores.objects.layout import PENDING_PREFIX, StorageFull
 from odf_storage.stores.ports.values import ObjectKind
 
 

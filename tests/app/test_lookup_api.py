@@ -13,14 +13,14 @@ from service import Service, serving
 from sliced import SCHEMA, TEXTS, learned, random_slices, view_of_slices
 
 from odf_node.cli.main import main
-from odf_node.service.reader_process.lookup_rows import looked_up
+from odf_node.service.reader_process.work import looked_up
 from odf_protocol.kartothek.predicates import mask_of
 from odf_storage.datasets.kartothek.index_place import index_store
 from odf_storage.datasets.kartothek.own_index import refresh_own_index
+from odf_storage.datasets.pruning.bounds import predicate_of
 from odf_storage.datasets.pruning.filters import Filter, equal
-from odf_storage.datasets.pruning.predicates import predicate_of
-from odf_storage.datasets.read.narrowed import NOTHING_KNOWN, Known
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.read.scan import NOTHING_KNOWN, Known
+from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.stores.objects.layout import dataset_folder
 
 

@@ -13,14 +13,14 @@ from threaded_node import ThreadedNode, threaded_node
 from upkeep_parts import TOMORROW
 
 from odf_node.client import sync
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.datasets.upkeep.gc import collect_garbage
 from odf_storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import Visibility
 
 keys = itertools.count(100)

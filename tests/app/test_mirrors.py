@@ -15,14 +15,14 @@ from static_files import answering, send
 
 from odf_node.client import sync
 from odf_node.client.limits import ClientLimits
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_node.service.mirrors.mirrors import mirror_asked
 from odf_protocol.codec.manifests import MalformedManifest
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_protocol.metadata.events import SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.runtime.networks import HostRefused
-from odf_storage.stores.ports.mirror_values import Mirror
+from odf_storage.stores.ports.following import Mirror
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Visibility
 
 HERE = ["127.0.0.0/8"]

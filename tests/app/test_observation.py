@@ -15,13 +15,22 @@ from service import Service, seeded, ten_rows
 
 from odf_node.cli.main import main
 from odf_node.service.observe.audit_writer import AuditWriter
-from odf_node.service.observe.counters import Counters
+from odf_node.service.observe.metrics import Counters
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant
-from odf_storage.runtime.context import current_trace, new_trace, part_of, trace_id
-from odf_storage.runtime.logs import JsonLines, TextLines, line
-from odf_storage.runtime.tracing import is_wanted, start_tracing, stop_tracing
-from odf_storage.stores.ports.audit_values import AuditEntry, AuditFilter
+from odf_storage.runtime.logs import (
+    JsonLines,
+    TextLines,
+    current_trace,
+    is_wanted,
+    line,
+    new_trace,
+    part_of,
+    start_tracing,
+    stop_tracing,
+    trace_id,
+)
+from odf_storage.stores.ports.accounts import AuditEntry, AuditFilter
 
 TRACE = "a" * 32
 MARK = "mark"

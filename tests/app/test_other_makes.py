@@ -16,9 +16,8 @@ from static_files import answering, send
 
 import odf_node
 from odf_node.cli.main import main
-from odf_protocol.commitments import Commitment, did_key, hash_of, sign
+from odf_protocol.commitments import Commitment, did_key, hash_of, key_pair, sign
 from odf_protocol.errors import NodeError
-from odf_protocol.keys import key_pair
 
 INFO = {"appVersion": "0.265.0", "gitSha": "0" * 40}
 SCHEMA = {"fields": [{"name": "a"}]}

@@ -7,18 +7,19 @@ import re
 import pytest
 from reading_page import blocks
 
-from odf_node.service.pages.cells import cell_text
-from odf_node.service.pages.differences import changes, replaced_by, subject_of
-from odf_node.service.pages.drawings import (
+from odf_node.service.pages.block_view import changes, replaced_by, subject_of
+from odf_node.service.pages.loading import ways
+from odf_node.service.pages.sample import cell_text, sample_size
+from odf_node.service.pages.statistics import (
+    BARS,
     BARS_HEIGHT,
     BOX_HEIGHT,
     MAX_BOXES,
+    ColumnFacts,
     bars_path,
+    facts_of,
     lineage_drawing,
 )
-from odf_node.service.pages.loading import ways
-from odf_node.service.pages.sample import sample_size
-from odf_node.service.pages.statistics import BARS, ColumnFacts, facts_of
 from odf_protocol.metadata.events import DisablePollingSource, SetInfo, SetLicense
 
 

@@ -13,7 +13,7 @@ from servers import wait_until
 from service import Service, serving
 from table_made import TableMade
 
-from odf_node.service.read import beside
+from odf_node.service.read import outlines as beside
 from odf_storage.stores.ports.values import Visibility
 
 COLUMNS = pa.schema(

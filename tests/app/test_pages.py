@@ -10,9 +10,9 @@ import pytest
 from service import seeded, serving, ten_rows
 
 from odf_node.service.accounts.accounts import ensure_account, set_password
-from odf_node.service.pages.cells import cell_text, column_lines, type_text
 from odf_node.service.pages.reference import words_of
 from odf_node.service.pages.render import size_text
+from odf_node.service.pages.sample import cell_text, column_lines, type_text
 from odf_node.service.pages.visitors import local_path
 from odf_protocol.codec.manifests import load_event
 from odf_protocol.identity import DatasetId
@@ -26,7 +26,7 @@ from odf_protocol.metadata.events import (
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.datasets.verify.note import ValidationNote, write_note
-from odf_storage.datasets.verify.pending import Unverified, write_unverified
+from odf_storage.datasets.verify.stages import Unverified, write_unverified
 from odf_storage.stores.ports.values import Failed, JobSpec, Succeeded, Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -22,11 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odf_node.proposal.columns import UnknownColumn
-from odf_node.proposal.keys import UnusableChoice
-from odf_node.proposal.manifest import to_manifest
+from odf_node.proposal.differences import UnusableChoice
+from odf_node.proposal.headers import NoRecords
 from odf_node.proposal.options import Choices, DateOrder
 from odf_node.proposal.proposal import propose
-from odf_node.proposal.records import NoRecords
 from odf_node.proposal.sample import (
     DIRECTORY_BYTES,
     DamagedPacking,
@@ -34,11 +33,12 @@ from odf_node.proposal.sample import (
     UnknownFormat,
     sample_of,
 )
+from odf_node.proposal.wire import to_manifest
 from odf_protocol.codec.manifests import load_snapshots
 from odf_protocol.errors import NodeError
 from odf_protocol.source_rules import check_definition
 from odf_workers.readers.read import open_frame
-from odf_workers.slices.frame import Limits
+from odf_workers.slices.schema import Limits
 
 CITIES = """\
 id,city,founded,population,capital

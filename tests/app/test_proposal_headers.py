@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from odf_node.proposal.headers import NoRecords
 from odf_node.proposal.options import OPTIONS, Choices, Kind, UnusableOption, chosen
 from odf_node.proposal.proposal import Proposal, propose
-from odf_node.proposal.records import NoRecords
 from odf_node.proposal.sample import sample_of
 from odf_node.proposal.wire import read, written
 from odf_protocol.instant import Instant

@@ -15,8 +15,7 @@ from service import Service, described, seeded, serving, ten_rows
 import odf_node
 from odf_node.client.http import Unreachable
 from odf_node.public import following
-from odf_node.public.changes import HistoryReplaced
-from odf_node.public.following import ImpossiblePace, NothingToFollow
+from odf_node.public.following import HistoryReplaced, ImpossiblePace, NothingToFollow
 from odf_protocol.errors import NotFound
 
 

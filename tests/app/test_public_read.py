@@ -13,12 +13,11 @@ import pytest
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
 import odf_node
-from odf_node.public.changes import HistoryReplaced, MalformedPosition
-from odf_node.public.dataset import TimeWithoutZone
-from odf_node.public.libraries import MissingLibrary
+from odf_node.public.dataset import MissingLibrary, TimeWithoutZone
+from odf_node.public.following import HistoryReplaced, MalformedPosition
 from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
 from odf_storage.datasets.read.scan import UnreadableSlice
 from odf_storage.stores.ports.values import Visibility
 

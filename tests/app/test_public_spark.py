@@ -10,9 +10,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as spark
 
-from odf_node.public.spark import Options, UnusableOption
-from odf_node.public.spark_filters import pushed
-from odf_node.public.spark_types import UnknownToSpark, spark_schema, to_spark
+from odf_node.public.spark import (
+    Options,
+    UnknownToSpark,
+    UnusableOption,
+    pushed,
+    spark_schema,
+    to_spark,
+)
 from odf_protocol.errors import BadInput
 from odf_storage.datasets.pruning.filters import Filter, MalformedFilter
 

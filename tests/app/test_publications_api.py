@@ -17,10 +17,10 @@ from odf_node.cli.main import main
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_storage.datasets.kartothek.own_index import own_index
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_storage.stores.objects.layout import dataset_folder
-from odf_storage.stores.ports.publication_values import PublishedDataset
+from odf_storage.stores.ports.publications import PublishedDataset
 from odf_storage.stores.ports.values import Scope
 
 PATH = "/towns/projections/kartothek"

@@ -19,8 +19,7 @@ from service import Service, serving
 
 from odf_protocol.codec.blocks import decode_block
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.metadata.events import DatasetKind, HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.job_payloads.verify_job import VerifyAnswer

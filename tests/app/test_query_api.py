@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from service import SCHEMA, Chain, Service, described, parquet_rows, seeded, serving
 
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
 from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 KEYED = AddPushSource(

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from odf_node.service.query.own_folders import OwnFolders
+from odf_node.service.query.query import OwnFolders
 from odf_node.service.settings import Settings
-from odf_storage.runtime.own_folders import own_folder, remove_dead
+from odf_storage.runtime.processes import own_folder, remove_dead
 
 RUN = """
 import sys, time
 from pathlib import Path
-from odf_node.service.query.own_folders import OwnFolders
+from odf_node.service.query.query import OwnFolders
 from odf_node.service.settings import Settings
 folders = OwnFolders(Settings(data=Path(sys.argv[1]), query_links=Path(sys.argv[2])))
 for made in (folders.make_scratch(), folders.make_links()):

@@ -23,9 +23,9 @@ from odf_protocol.commitments import (
     exactly_decoded,
     hash_of,
     is_signed,
+    key_pair,
     sign,
 )
-from odf_protocol.keys import key_pair
 from odf_protocol.metadata.events import SetDataSchema
 
 KEY = key_pair(b"\x7b" * 32)

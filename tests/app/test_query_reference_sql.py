@@ -7,8 +7,8 @@ from chain_maker import some_id
 from service import SCHEMA, described, seeded, serving
 
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
-from odf_storage.datasets.query.reference_sql import with_own_names
+from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
+from odf_storage.datasets.query.messages import with_own_names
 from odf_storage.stores.ports.values import Visibility
 
 KEYED = AddPushSource(

@@ -12,9 +12,14 @@ import pytest
 from service import NOON, SCHEMA, Chain, described, seeded, serving
 
 from odf_protocol.arrow_digest import digest_of
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.metadata.events import (
+    AddData,
+    AddPushSource,
+    DataSlice,
+    OffsetInterval,
+    SetDataSchema,
+)
+from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import ObjectKind
 

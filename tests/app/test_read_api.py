@@ -18,12 +18,12 @@ from service import NOON, SCHEMA, Chain, Service, described, seeded, serving
 from odf_node.cli.main import main
 from odf_node.service.read.read import ReadRequest
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.formats import Format, UnwritableColumn, encoded
 from odf_storage.datasets.read.records import values
 from odf_storage.datasets.read.rows import Projection
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 KEYED = AddPushSource(

@@ -19,8 +19,7 @@ from service import NOON, SCHEMA, Chain, seeded, serving
 from table_made import ITEMS, TableMade, item
 
 from odf_node.service.readers import pool
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.formats import JOINED_BATCHES, Format
 from odf_storage.stores.ports.values import ObjectKind, Visibility

@@ -19,11 +19,10 @@ from service import SCHEMA as COLUMNS
 from service import Chain, Service, described, parquet_rows, seeded, serving, ten_rows
 from websockets.exceptions import ConnectionClosed
 
-from odf_node.service.mirrors.mirror_target import NodeTarget
+from odf_node.service.mirrors.mirror_pull import NodeTarget
 from odf_protocol.arrow_digest import digest_of
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata
 from odf_storage.datasets.job_payloads import verify_job

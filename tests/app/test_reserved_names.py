@@ -12,13 +12,13 @@ from throwaway import throwaway_stores
 from websockets.exceptions import InvalidStatus
 
 from odf_node.service.accounts.accounts import create_account, ensure_account
-from odf_node.service.http.contract import contract
+from odf_node.service.http.addresses import contract
 from odf_node.service.main import PAGE_OF_THE_API, PARTS
 from odf_node.service.pages.site import OWN
 from odf_node.service.setting_groups.words import Tenancy
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
 from odf_protocol.metadata.events import DatasetKind
-from odf_storage.datasets.node.naming import RESERVED, ReservedName
+from odf_storage.datasets.node.commits import RESERVED, ReservedName
 from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 

@@ -18,7 +18,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from service import SCHEMA, Service, seeded, serving, ten_rows
 
-from odf_node.service.auth.s3_keys import ACCESS_KEY, MAX_SKEW_S, S3Keys
+from odf_node.service.auth.signed_urls import ACCESS_KEY, MAX_SKEW_S, S3Keys
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.stores.ports.values import ObjectKind, Visibility

@@ -18,7 +18,7 @@ from iceberg_clients import load_extensions
 from service import Service, serving
 from table_made import TableMade
 
-from odf_node.service.auth.s3_keys import ACCESS_KEY
+from odf_node.service.auth.signed_urls import ACCESS_KEY
 from odf_node.service.objects.listing import Listed, Listing, listed_xml
 from odf_protocol.instant import Instant
 from odf_storage.stores.ports.values import Visibility

@@ -15,20 +15,18 @@ from service import seeded, serving
 
 from odf_node.cli.main import main
 from odf_node.service.accounts.accounts import ensure_account
-from odf_node.service.schedules.cron import InvalidSchedule, check_times, next_time
-from odf_node.service.schedules.schedules import start_due
+from odf_node.service.definitions.variables import reseal
+from odf_node.service.schedules.schedules import InvalidSchedule, check_times, next_time, start_due
 from odf_node.service.settings import Settings
-from odf_node.service.variables.variables import reseal
 from odf_node.service.wiring import open_node
 from odf_protocol.codec.manifests import load_event
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import SetPollingSource
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_protocol.metadata.sources import FetchStepUrl
-from odf_storage.stores.ports.definition_values import Author, definition_hash
+from odf_protocol.metadata.sources import FetchStepUrl, MergeStrategyAppend, ReadStepNdJson
+from odf_storage.stores.ports.following import Author, definition_hash
 from odf_storage.stores.ports.values import Reach, Schedule, Scope, Succeeded, Visibility
-from odf_storage.stores.publishing.sealing import open_keys
+from odf_storage.stores.registers.sealing import open_keys
 
 SOURCE = """
 kind: MetadataEvent
@@ -282,7 +280,7 @@ def test_a_variable_that_is_none_is_refused_without_being_repeated(client, name,
 
 def test_the_worker_reads_those_of_the_dataset_before_those_of_its_owner(service, client):
     pytest.importorskip("pyspark")
-    from odf_workers.jobs.poll.secrets import Secrets
+    from odf_workers.jobs.sources.poll import Secrets
 
     for path, value in (("accounts/me", "mine"), ("city", "its own")):
         for name in ("BOTH", path.partition("/")[0]):
@@ -298,7 +296,7 @@ def test_the_worker_reads_those_of_the_dataset_before_those_of_its_owner(service
 def test_a_source_of_somebody_else_reads_those_of_the_dataset_alone(service, client):
     """Whoever may write to the dataset decides where the values go."""
     pytest.importorskip("pyspark")
-    from odf_workers.jobs.poll.secrets import Secrets
+    from odf_workers.jobs.sources.poll import Secrets
 
     stores, secrets, source = service.node.stores, Secrets, _source()
     client.put("/accounts/me/variables/API", json={"value": "canary"}).raise_for_status()

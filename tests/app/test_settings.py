@@ -13,17 +13,19 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from odf_node.client.environment import VARIABLES as OF_CLIENT
+from odf_node.client.home import VARIABLES as OF_CLIENT
 from odf_node.service.setting_groups.words import Tenancy
 from odf_node.service.settings import Settings, load_settings, warn_of_old_names
 from odf_storage.runtime.environment import (
+    GONE,
+    RENAMED,
     InvalidSetting,
+    SettingTwice,
+    SharedSettings,
     UnknownSetting,
     example_lines,
     variables,
 )
-from odf_storage.runtime.old_settings import GONE, RENAMED, SettingTwice
-from odf_storage.runtime.shared_settings import SharedSettings
 from odf_workers.main import main as odf_worker
 from odf_workers.settings import WorkerSettings
 from odf_workers.settings import load_settings as load_settings_of_worker

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from odf_node.service.settings import Settings
-from odf_storage.runtime.environment import variable_of, variables
-from odf_storage.runtime.shared_settings import SharedSettings
+from odf_storage.runtime.environment import SharedSettings, variable_of, variables
 from odf_workers.settings import WorkerSettings
 
 ROOT = Path(__file__).parents[2]

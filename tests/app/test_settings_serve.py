@@ -207,7 +207,7 @@ def test_descriptors_are_raised_as_far_as_the_system_allows_or_said_to_be_few(li
     probe = (
         "import resource, sys\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, {limits})\n"
-        "from odf_storage.runtime.descriptors import raise_limit\n"
+        "from odf_storage.runtime.processes import raise_limit\n"
         "few = raise_limit(3000)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], few)"
     )

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from threaded_node import ThreadedNode, threaded_node
 
-from odf_node.service.processes.slow_headers import PatientHttp
+from odf_node.service.processes.server import PatientHttp
 
 WAIT_S = 0.5
 

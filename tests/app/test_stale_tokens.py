@@ -11,7 +11,7 @@ import odf_node
 from odf_node.cli.main import main
 from odf_node.client.http import Unauthenticated
 from odf_node.client.limits import LIMITS
-from odf_node.client.stale_tokens import ForgivingClient, TokenNotKnown
+from odf_node.client.reach import ForgivingClient, TokenNotKnown
 from odf_protocol.instant import Instant
 from odf_storage.stores.ports.values import Visibility
 

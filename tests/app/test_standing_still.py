@@ -20,7 +20,7 @@ from nodes import RunningNode, served
 from servers import wait_until
 from service import NOON, SCHEMA, seeded, serving
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import (
@@ -31,8 +31,10 @@ from odf_protocol.metadata.events import (
     SetAttachments,
     SetDataSchema,
     SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 HEALTHY_S = 0.05
@@ -163,7 +165,7 @@ def test_health_is_answered_beside_what_strangers_send(node: Any, name: str):
 
 STUCK = """
 import asyncio, logging, re, sys, time
-from odf_node.service.observe.counters import Counters
+from odf_node.service.observe.metrics import Counters
 from odf_node.service.processes.watchdog import Watchdog
 logging.basicConfig(level="WARNING")
 counters = Counters()

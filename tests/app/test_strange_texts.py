@@ -10,7 +10,7 @@ from service import Service, serving, ten_rows
 
 from odf_node.service.auth.actors import ANONYMOUS
 from odf_node.service.definitions.authors import _named_in
-from odf_node.service.flight.reader_types import ReaderTypes
+from odf_node.service.flight.calls import ReaderTypes
 from odf_node.service.flight.tables import Tables
 from odf_node.service.limits.texts import TextTooLong
 from odf_node.service.query.inputs import views_by_alias

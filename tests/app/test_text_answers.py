@@ -12,9 +12,9 @@ from service import Service, serving, ten_rows
 
 from odf_node.service.limits.texts import MARKDOWN_CHARS
 from odf_node.service.lineage.lineage_columns import column_origins
+from odf_node.service.readers.pool import TextAnswers
 from odf_node.service.readers.tasks import ColumnsTask, MarkdownTask
-from odf_node.service.readers.text_answers import TextAnswers
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import SqlQueryStep, TransformSql
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_columns_of_a_query_cost_the_same_each(count: int):
 
     spent(10)
     short, long = spent(count), spent(4 * count)
-    for _ in range(3):  # of both the shortest time counts: neighbours on the machine lengthen some
+    for _ in range(9):  # of both the shortest time counts: neighbours on the machine lengthen some
         if long < 2.5**2 * short:
             break
         short, long = min(short, spent(count)), min(long, spent(4 * count))
@@ -99,7 +99,7 @@ def test_columns_of_a_query_cost_the_same_each(count: int):
 
 
 def test_answers_that_are_kept_have_a_limit(service: Service, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("odf_node.service.readers.text_answers.KEPT", 3)
+    monkeypatch.setattr("odf_node.service.readers.pool.KEPT", 3)
     texts = TextAnswers(service.node.readers)
     for number in range(10):
         texts._keep(bytes([number]), b"null")

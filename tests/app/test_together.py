@@ -12,16 +12,13 @@ from threading import get_ident
 import pytest
 from service import Service, seeded
 
-from odf_node.service.ingest.asked import IngestRequest
-from odf_node.service.ingest.content import Whole
-from odf_node.service.ingest.destinations import KEPT_S, Destinations
-from odf_node.service.ingest.post import Post, Posted
-from odf_node.service.ingest.posts import Posts
-from odf_node.service.ingest.sources import SourceNotUsable
-from odf_node.service.limits.coalescer import Coalescer
+from odf_node.service.ingest.asked import IngestRequest, SourceNotUsable
+from odf_node.service.ingest.content import Post, Posted, Whole
+from odf_node.service.ingest.posts import KEPT_S, Destinations, Posts
+from odf_node.service.limits.shares import Coalescer
 from odf_node.service.wiring import Node
 from odf_protocol.identity import DatasetAlias, DatasetId
-from odf_storage.runtime.context import current_facts, part_of
+from odf_storage.runtime.logs import current_facts, part_of
 from odf_storage.stores.index.sql import SqlHeads
 from odf_storage.stores.ports.values import Job
 

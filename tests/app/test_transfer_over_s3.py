@@ -16,18 +16,17 @@ from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
 from odf_node.client import sync
-from odf_node.client.urls import Location
-from odf_node.service.transfer.links import Links
+from odf_node.client.remotes import Location
+from odf_node.service.transfer.pull import Links
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetRef
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.events import AddData, Seed
+from odf_protocol.metadata.events import AddData, OffsetInterval, Seed
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_protocol.transfer.messages import ObjectFileReference, ObjectType
-from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.contents.linked import named_objects
 from odf_storage.datasets.dataset.dataset import ObjectMissing
 from odf_storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility

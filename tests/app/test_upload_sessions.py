@@ -25,7 +25,7 @@ from threaded_node import threaded_node
 
 from odf_node.client import sync
 from odf_node.client.limits import ClientLimits
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Scope, Visibility
 

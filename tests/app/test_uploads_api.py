@@ -11,12 +11,12 @@ from datetime import timedelta
 import pytest
 from service import seeded, serving
 
-from odf_node.service.auth.upload_tokens import InvalidUploadToken, UploadToken
+from odf_node.service.auth.signed_urls import InvalidUploadToken, UploadToken
 from odf_node.service.uploads.uploaded_files import clear_away
 from odf_protocol.codec.manifests import load_event
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
-from odf_protocol.metadata.reading import ReadStepCsv, ReadStepJson, ReadStepNdJson
+from odf_protocol.metadata.sources import ReadStepCsv, ReadStepJson, ReadStepNdJson
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.stores.ports.values import (
     ObjectKey,

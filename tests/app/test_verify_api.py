@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from service import SCHEMA, Chain, Service, described, seeded, serving
 
 from odf_node.cli.main import main
-from odf_node.service.verify import verify as usecase
+from odf_node.service.history import verify as usecase
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetDataSchema
 from odf_protocol.multihash import ARROW0_SHA3_256, Multihash

@@ -14,8 +14,7 @@ from page_sets import stations
 from service import seeded, serving, ten_rows
 
 from odf_protocol.codec.blocks import decode_block
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, ExecuteTransform, Seed
+from odf_protocol.metadata.events import AddData, DataSlice, ExecuteTransform, OffsetInterval, Seed
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import Visibility
 

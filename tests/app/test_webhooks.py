@@ -19,10 +19,9 @@ from standardwebhooks import Webhook as Standard
 from standardwebhooks import WebhookVerificationError
 from web_server import Answer, Asked, web_server
 
-from odf_node.service.webhooks.messages import FAILING
-from odf_node.service.webhooks.retries import after_failure
+from odf_node.service.webhooks.delivering import after_failure
+from odf_node.service.webhooks.sending import FAILING, ReceiverGone, ReceiverRefused
 from odf_node.service.webhooks.sending import Answer as Outcome
-from odf_node.service.webhooks.sending import ReceiverGone, ReceiverRefused
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.stores.ports.values import (
@@ -34,7 +33,7 @@ from odf_storage.stores.ports.values import (
     Succeeded,
     Visibility,
 )
-from odf_storage.stores.ports.webhook_values import WebhookState
+from odf_storage.stores.ports.webhooks import WebhookState
 
 QUICK = {
     "webhook_networks": ("127.0.0.0/8",),

@@ -13,7 +13,7 @@ from odf_node.service.accounts.accounts import ensure_account
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_storage.datasets.dataset.info import read_info
 from odf_storage.datasets.upkeep.gc import collect_garbage
-from odf_storage.stores.ports.mirror_values import Mirror
+from odf_storage.stores.ports.following import Mirror
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Role, Visibility
 
 INTERNAL = {"Internal": {"phase": {"Push": "InitialRequest"}, "error_message": "Internal error"}}

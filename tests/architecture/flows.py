@@ -35,14 +35,14 @@ from tests.workers.datasets import created
 from tests.workers.derivatives import derivative, node_of
 
 from odf_node.client import sync
-from odf_node.client.urls import Location
-from odf_node.service.query import spawner
+from odf_node.client.remotes import Location
+from odf_node.service.query import engine as spawner
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import transform_job
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.verify.run import FolderSource, verify_chain
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import Visibility
 from odf_workers.program.loop import Worker
 
@@ -73,14 +73,14 @@ WALKS = {
     "verify": Walk("A dataset is verified", 14),
 }
 RUN = {
-    "pulled block": 125,
-    "pushed object": 60,
-    "posted rows": 230,
-    "transform input": 150,
-    "verify": 65,
-    "query": 165,
-    "page": 134,
-    "tail": 92,
+    "pulled block": 80,
+    "pushed object": 42,
+    "posted rows": 150,
+    "transform input": 105,
+    "verify": 40,
+    "query": 120,
+    "page": 110,
+    "tail": 70,
 }
 """Most files that a flow may run. Some run now and then: each limit is a few above what is seen."""
 OF_QUERIES = """
@@ -122,7 +122,7 @@ class _Beside:
 
     def files(self) -> list[str]:
         """Of the last query, once; waits until its process has written them."""
-        for _ in range(100):
+        for _ in range(1_200):
             content = self._path.read_bytes()
             if content[0]:
                 with self._path.open("r+b") as file:

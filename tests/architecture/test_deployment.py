@@ -594,7 +594,7 @@ def test_the_volume_of_a_worker_holds_its_scratch_and_what_it_may_keep(
 
 
 def test_commands_of_the_cluster_are_those_of_the_worker(helmed: dict[str, Any]) -> None:
-    from odf_workers.program.cluster_command import spark_cluster
+    from odf_workers.program.commands import spark_cluster
 
     for name in ("spark-master", "executors"):
         made = pods(helmed["rendered"][3])[f"Deployment/test-odf-{name}"]["containers"][0]

@@ -30,15 +30,14 @@ import pytest
 from odf_node.proposal.texts import Form, _quote_inside
 from odf_node.service.definitions.authors import _named_in
 from odf_node.service.flight.tables import _like
-from odf_node.service.http.media_types import media_type_of
-from odf_node.service.http.ranges import parse_ranges
+from odf_node.service.http.answers import media_type_of, parse_ranges
 from odf_node.service.limits.texts import PATTERN
-from odf_node.service.sharing.hints import hints_of
+from odf_node.service.sharing.tables import hints_of
 from odf_protocol.codec.manifests import load_documents
 from odf_protocol.ddl import parse_ddl
 from odf_protocol.errors import NodeError
-from odf_protocol.metadata.transforms import SqlQueryStep
-from odf_storage.datasets.query.reference_sql import with_own_names
+from odf_protocol.metadata.events import SqlQueryStep
+from odf_storage.datasets.query.messages import with_own_names
 from odf_workers.engines.port.query_size import QuerySize, check_size
 
 ROOT = Path(__file__).parents[2]

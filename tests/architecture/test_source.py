@@ -23,7 +23,9 @@ ENVIRONMENT = re.compile(r"\bos\.(environ|getenv)\b")
 
 PUBLIC = "app/odf_node/__init__.py"
 """Imports what a program asks of it when it does."""
-MAX_LINES, MAX_MEDIAN, MAX_FUNCTION = 600, 180, 60
+MAX_LINES, MAX_FUNCTION = 600, 60
+MEDIANS = range(150, 301)
+"""Lines of a file in the middle: shorter ones are pieces of a noun, longer ones hard to read."""
 
 
 def _name(path: Path) -> str:
@@ -76,10 +78,11 @@ def test_a_module_opens_with_its_purpose():
     assert without == set()
 
 
-def test_no_module_is_longer_than_its_limit_and_most_are_short():
+def test_no_module_is_longer_than_its_limit_and_most_are_of_a_size_to_read():
     sizes = {_name(path): len(path.read_text().splitlines()) for path in MODULES}
     assert {name: n for name, n in sizes.items() if n > MAX_LINES} == {}
-    assert statistics.median(n for name, n in sizes.items() if "__init__" not in name) < MAX_MEDIAN
+    own = [n for name, n in sizes.items() if "__init__" not in name]
+    assert int(statistics.median(own)) in MEDIANS
 
 
 def test_no_function_is_longer_than_its_limit():
@@ -131,14 +134,12 @@ ENVIRONMENT_READERS = SETTINGS_MODULES | {
     "app/odf_node/cli/output.py",  # the token a person keeps in the environment of the shell
     "app/odf_node/client/home.py",  # and that of a program
     "app/odf_node/service/pages/loading.py",  # prints programs that do
-    "app/odf_node/client/personal_files.py",  # and the folder of their own settings
     "workers/odf_workers/engines/spark/python_daemon.py",  # Spark hands over nothing else
     "app/odf_node/cli/serve.py",  # hands its own environment on to the worker it starts
-    "storage/odf_storage/runtime/tracing.py",  # the variables of OpenTelemetry are its own
+    "storage/odf_storage/runtime/logs.py",  # the variables of OpenTelemetry are its own
     "workers/odf_workers/confine/rules.py",  # makes the environment of confined processes
-    "workers/odf_workers/engines/spark/java.py",  # JAVA_HOME
+    "workers/odf_workers/engines/spark/session.py",  # JAVA_HOME
     "workers/odf_workers/engines/spark/machine.py",  # where Spark and its cluster are
-    "workers/odf_workers/engines/spark/session.py",  # Spark is configured through it
 }
 
 

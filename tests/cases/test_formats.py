@@ -16,14 +16,13 @@ from web_server import Answer, web_server
 
 from odf_protocol.codec.manifests import from_data, load_snapshots
 from odf_protocol.csv_header import HeaderMismatch
-from odf_protocol.metadata.reading import ReadStep
-from odf_protocol.metadata.sources import FetchStepUrl
+from odf_protocol.metadata.sources import FetchStepUrl, ReadStep
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_workers.readers.features import WebPage
 from odf_workers.readers.plain import plain_file
 from odf_workers.readers.read import open_frame
-from odf_workers.readers.web_pages import WebPage
-from odf_workers.runtime.input_limits import MalformedArchive
-from odf_workers.slices.frame import BadRow, Frame, Limits
+from odf_workers.runtime.command import MalformedArchive
+from odf_workers.slices.schema import BadRow, Frame, Limits
 
 CASES = Path(__file__).parents[1] / "vectors" / "cases"
 CASE_16 = "16-html-page-as-csv"
@@ -59,7 +58,7 @@ def polled(source: Any, folder: Path, answer: Answer) -> PollReceipt:
     from msgspec.structs import replace as changed
 
     from odf_workers.fetch.values import FetchRules
-    from odf_workers.jobs.poll.poll import run_poll
+    from odf_workers.jobs.sources.poll import run_poll
 
     folder.mkdir(exist_ok=True)
     stores = throwaway_stores()
@@ -75,7 +74,7 @@ def polled(source: Any, folder: Path, answer: Answer) -> PollReceipt:
 def test_case_09_figures_with_leading_zeros_are_no_numbers_that_nobody_declared(
     tmp_path: Path,
 ) -> None:
-    from odf_workers.readers.known import Known
+    from odf_workers.readers.features import Known
 
     name = "09-json-text-code"
     (field, *_) = opened(CASES / name / "1.ndjson", tmp_path, "NdJson").schema

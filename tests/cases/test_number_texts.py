@@ -16,7 +16,7 @@ from odf_node.proposal.options import chosen
 from odf_node.proposal.proposal import Proposal, propose
 from odf_node.proposal.sample import sample_of_file
 from odf_protocol.instant import Instant
-from odf_workers.slices.frame import BadRow
+from odf_workers.slices.schema import BadRow
 from odf_workers.stages.preview import preview
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")

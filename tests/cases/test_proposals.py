@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from odf_node.cli.projection_definition import definition_body, definition_options
+from odf_node.cli.projection import definition_body, definition_options
 from odf_node.client.new_dataset import RowsLost, RowsNotTaken, kept_if_filled, new_dataset
 from odf_node.client.node_api import NodeApi, RequestConflict
-from odf_node.proposal.manifest import to_manifest
+from odf_node.proposal.headers import NoRecords
 from odf_node.proposal.options import chosen
 from odf_node.proposal.proposal import Proposal, QuestionOpen, propose
-from odf_node.proposal.records import NoRecords
 from odf_node.proposal.sample import sample_of_file
+from odf_node.proposal.wire import to_manifest
 from odf_protocol.instant import Instant
 from odf_workers.stages.preview import preview
 

@@ -13,12 +13,12 @@ from throwaway import throwaway_stores
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import ReadStep, ReadStepNdJson, ReadStepParquet
+from odf_protocol.metadata.sources import ReadStep, ReadStepNdJson, ReadStepParquet
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
 from odf_storage.datasets.node.stores import Stores
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.slices.frame import BadRow
+from odf_workers.slices.schema import BadRow
 
 FILES = Path(__file__).parents[1] / "vectors/cases"
 NOW = Instant.parse("2050-01-01T12:00:00Z")

@@ -14,10 +14,10 @@ from throwaway import throwaway_stores
 from odf_protocol.codec.manifests import load_snapshots
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepCsv
+from odf_protocol.metadata.sources import MergeStrategyUpsertStream, ReadStepCsv
 from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.slices.columns import CannotMerge
+from odf_workers.slices.schema import CannotMerge
 
 CASES = Path(__file__).parents[1] / "vectors" / "cases"
 NOW = Instant.parse("2026-01-01T00:00:00Z")

@@ -9,7 +9,7 @@ from chain_maker import NOON, some_id
 
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.audit_values import AuditEntry, AuditFilter
+from odf_storage.stores.ports.accounts import AuditEntry, AuditFilter
 
 ENTRY = AuditEntry(
     at=NOON,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from chain_maker import entry, linked, long_chain, seed, some_id
 from index_parts import Index
 
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import SetDataSchema, SetInfo
+from odf_protocol.metadata.events import HashedBlock, SetDataSchema, SetInfo
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports import BlocksBehind
 

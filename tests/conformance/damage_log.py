@@ -8,7 +8,7 @@ from tests.conformance.access_stores import dataset
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.damage_values import Damage
+from odf_storage.stores.ports.damages import Damage
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 

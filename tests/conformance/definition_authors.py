@@ -8,8 +8,8 @@ from tests.conformance.access_stores import dataset
 
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.definition_values import NOBODY, Author
 from odf_storage.stores.ports.errors import DatasetNotFound
+from odf_storage.stores.ports.following import NOBODY, Author
 from odf_storage.stores.ports.values import AccountId, Reach
 
 ONE, OTHER = Multihash.of(b"one"), Multihash.of(b"other")

@@ -7,7 +7,7 @@ from tests.conformance.access_stores import dataset
 
 from odf_protocol.instant import Instant
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.derivation_values import Problem
+from odf_storage.stores.ports.following import Problem
 from odf_storage.stores.ports.values import JobId
 
 LATER = Instant(NOON.ns + 1_000_000_000)

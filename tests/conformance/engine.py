@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
+    SqlQueryStep,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
 
 INPUT = pa.table(
     {

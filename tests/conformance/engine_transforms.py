@@ -22,14 +22,14 @@ from tests.workers.engine.changes import (
 from tests.workers.engine.requests import NOW, Derivative, sql
 
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     DatasetVocabulary,
+    OffsetInterval,
     TransformResponseInternalError,
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import TransformSql
 from odf_workers.engines.port.port import Listener
 from odf_workers.slices.write import described
 

@@ -15,7 +15,7 @@ from odf_storage.stores.ports.errors import (
     KeysNotListed,
     SwapLost,
 )
-from odf_storage.stores.ports.keyed_values import LinkSource
+from odf_storage.stores.ports.keyed import LinkSource
 
 ODD = "u/indices/a%20b/2026-11-21T02%3A45%3A11%2B00%3A00.by index,~(1)'.parquet"
 

@@ -11,7 +11,7 @@ from tests.conformance.access_stores import dataset
 from odf_protocol.identity import DatasetId
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import DatasetNotFound
-from odf_storage.stores.ports.mirror_values import Mirror, MirrorState, MirrorStatus
+from odf_storage.stores.ports.following import Mirror, MirrorState, MirrorStatus
 
 FAILED = MirrorStatus(
     state=MirrorState.FAILED, checked_at=NOON, error="Unreachable", message="no answer"

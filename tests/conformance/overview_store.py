@@ -12,8 +12,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import DatasetKind, SetInfo
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.overviews.words import words_of
-from odf_storage.stores.ports.overview_values import (
+from odf_storage.stores.ports.publications import (
     After,
     Listed,
     Order,
@@ -23,6 +22,7 @@ from odf_storage.stores.ports.overview_values import (
     Wanted,
 )
 from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
+from odf_storage.stores.registers.publications import words_of
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 ALL = Readable(everything=True)

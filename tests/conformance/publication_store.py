@@ -12,9 +12,9 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.derivation_values import Problem
 from odf_storage.stores.ports.errors import DatasetNotFound, PublicationNameTaken
-from odf_storage.stores.ports.publication_values import PublishedDataset
+from odf_storage.stores.ports.following import Problem
+from odf_storage.stores.ports.publications import PublishedDataset
 from odf_storage.stores.ports.values import JobId
 
 LATER = Instant(NOON.ns + 60 * NANOS)

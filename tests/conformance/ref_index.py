@@ -13,8 +13,7 @@ from index_parts import Index
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import SetInfo
+from odf_protocol.metadata.events import HashedBlock, SetInfo
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import (

@@ -14,10 +14,10 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.derivation_values import Problem
 from odf_storage.stores.ports.errors import DatasetNotFound
+from odf_storage.stores.ports.following import Problem
 from odf_storage.stores.ports.values import AccountId, Failing, JobId
-from odf_storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
+from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook, WebhookState
 
 LATER = Instant(NOON.ns + 60 * NANOS)
 PROBLEM = Problem("ReceiverRefused", "the receiver answered 500", {"status": 500})

@@ -15,8 +15,8 @@ import pytest
 from nodes import RunningNode, served
 
 import odf_node
-from odf_node.client.urls import UnsupportedUrl
-from odf_node.proposal.keys import UnusableChoice
+from odf_node.client.remotes import UnsupportedUrl
+from odf_node.proposal.differences import UnusableChoice
 from odf_node.proposal.options import UnusableOption
 from odf_node.public.publish import NotATable
 

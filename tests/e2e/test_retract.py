@@ -10,7 +10,7 @@ from nodes import odf, served
 
 import odf_node
 from odf_node.client.node_api import RequestRefused
-from odf_node.public.retracting import NoRowsNamed, NoSuchRows, TooManyRows, standing
+from odf_node.public.publish import NoRowsNamed, NoSuchRows, TooManyRows, standing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -8,14 +8,13 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from odf_protocol.errors import NodeError
-from odf_protocol.kartothek.keys import (
-    checked_data_key,
-    checked_uuid,
-    partition_texts,
-    state_keys,
+from odf_protocol.kartothek.keys import checked_data_key, checked_uuid, partition_texts, state_keys
+from odf_protocol.kartothek.partition_values import (
+    decode_schema,
+    encode_schema,
+    table_schema,
+    value_of,
 )
-from odf_protocol.kartothek.partition_values import value_of
-from odf_protocol.kartothek.schema import decode_schema, encode_schema, table_schema
 from odf_protocol.kartothek.source import SCHEMES, parse_address
 from odf_protocol.kartothek.state import decode_json, decode_msgpack, encode_json
 

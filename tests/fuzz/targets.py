@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from odf_protocol.codec.blocks import decode_block, encode_block
-from odf_protocol.codec.engine_messages import decode_message
+from odf_protocol.codec.blocks import decode_block, decode_message, encode_block
 from odf_protocol.codec.manifests import (
     block_manifest,
     from_data,
@@ -16,7 +15,7 @@ from odf_protocol.codec.manifests import (
 )
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_protocol.metadata.block import MetadataBlock, UnknownEvent
+from odf_protocol.metadata.events import MetadataBlock, UnknownEvent
 from odf_protocol.multihash import Multihash
 from odf_protocol.references import DatasetNamePattern, DatasetRefAny, DatasetRefRemote
 

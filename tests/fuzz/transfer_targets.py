@@ -14,8 +14,7 @@ from odf_protocol.transfer.messages import (
     decode,
     encode,
 )
-from odf_protocol.transfer.payload import decode_payload, encode_payload
-from odf_protocol.transfer.phases import SPEAKER
+from odf_protocol.transfer.phases import SPEAKER, decode_payload, encode_payload
 
 LIMITS = BundleLimits(max_inflated=1 << 22, max_blocks=1000)
 KINDS = tuple(SPEAKER)

@@ -14,10 +14,10 @@ from servers import S3Server
 from threaded_node import ThreadedNode, threaded_node
 
 from odf_conformance import shapes
+from odf_conformance.archive import push_request
 from odf_conformance.chains import seeded, ten_records
 from odf_conformance.checks_wire import PULL_ALL
-from odf_conformance.planning import push_request
-from odf_conformance.scripted import blocks_message
+from odf_conformance.violations import blocks_message
 
 
 @pytest.fixture(scope="session")

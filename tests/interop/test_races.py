@@ -11,12 +11,11 @@ import pytest
 from mimic import Chain, Exchange, GaveUp, Published, object_name
 
 from odf_conformance import shapes
+from odf_conformance.archive import push_request
 from odf_conformance.chains import described, ten_records
-from odf_conformance.exchange import COMPLETE
 from odf_conformance.node import expect_identical
-from odf_conformance.planning import push_request
-from odf_conformance.scripted import blocks_message, objects_message
-from odf_conformance.websocket import Closed
+from odf_conformance.violations import blocks_message, objects_message
+from odf_conformance.websocket import COMPLETE, Closed
 
 WRITERS, ROUNDS = 16, 4
 

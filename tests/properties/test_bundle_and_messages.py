@@ -12,10 +12,9 @@ from tests.fuzz.transfer_targets import COMPRESS, COUNT, MEND, fuzz_bundle, fuzz
 
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_protocol.metadata.events import SetInfo
+from odf_protocol.metadata.events import HashedBlock, MetadataBlock, SetInfo
 from odf_protocol.transfer.bundle import pack, unpack
-from odf_protocol.transfer.payload import decode_payload, encode_payload
+from odf_protocol.transfer.phases import decode_payload, encode_payload
 
 
 def _block(number: int, text: str) -> HashedBlock:

@@ -28,30 +28,29 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import blocks as any_blocks
 
-from odf_protocol.chain.author import author
-from odf_protocol.chain.errors import (
+from odf_protocol.chain.definition_rules import (
     ChainRuleBroken,
     PrevBlockNotFound,
     SequenceIntegrity,
     SystemTimeIsNotMonotonic,
 )
-from odf_protocol.chain.rules import append, fold, report
+from odf_protocol.chain.rules import append, author, fold, report
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.codec.blocks import decode_block, encode_block
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
 from odf_protocol.metadata.events import (
     AddData,
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
+    HashedBlock,
     SetAttachments,
     SetInfo,
     SetLicense,
     SetVocab,
 )
 from odf_protocol.metadata.events import AttachmentsEmbedded as Embedded
-from odf_protocol.metadata.reading import ReadStepNdJson
+from odf_protocol.metadata.sources import ReadStepNdJson
 from odf_protocol.multihash import HashMismatch
 
 several = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -18,12 +18,7 @@ from tests.fuzz.targets import (
     fuzz_reference,
 )
 
-from odf_protocol.codec.blocks import (
-    MANIFEST_FIELDS,
-    METADATA_BLOCK_CODE,
-    Manifest,
-    decode_block,
-)
+from odf_protocol.codec.blocks import MANIFEST_FIELDS, METADATA_BLOCK_CODE, Manifest, decode_block
 from odf_protocol.codec.encode import encode_root
 from odf_protocol.codec.manifests import to_yaml
 from odf_protocol.errors import NodeError

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from strategies import blocks, snapshots, table
 from wire_encoder import block_bytes
 
-from odf_protocol.codec.blocks import decode_block, encode_block
-from odf_protocol.codec.engine_messages import decode_message, encode_message
+from odf_protocol.codec.blocks import decode_block, decode_message, encode_block, encode_message
 from odf_protocol.codec.manifests import (
     from_data,
     load_block,
@@ -18,7 +17,7 @@ from odf_protocol.codec.manifests import (
     to_data,
     to_yaml,
 )
-from odf_protocol.metadata.block import DatasetSnapshot, MetadataBlock
+from odf_protocol.metadata.events import DatasetSnapshot, MetadataBlock
 
 many = settings(
     max_examples=150,

@@ -19,12 +19,17 @@ from odf_protocol.codec import encode
 from odf_protocol.codec.blocks import decode_block, encode_block
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_protocol.metadata.events import MetadataEvent, SetDataSchema, SetInfo
+from odf_protocol.metadata.events import (
+    HashedBlock,
+    MetadataBlock,
+    MetadataEvent,
+    SetDataSchema,
+    SetInfo,
+)
 from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeBool
 from odf_protocol.transfer.bundle import GZIP, BundleLimits, pack, unpack
 from odf_protocol.transfer.messages import MetadataBlocksBatch
-from odf_protocol.transfer.payload import decode_payload, encode_payload
+from odf_protocol.transfer.phases import decode_payload, encode_payload
 
 BLOCK_FACTOR = 50
 """Bytes of memory per byte of a block, at the worst moment of reading it."""

@@ -9,10 +9,17 @@ from msgspec.structs import replace
 from odf_protocol.chain.state import ChainState
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import DatasetKind, SetDataSchema, SetTransform
+from odf_protocol.metadata.events import (
+    DatasetKind,
+    DataSlice,
+    OffsetInterval,
+    SetDataSchema,
+    SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
+)
 from odf_protocol.metadata.schema import DataSchema
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from odf_protocol.multihash import Multihash
 from odf_workers.plan.transform import (
     InputBlock,

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from lanes import lay_open
 
-from odf_protocol.arrow_columns import Columns
+from odf_protocol.arrow_columns import Columns, SliceDigest
 from odf_protocol.arrow_digest import (
     ArrowDigest,
     SchemaDiffers,
@@ -23,7 +23,6 @@ from odf_protocol.arrow_digest import (
     logical_hash_of,
 )
 from odf_protocol.arrow_values import stream, validity
-from odf_protocol.slice_digest import SliceDigest
 from odf_protocol.slice_file import UnreadableSlice, open_slice
 from odf_storage.lanes import hash_all
 

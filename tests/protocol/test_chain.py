@@ -29,8 +29,8 @@ from events import (
     transform,
 )
 
-from odf_protocol.chain.definition_rules import MAX_PUSH_SOURCES
-from odf_protocol.chain.errors import (
+from odf_protocol.chain.definition_rules import (
+    MAX_PUSH_SOURCES,
     AppendingSeedBlockToNonEmptyChain,
     FirstBlockMustBeSeed,
     InvalidEvent,
@@ -45,21 +45,24 @@ from odf_protocol.chain.rules import RULES, append, append_received, fold, repor
 from odf_protocol.chain.state import CHANGES, EMPTY, NOT_UNDERSTOOD_KEPT
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock, NotUnderstood, UnknownEvent
 from odf_protocol.metadata.events import (
     AddData,
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
+    HashedBlock,
+    MetadataBlock,
     MetadataEvent,
+    NotUnderstood,
     SetInfo,
     SetTransform,
     SetVocab,
+    TransformInput,
+    TransformSql,
+    UnknownEvent,
 )
-from odf_protocol.metadata.reading import ReadStepNdJson
 from odf_protocol.metadata.schema import DataSchema
-from odf_protocol.metadata.sources import FetchStepEthereumLogs
-from odf_protocol.metadata.transforms import TransformInput, TransformSql
+from odf_protocol.metadata.sources import FetchStepEthereumLogs, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 
 INFO = SetInfo(description="a")

@@ -9,15 +9,21 @@ import msgspec
 import pytest
 from chain_maker import NOON, chain, some_id
 
-from odf_protocol.chain import summary
-from odf_protocol.chain.author import author
+from odf_protocol.chain import state as summary
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import prepare
-from odf_protocol.chain.state import EMPTY, ChainState
-from odf_protocol.chain.summary import UnreadableSummary, read_summary, summarize
+from odf_protocol.chain.state import EMPTY, ChainState, UnreadableSummary, read_summary, summarize
 from odf_protocol.codec.manifests import load_snapshots
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval, SourceState
-from odf_protocol.metadata.events import AddData, SetInfo, SetVocab
+from odf_protocol.metadata.events import (
+    AddData,
+    Checkpoint,
+    DataSlice,
+    OffsetInterval,
+    SetInfo,
+    SetVocab,
+    SourceState,
+)
 from odf_protocol.multihash import ARROW0_SHA3_256, Multihash
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

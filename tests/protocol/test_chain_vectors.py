@@ -12,7 +12,7 @@ import pytest
 from raw_arrow import bare_schema
 
 from odf_protocol.arrow_schema import to_arrow
-from odf_protocol.chain.errors import ChainRuleBroken, InvalidEvent, NoOpEvent
+from odf_protocol.chain.definition_rules import ChainRuleBroken, InvalidEvent, NoOpEvent
 from odf_protocol.chain.rules import Origin, append, append_received, fold, report
 from odf_protocol.chain.snapshot import prepare
 from odf_protocol.codec.blocks import decode_block, encode_block
@@ -20,8 +20,13 @@ from odf_protocol.codec.manifests import from_data, to_data
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import DatasetSnapshot, MetadataBlock
-from odf_protocol.metadata.events import MetadataEvent, Seed, SetDataSchema
+from odf_protocol.metadata.events import (
+    DatasetSnapshot,
+    MetadataBlock,
+    MetadataEvent,
+    Seed,
+    SetDataSchema,
+)
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 

@@ -30,9 +30,17 @@ from odf_protocol.codec.tables import TABLES, UNIONS, Field
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import MetadataBlock, UnknownEvent
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_protocol.metadata.events import (
+    AddData,
+    DatasetKind,
+    DataSlice,
+    MetadataBlock,
+    OffsetInterval,
+    Seed,
+    SetDataSchema,
+    SetInfo,
+    UnknownEvent,
+)
 from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
@@ -40,8 +48,8 @@ from odf_protocol.metadata.schema import (
     DataTypeDecimal,
     DataTypeList,
     DataTypeTime,
+    Variant,
 )
-from odf_protocol.metadata.table import Variant
 from odf_protocol.multihash import HashMismatch, Multihash
 
 NOON = Instant.parse("2050-01-01T12:00:00Z")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from known import name_of, vectors
 
+from odf_protocol.codec.blocks import MalformedMessage, decode_message, encode_message
 from odf_protocol.codec.encode import encode_root
-from odf_protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
 from odf_protocol.codec.manifests import from_data, to_data
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     DatasetVocabulary,
     RawQueryRequest,
     RawQueryResponse,
     TransformRequest,
     TransformResponse,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import TransformSql
 
 TYPES = {
     "RawQueryRequest": RawQueryRequest,

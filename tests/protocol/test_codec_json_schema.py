@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from known import name_of, vectors
 from strategies import snapshots
 
-from odf_protocol.codec.json_schema import VERSIONS, json_schema
 from odf_protocol.codec.manifests import load_documents, manifest
+from odf_protocol.codec.normalize import VERSIONS, json_schema
 
 TYPES: dict[str, Any] = {
     "object": dict,

@@ -8,10 +8,9 @@ import struct
 import numpy as np
 import pytest
 
-from odf_protocol.delta.roaring import portable
-from odf_protocol.delta.roaring import positions as positions_in
 from odf_protocol.delta.schemas import DeltaSchema
-from odf_protocol.delta.vectors import inline_vectors, z85
+from odf_protocol.delta.vectors import inline_vectors, portable, z85
+from odf_protocol.delta.vectors import positions as positions_in
 from odf_protocol.metadata import schema as odf
 from odf_protocol.metadata.schema import DataField, DataSchema
 

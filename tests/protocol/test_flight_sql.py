@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odf_protocol.errors import BadInput
-from odf_protocol.flight_sql import MAX_MESSAGE_BYTES, MalformedCommand, read_command, written
-from odf_protocol.protobuf import MalformedProtobuf, bytes_field, fields
+from odf_protocol.flight_sql import (
+    MAX_MESSAGE_BYTES,
+    MalformedCommand,
+    MalformedProtobuf,
+    bytes_field,
+    fields,
+    read_command,
+    written,
+)
 
 TABLES = (
     b"\n>type.googleapis.com/arrow.flight.protocol.sql.CommandGetTables"

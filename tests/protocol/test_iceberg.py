@@ -15,18 +15,24 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.iceberg.avro import ROWS_IN_BLOCK, container
 from odf_protocol.iceberg.manifests import (
+    ROWS_IN_BLOCK,
     Content,
     File,
     Manifest,
     Range,
     bound,
+    container,
     manifest_file,
     manifest_list,
 )
-from odf_protocol.iceberg.metadata import MAPPING, Snapshot, snapshot_id, table_metadata
-from odf_protocol.iceberg.schemas import IcebergSchemas
+from odf_protocol.iceberg.metadata import (
+    MAPPING,
+    IcebergSchemas,
+    Snapshot,
+    snapshot_id,
+    table_metadata,
+)
 from odf_protocol.multihash import Multihash
 
 PLACE = pa.struct([("city", pa.string()), ("zip", pa.int32())])

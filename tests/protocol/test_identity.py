@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from known import name_of, vectors
 
+from odf_protocol.commitments import MalformedSeed, key_pair
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import (
     DatasetAlias,
@@ -18,7 +19,6 @@ from odf_protocol.identity import (
     Name,
     RemoteAlias,
 )
-from odf_protocol.keys import MalformedSeed, key_pair
 from odf_protocol.references import (
     AmbiguousAlias,
     DatasetNamePattern,

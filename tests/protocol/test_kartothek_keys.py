@@ -11,20 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_protocol.kartothek.errors import (
+from odf_protocol.kartothek.keys import (
     MalformedPartition,
     MalformedUuid,
     UnsupportedColumn,
-)
-from odf_protocol.kartothek.keys import (
     checked_uuid,
     data_key,
     index_key,
     partition_folder,
     partition_texts,
 )
-from odf_protocol.kartothek.partition_values import text_of, value_of
-from odf_protocol.kartothek.types import kind_of
+from odf_protocol.kartothek.partition_values import kind_of, text_of, value_of
 
 PEERS_ACCEPT = set(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 /`!\"#$%&'()+,-.<=>?@[\\]^_{}~"

@@ -12,24 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odf_protocol.kartothek.errors import MalformedIndex, MalformedPredicate
-from odf_protocol.kartothek.index import (
-    check_index_schema,
-    embedded_batch,
-    encode_index,
-    is_indexable,
-    joined,
-    pairs_in,
-    pairs_of,
-    without_labels,
-)
+from odf_protocol.kartothek.keys import MalformedIndex, MalformedPredicate
 from odf_protocol.kartothek.predicates import (
     Op,
     Term,
+    check_index_schema,
     check_predicate,
+    embedded_batch,
+    encode_index,
+    is_indexable,
     is_prunable,
+    joined,
     mask_of,
+    pairs_in,
+    pairs_of,
     term_mask,
+    without_labels,
 )
 
 TEXTS = pa.array(["q", None, "r", "", "q"], pa.string())

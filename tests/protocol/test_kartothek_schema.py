@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kartothek_vectors import KARTOTHEK, expectations
 
-from odf_protocol.kartothek.errors import MalformedSchemaFile, UnsupportedColumn
-from odf_protocol.kartothek.schema import (
+from odf_protocol.kartothek.keys import MalformedSchemaFile, UnsupportedColumn
+from odf_protocol.kartothek.partition_values import (
     decode_schema,
     encode_schema,
     pandas_entry,

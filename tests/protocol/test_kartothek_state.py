@@ -14,12 +14,7 @@ from kartothek_vectors import state_files
 from strategies import json_values
 
 from odf_protocol.kartothek import state as states
-from odf_protocol.kartothek.errors import (
-    BadKartothek,
-    ForbiddenKey,
-    MalformedState,
-    NotParquet,
-)
+from odf_protocol.kartothek.keys import BadKartothek, ForbiddenKey, MalformedState, NotParquet
 from odf_protocol.kartothek.state import (
     State,
     decode_json,

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from odf_protocol.attributes import Attributes
-from odf_protocol.linked import (
+from odf_protocol.metadata.schema import (
+    DataField,
+    DataSchema,
+    DataTypeInt64,
+    DataTypeOption,
+    DataTypeString,
+)
+from odf_protocol.references import (
     MAX_COUNT,
     NOTHING_LINKED,
     SUMMARY_KEY,
@@ -13,13 +20,6 @@ from odf_protocol.linked import (
     link_columns,
     linked_objects,
     summary_of,
-)
-from odf_protocol.metadata.schema import (
-    DataField,
-    DataSchema,
-    DataTypeInt64,
-    DataTypeOption,
-    DataTypeString,
 )
 
 LINK = Attributes.of(

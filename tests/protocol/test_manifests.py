@@ -21,13 +21,16 @@ from odf_protocol.codec.manifests import (
 )
 from odf_protocol.codec.yaml_text import MAX_ALIASED_NODES, MAX_DEPTH
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import DatasetSnapshot, MetadataBlock
-from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
-from odf_protocol.metadata.reading import (
-    MergeStrategy,
-    MergeStrategyAppend,
-    ReadStep,
-    ReadStepCsv,
+from odf_protocol.metadata.events import (
+    AddData,
+    DatasetKind,
+    DatasetSnapshot,
+    MetadataBlock,
+    Seed,
+    SetDataSchema,
+    SetInfo,
+    Transform,
+    TransformSql,
 )
 from odf_protocol.metadata.schema import (
     DataField,
@@ -38,8 +41,15 @@ from odf_protocol.metadata.schema import (
     DataTypeTimestamp,
     DataTypeUInt8,
 )
-from odf_protocol.metadata.sources import FetchStep, FetchStepUrl, SourceCachingForever
-from odf_protocol.metadata.transforms import Transform, TransformSql
+from odf_protocol.metadata.sources import (
+    FetchStep,
+    FetchStepUrl,
+    MergeStrategy,
+    MergeStrategyAppend,
+    ReadStep,
+    ReadStepCsv,
+    SourceCachingForever,
+)
 
 SNAPSHOT = """
 kind: DatasetSnapshot

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from odf_protocol.codec.decode import MODELS
 from odf_protocol.codec.manifests import (
     from_data,
     load_documents,
@@ -17,7 +18,6 @@ from odf_protocol.codec.manifests import (
     to_data,
     to_yaml,
 )
-from odf_protocol.codec.models import MODELS
 from odf_protocol.codec.normalize import TEXT_TYPES
 from odf_protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
 

@@ -8,8 +8,8 @@ from events import COLUMNS, ROOT, SYSTEM_COLUMNS, TIME, chain, optional, schema,
 from raw_arrow import bare_schema
 
 from odf_protocol.attributes import Attributes
-from odf_protocol.chain.author import author
-from odf_protocol.chain.errors import InvalidEvent, NoOpEvent
+from odf_protocol.chain.definition_rules import InvalidEvent, NoOpEvent
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.schema_evolution import incompatibility, is_same
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.metadata.events import SetDataSchema, SetVocab

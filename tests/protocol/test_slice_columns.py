@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from odf_protocol.arrow_columns import SliceDigest
 from odf_protocol.arrow_digest import digest_of, logical_hash
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_digest import SliceDigest
 from odf_protocol.slice_file import UnreadableSlice
 
 ROWS = 1000

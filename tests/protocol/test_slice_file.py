@@ -12,8 +12,8 @@ import pytest
 from footers import deadly, harmed, many_kinds, written
 
 from odf_protocol import slice_file
+from odf_protocol.arrow_columns import SliceDigest
 from odf_protocol.arrow_digest import UnsupportedColumn, digest_of
-from odf_protocol.slice_digest import SliceDigest
 from odf_protocol.slice_file import UnreadableSlice, open_slice, row_groups
 from odf_storage.lanes import hash_all
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from events import COLUMNS, INPUT, OTHER_INPUT, TIME, day, polling_source, push_source, sql
 
-from odf_protocol.chain.author import author
-from odf_protocol.chain.errors import InvalidEvent
+from odf_protocol.chain.definition_rules import InvalidEvent
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import (
     InvalidSnapshot,
     MissingInputs,
@@ -15,18 +15,20 @@ from odf_protocol.chain.snapshot import (
 )
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_protocol.metadata.block import DatasetSnapshot
 from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
+    DatasetSnapshot,
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
     Seed,
     SetInfo,
     SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 
 NEW = DatasetId(bytes([9] * 32))
 KNOWN = {DatasetRef.parse("in1"): INPUT, DatasetRef.parse("acc/in2"): OTHER_INPUT}

@@ -7,7 +7,7 @@ import pytest
 from known import document
 
 from odf_protocol.codec.blocks import MANIFEST_FIELDS
-from odf_protocol.codec.models import ENUM_TYPES, MODELS
+from odf_protocol.codec.decode import ENUM_TYPES, MODELS
 from odf_protocol.codec.tables import ENUMS, TABLES, UNIONS, Field
 
 MODEL = {

@@ -10,17 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from odf_protocol.codec.blocks import (
-    MAX_BLOCK_BYTES,
-    BlockTooLarge,
-    MalformedBlock,
-    encode_block,
-)
+from odf_protocol.codec.blocks import MAX_BLOCK_BYTES, BlockTooLarge, MalformedBlock, encode_block
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_protocol.metadata.events import DatasetKind, Seed, SetInfo
+from odf_protocol.metadata.events import DatasetKind, HashedBlock, MetadataBlock, Seed, SetInfo
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_protocol.transfer.bundle import (
     BundleLimits,
@@ -30,7 +24,7 @@ from odf_protocol.transfer.bundle import (
     unpack,
 )
 from odf_protocol.transfer.messages import MetadataBlocksBatch
-from odf_protocol.transfer.payload import decode_payload, encode_payload
+from odf_protocol.transfer.phases import decode_payload, encode_payload
 
 NOW = Instant.parse("2024-01-01T00:00:00Z")
 

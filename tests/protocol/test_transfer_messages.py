@@ -12,12 +12,7 @@ from msgspec import Raw
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 from odf_protocol.transfer import messages as m
-from odf_protocol.transfer.payload import (
-    PIECE_BYTES,
-    PIECE_CHARS,
-    decode_payload,
-    encode_payload,
-)
+from odf_protocol.transfer.phases import PIECE_BYTES, PIECE_CHARS, decode_payload, encode_payload
 
 HASH = Multihash.of(b"a")
 OTHER = Multihash.of(b"b")

@@ -21,8 +21,8 @@ from odf_protocol.transfer.phases import (
     UnexpectedMessage,
     advance,
     awaited,
+    transfer_plan,
 )
-from odf_protocol.transfer.plan import transfer_plan
 
 PLAN = transfer_plan([])
 EMPTY = pack([])

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock, UnknownEvent
-from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, ExecuteTransform, MetadataEvent, SetInfo
+from odf_protocol.metadata.events import (
+    AddData,
+    Checkpoint,
+    DataSlice,
+    ExecuteTransform,
+    HashedBlock,
+    MetadataBlock,
+    MetadataEvent,
+    OffsetInterval,
+    SetInfo,
+    UnknownEvent,
+)
 from odf_protocol.multihash import ARROW0_SHA3_256, Multihash
 from odf_protocol.transfer.messages import ObjectFileReference, ObjectType
-from odf_protocol.transfer.plan import object_files, transfer_plan
+from odf_protocol.transfer.phases import object_files, transfer_plan
 
 NOW = Instant.parse("2024-01-01T00:00:00Z")
 ONE, TWO, THREE = (Multihash.of(text) for text in (b"1", b"2", b"3"))

@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from index_parts import ManualClock
 from tests.conformance.account_store import AccountStoreContract
 
-from odf_storage.stores.accounts.sql import SqlAccountStore
 from odf_storage.stores.ports import AccountStore
+from odf_storage.stores.registers.accounts import SqlAccountStore
 
 
 class TestSqlAccountStore(AccountStoreContract):

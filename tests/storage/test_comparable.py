@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_storage.datasets.merge_state.comparable import comparable, equal_values, numbered
-from odf_storage.datasets.merge_state.key_hash import key_hashes
+from odf_storage.datasets.merge_state.comparable import (
+    comparable,
+    equal_values,
+    key_hashes,
+    numbered,
+)
 
 TEXTS = st.text(st.sampled_from("\0\x01aé\U0001f600"), max_size=4)
 FLOATS = st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -1.5, -2.0])

@@ -27,13 +27,11 @@ from chain_maker import (
 )
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.chain.author import author
-from odf_protocol.chain.rules import fold
+from odf_protocol.chain.rules import author, fold
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import HashedBlock, SetDataSchema
 from odf_protocol.multihash import HashMismatch
-from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.contents.linked import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset, ObjectMissing
 from odf_storage.datasets.node.commits import Commit, commit_all
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores

@@ -25,18 +25,16 @@ from chain_maker import (
 from msgspec.structs import replace
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.chain.author import author
-from odf_protocol.chain.errors import ChainRuleBroken
-from odf_protocol.chain.rules import fold
+from odf_protocol.chain.definition_rules import ChainRuleBroken
+from odf_protocol.chain.rules import author, fold
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import AddData, DatasetKind, SetDataSchema, SetInfo
+from odf_protocol.metadata.events import AddData, DatasetKind, HashedBlock, SetDataSchema, SetInfo
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset import chain as chain_module
 from odf_storage.datasets.dataset import dataset as dataset_module
+from odf_storage.datasets.dataset import state_cache as chain_module
 from odf_storage.datasets.dataset.dataset import (
     BlockNotFound,
     Dataset,

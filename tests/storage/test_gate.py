@@ -25,11 +25,16 @@ from odf_protocol.arrow_digest import CACHE_WINDOW_ROWS, UnsupportedColumn
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import fold
 from odf_protocol.chain.state import EMPTY
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetVocab
+from odf_protocol.metadata.events import (
+    AddData,
+    DatasetKind,
+    OffsetInterval,
+    Seed,
+    SetDataSchema,
+    SetVocab,
+)
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.claims import SliceClaim, slice_claims
-from odf_storage.datasets.contents.slice_limits import CheckLimits, GateLimits
+from odf_storage.datasets.contents.slices import CheckLimits, GateLimits, SliceClaim, slice_claims
 from odf_storage.datasets.gate import wire
 from odf_storage.datasets.gate.check import FREE_BYTES, GateCheck
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate

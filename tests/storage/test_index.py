@@ -19,7 +19,7 @@ from odf_storage.stores.index.sql_blocks import SqlBlockIndex
 from odf_storage.stores.jobs.sql import SqlJobQueue
 from odf_storage.stores.ports.errors import BlockDamaged, JobNotFound, LeaseLost
 from odf_storage.stores.ports.values import JobId, JobSpec, JobStatus, Succeeded, Variable
-from odf_storage.stores.publishing.sql import SqlVariables
+from odf_storage.stores.registers.schedules import SqlVariables
 from odf_storage.stores.sql.tables import blocks as block_rows
 
 

@@ -12,18 +12,22 @@ import pytest
 from upkeep_parts import dataset_of, grown, key_of, put_slice
 
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset.local_files import local_file
+from odf_storage.datasets.dataset.info import local_file
 from odf_storage.datasets.integrity import healing
-from odf_storage.datasets.integrity.errors import ObjectDamaged
-from odf_storage.datasets.integrity.hashing import hash_of_stream
-from odf_storage.datasets.integrity.healing import DAMAGED, heal_here, retry_open_damages
-from odf_storage.datasets.integrity.memory import Hashed
+from odf_storage.datasets.integrity.healing import (
+    DAMAGED,
+    Hashed,
+    ObjectDamaged,
+    hash_of_stream,
+    heal_here,
+    retry_open_damages,
+)
 from odf_storage.datasets.integrity.opening import ensure_hashed, open_hashed
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.objects.layout import bucket_name
 from odf_storage.stores.objects.local import LocalObjectStore
-from odf_storage.stores.ports.audit_values import AuditFilter
+from odf_storage.stores.ports.accounts import AuditFilter
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 

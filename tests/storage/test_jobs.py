@@ -15,13 +15,13 @@ from tests.conformance.job_requests import RequestContract
 from tests.conformance.job_turns import JobTurnsContract
 
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.accounts.sql import SqlAccountStore
 from odf_storage.stores.index.sql import SqlDatasetRegistry
 from odf_storage.stores.jobs import sql_submit
 from odf_storage.stores.jobs.sql import SqlJobQueue
-from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.objects.layout import DatabaseUnavailable
 from odf_storage.stores.ports import JobQueue
 from odf_storage.stores.ports.values import Account, AccountId, JobSpec, RequestKey
+from odf_storage.stores.registers.accounts import SqlAccountStore
 
 
 class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):

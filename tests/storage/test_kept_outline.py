@@ -15,15 +15,15 @@ from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddPushSource, DisablePushSource, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategyLedger, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyLedger, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.read import kept_outline, view
 from odf_storage.datasets.read.kept_outline import KeptOutline
 from odf_storage.datasets.read.view import outline_of
 from odf_storage.stores.index import sql_blocks
-from odf_storage.stores.index.stored_block import decode_stored
-from odf_storage.stores.keyed.below import Below
+from odf_storage.stores.index.sql_blocks import decode_stored
+from odf_storage.stores.keyed.folder import Below
 from odf_storage.stores.ports.values import ObjectKey
 
 LONG = 10

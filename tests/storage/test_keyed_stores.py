@@ -12,12 +12,15 @@ from backends import fresh_place
 from buckets import log_in
 from tests.conformance.keyed_store import KeyedStoreContract
 
-from odf_storage.stores.keyed.below import Below
-from odf_storage.stores.keyed.folder import FolderKeyedStore
-from odf_storage.stores.keyed.open import MalformedKeyedStoreUrl, open_keyed_store
+from odf_storage.stores.keyed.folder import (
+    Below,
+    FolderKeyedStore,
+    MalformedKeyedStoreUrl,
+    open_keyed_store,
+)
 from odf_storage.stores.ports import KeyedStore
 from odf_storage.stores.ports.errors import KeyNotFound, KeyRefused
-from odf_storage.stores.ports.keyed_values import BucketPlace, LinkSource
+from odf_storage.stores.ports.keyed import BucketPlace, LinkSource
 
 
 class TestFolder(KeyedStoreContract):

@@ -13,7 +13,7 @@ from chain_maker import some_id
 
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.runtime.locks import PostgresLocks
-from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.objects.layout import DatabaseUnavailable
 from odf_storage.stores.sql.engine import open_engine, reading
 
 DATASET = some_id("locked")

@@ -18,13 +18,13 @@ import pytest
 from tests.workers.datasets import created, now
 from throwaway import throwaway_stores
 
-from odf_protocol.chain.author import author
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, SetInfo
+from odf_protocol.chain.rules import author
+from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, SetInfo
 from odf_protocol.multihash import ARROW0_SHA3_256, Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.merge_state import build, segments, state
-from odf_storage.datasets.merge_state.key_hash import NotHashable, key_hashes
+from odf_storage.datasets.merge_state import build, state
+from odf_storage.datasets.merge_state import state as segments
+from odf_storage.datasets.merge_state.comparable import NotHashable, key_hashes
 from odf_storage.datasets.merge_state.state import (
     Candidates,
     Manifest,
@@ -351,7 +351,7 @@ def test_runs_are_merged_so_that_few_remain() -> None:
 def test_a_check_tells_a_state_that_says_what_the_slices_say(
     ledger: Ledger, states: MergeStates
 ) -> None:
-    from odf_storage.datasets.merge_state.check import problem_of, rebuild
+    from odf_storage.datasets.merge_state.store import problem_of, rebuild
 
     for at in range(9):
         ledger.add([(0, f"c{at}", 1), (at % 2, "a", at)])

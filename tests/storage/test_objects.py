@@ -15,7 +15,6 @@ from odf_protocol.identity import DatasetAlias
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.objects import files
-from odf_storage.stores.objects.folder import FolderObjects
 from odf_storage.stores.objects.layout import (
     MalformedRef,
     object_path,
@@ -25,6 +24,7 @@ from odf_storage.stores.objects.layout import (
 )
 from odf_storage.stores.objects.local import LocalObjectStore
 from odf_storage.stores.objects.memory import MemoryObjectStore
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports import ObjectStore
 from odf_storage.stores.ports.errors import NotAPartOfADataset, ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind

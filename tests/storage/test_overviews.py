@@ -14,8 +14,8 @@ from odf_storage.datasets.node.overviews import (
     overview_of,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.overviews.words import MAX_WORDS, indexed_words
-from odf_storage.stores.ports.overview_values import Readable, Wanted
+from odf_storage.stores.ports.publications import Readable, Wanted
+from odf_storage.stores.registers.publications import MAX_WORDS, indexed_words
 
 
 class TestOverviewStores(OverviewStoreContract):

@@ -15,10 +15,8 @@ import pytest
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.objects import files, pending_files
-from odf_storage.stores.objects.folder import FolderObjects
-from odf_storage.stores.objects.layout import PENDING_PREFIX
-from odf_storage.stores.objects.pending_files import FEW, write_files
-from odf_storage.stores.objects.storage_failures import StorageFull
+from odf_storage.stores.objects.layout import PENDING_PREFIX, StorageFull
+from odf_storage.stores.objects.pending_files import FEW, FolderObjects, write_files
 from odf_storage.stores.ports.values import ObjectKind
 
 COUNTS = pytest.mark.parametrize("count", [1, FEW // 2, FEW], ids=["one", "few", "many"])

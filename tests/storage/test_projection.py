@@ -17,23 +17,21 @@ from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     DisablePushSource,
+    HashedBlock,
     SetDataSchema,
 )
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategySnapshot,
     ReadStepNdJson,
 )
 from odf_protocol.multihash import HashMismatch, Multihash
-from odf_storage.datasets.read.narrowed import UnknownColumn
-from odf_storage.datasets.read.read import Asked, reading
-from odf_storage.datasets.read.retractions import changelog_notes
+from odf_storage.datasets.read.read import Asked, changelog_notes, reading
 from odf_storage.datasets.read.rows import (
     Cut,
     DatasetHasNoPrimaryKeys,
@@ -41,7 +39,7 @@ from odf_storage.datasets.read.rows import (
     UnusableKey,
     within,
 )
-from odf_storage.datasets.read.scan import UnreadableSlice
+from odf_storage.datasets.read.scan import UnknownColumn, UnreadableSlice
 from odf_storage.datasets.read.view import view_of
 from odf_storage.stores.ports.errors import BlockNotFound, ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKind

@@ -9,12 +9,10 @@ from chain_maker import entry, infos, linked, long_chain
 from odf_protocol.chain.rules import fold
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import SetInfo
-from odf_storage.datasets.dataset import chain as chain_module
-from odf_storage.datasets.dataset.chain import NEAR
-from odf_storage.datasets.dataset.state_cache import KEEP_FROM
+from odf_storage.datasets.dataset import state_cache as chain_module
+from odf_storage.datasets.dataset.state_cache import KEEP_FROM, NEAR
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.stores.index.sql_blocks import SqlBlockIndex
-from odf_storage.stores.index.sql_states import SqlKeptStates
+from odf_storage.stores.index.sql_blocks import SqlBlockIndex, SqlKeptStates
 from odf_storage.stores.sql.engine import writing
 from odf_storage.stores.sql.tables import blocks, states
 

@@ -13,14 +13,14 @@ import pytest
 from chain_maker import entry, long_chain
 
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.stores.objects.s3_bucket import FULL_CODES, _sorted_out
-from odf_storage.stores.objects.storage_failures import (
+from odf_storage.stores.objects.layout import (
     DatabaseUnavailable,
     StorageFull,
     StorageReadOnly,
     folder_trouble,
     storing,
 )
+from odf_storage.stores.objects.s3_bucket import FULL_CODES, _sorted_out
 from odf_storage.stores.sql.engine import open_engine, reading
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ from pathlib import Path
 from chain_maker import *
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.stores.objects.storage_failures import StorageFull
+from odf_storage.stores.objects.layout import StorageFull
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 import resource
 stores = open_stores(StoreSettings(data=Path(sys.argv[1]), durable=False))

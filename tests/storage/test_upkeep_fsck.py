@@ -13,8 +13,8 @@ from odf_protocol.identity import DatasetAlias
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.upkeep.compare import Throttle, hash_of
 from odf_storage.datasets.upkeep.fsck import FsckOptions, FsckReport, check_stores
-from odf_storage.datasets.upkeep.scrub import Throttle, hash_of
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 CONTENT = b"nobody names this"

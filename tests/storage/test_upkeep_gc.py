@@ -32,17 +32,15 @@ from odf_protocol.codec import encode
 from odf_protocol.codec.blocks import decode_block
 from odf_protocol.codec.tables import TABLES, Field
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.block import HashedBlock, UnknownEvent
-from odf_protocol.metadata.data import DataSlice
-from odf_protocol.metadata.events import AddData
-from odf_protocol.metadata.table import Table
+from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, UnknownEvent
+from odf_protocol.metadata.schema import Table
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.contents.linked import named_objects
 from odf_storage.datasets.dataset.dataset import ObjectMissing
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.datasets.upkeep.gc import GcReport, collect_garbage
 from odf_storage.datasets.upkeep.marks import Marks

@@ -16,8 +16,13 @@ from upkeep_parts import TOMORROW, dataset_of, grown, key_of, next_block, put_sl
 
 from odf_protocol.codec.blocks import MalformedBlock, peek_block
 from odf_protocol.identity import DatasetAlias, DatasetRef
-from odf_protocol.metadata.events import DatasetKind, SetTransform
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.metadata.events import (
+    DatasetKind,
+    SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
+)
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.info import NodeInfo, load_info
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores

@@ -21,10 +21,9 @@ from damaged import (
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetVocab
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.job_payloads.verify_report import report_of
-from odf_storage.datasets.job_payloads.verify_text import report_text
+from odf_storage.datasets.job_payloads.verify_job import report_of, report_text
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.verify import bytes as verify_bytes
+from odf_storage.datasets.verify import objects as verify_bytes
 from odf_storage.datasets.verify import objects as verify_objects
 from odf_storage.datasets.verify import run as verify_run
 from odf_storage.datasets.verify.run import (
@@ -33,7 +32,7 @@ from odf_storage.datasets.verify.run import (
     verify_chain,
 )
 from odf_storage.datasets.verify.stages import in_threads
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.errors import RefNotFound
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 

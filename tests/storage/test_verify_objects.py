@@ -20,8 +20,7 @@ from damaged import (
 )
 from msgspec.structs import replace
 
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
+from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, OffsetInterval
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.verify.run import (
     verify_chain,

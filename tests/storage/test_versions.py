@@ -10,12 +10,11 @@ from chain_maker import NOON, some_id
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.instant import NANOS, Instant
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.read.view import Outline
 from odf_storage.datasets.versions.dead_rows import Missing, TooManyDeadRows
-from odf_storage.datasets.versions.histories import History
-from odf_storage.datasets.versions.versions import NoSuchVersion, Versions
+from odf_storage.datasets.versions.versions import History, NoSuchVersion, Versions
 
 ROWS = 10
 

@@ -18,8 +18,7 @@ from odf_protocol.identity import DatasetId
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import JobSpec, Succeeded
-from odf_storage.stores.wakeups.pipes import PipeWakeUp
-from odf_storage.stores.wakeups.port import Topic
+from odf_storage.stores.wakeups.wakeups import PipeWakeUp, Topic
 
 SOON_S, LONG_S = 0.05, 10.0
 
@@ -73,8 +72,8 @@ def test_another_process_is_woken(pipes: PipeWakeUp, tmp_path: Path) -> None:
     folder = tmp_path / "a long folder name" / "bells"
     code = (
         "import sys; from pathlib import Path;"
-        "from odf_storage.stores.wakeups.pipes import PipeWakeUp;"
-        "from odf_storage.stores.wakeups.port import Topic;"
+        "from odf_storage.stores.wakeups.wakeups import PipeWakeUp;"
+        "from odf_storage.stores.wakeups.wakeups import Topic;"
         "PipeWakeUp(Path(sys.argv[1])).send(Topic.WORK)"
     )
     with pipes.listen(Topic.WORK) as listener:

@@ -19,11 +19,9 @@ from odf_storage.datasets.dataset.info import read_info
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.fsck import check_stores
-from odf_storage.datasets.upkeep.gc import collect_garbage
-from odf_storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
+from odf_storage.datasets.upkeep.gc import collect_garbage, remove_abandoned, republish_recent
 from odf_storage.runtime.locks import locks_of
-from odf_storage.stores.objects.layout import HEAD, PENDING_PREFIX
-from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.objects.layout import HEAD, PENDING_PREFIX, DatabaseUnavailable
 from odf_storage.stores.ports.errors import DatasetIdTaken, DatasetNotFound, RefConflict
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 

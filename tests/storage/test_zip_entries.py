@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odf_storage.runtime.zip_entries import DAMAGED, METHODS, unpacked
+from odf_storage.runtime.private_files import DAMAGED, METHODS, unpacked
 
 PIECE = 16 * 1024
 methods = pytest.mark.parametrize("method", sorted(METHODS))

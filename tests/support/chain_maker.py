@@ -10,14 +10,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odf_protocol.arrow_digest import logical_hash
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, DatasetKind, MetadataEvent, Seed, SetInfo
+from odf_protocol.metadata.events import (
+    AddData,
+    Checkpoint,
+    DatasetKind,
+    DataSlice,
+    HashedBlock,
+    MetadataBlock,
+    MetadataEvent,
+    OffsetInterval,
+    Seed,
+    SetInfo,
+)
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 

@@ -18,23 +18,24 @@ import pyarrow.parquet as pq
 
 from odf_protocol.arrow_digest import logical_hash_of
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.chain.author import author
-from odf_protocol.chain.rules import fold
+from odf_protocol.chain.rules import author, fold
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
 from odf_protocol.metadata.events import (
     AddData,
+    Checkpoint,
     DatasetKind,
+    DataSlice,
+    HashedBlock,
     MetadataEvent,
+    OffsetInterval,
     Seed,
     SetDataSchema,
     SetInfo,
 )
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.objects.folder import FolderObjects
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import ObjectKind
 
 START = Instant.parse("2050-01-01T12:00:00Z")

@@ -12,19 +12,23 @@ from msgspec.structs import replace
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import Checkpoint, DataSlice, ExecuteTransformInput
 from odf_protocol.metadata.events import (
     AddData,
+    Checkpoint,
     DatasetKind,
+    DataSlice,
     ExecuteTransform,
+    ExecuteTransformInput,
+    HashedBlock,
     MetadataEvent,
     SetDataSchema,
     SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.contents.linked import named_objects
 from odf_storage.datasets.verify.run import VerifyReport
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKind

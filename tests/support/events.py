@@ -13,25 +13,26 @@ from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock, MetadataBlock
-from odf_protocol.metadata.data import (
-    Checkpoint,
-    DataSlice,
-    ExecuteTransformInput,
-    OffsetInterval,
-    SourceState,
-)
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
+    Checkpoint,
     DatasetKind,
+    DataSlice,
     ExecuteTransform,
+    ExecuteTransformInput,
+    HashedBlock,
+    MetadataBlock,
+    OffsetInterval,
     Seed,
     SetDataSchema,
     SetPollingSource,
     SetTransform,
+    SourceState,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepCsv, ReadStepNdJson
 from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
@@ -42,8 +43,12 @@ from odf_protocol.metadata.schema import (
     DataTypeString,
     DataTypeTimestamp,
 )
-from odf_protocol.metadata.sources import FetchStepUrl
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
+from odf_protocol.metadata.sources import (
+    FetchStepUrl,
+    MergeStrategyAppend,
+    ReadStepCsv,
+    ReadStepNdJson,
+)
 from odf_protocol.multihash import Multihash
 
 TIME = Instant.parse("2024-03-14T15:09:26Z")

@@ -12,11 +12,9 @@ from upkeep_parts import dataset_of, key_of
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.instant import NANOS, Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice
-from odf_protocol.metadata.events import AddData, SetDataSchema
+from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, SetDataSchema
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.kartothek.publication import Publication, Published
+from odf_storage.datasets.kartothek.definition import Publication, Published
 from odf_storage.datasets.kartothek.publish import publish
 from odf_storage.datasets.kartothek.records import KeyedRecords
 from odf_storage.datasets.node.stores import Stores

@@ -11,12 +11,11 @@ from typing import Any
 from threaded_node import ThreadedNode, threaded_node
 
 from odf_conformance.chains import Block, Chain, object_name
-from odf_conformance.exchange import Exchange
+from odf_conformance.http import Cut, Portion, Scissors
 from odf_conformance.mimic import Mimic
 from odf_conformance.node import Check, Need, NodeUnderTest, Published
-from odf_conformance.outcomes import GaveUp, Result, Why
 from odf_conformance.run import BROKEN, CHECKS, node_of, run_one
-from odf_conformance.wire import Cut, Portion, Scissors
+from odf_conformance.websocket import Exchange, GaveUp, Result, Why
 from odf_node.service.accounts.accounts import ensure_account, set_password
 from odf_node.service.auth.passwords import Cost
 from odf_protocol.instant import Instant

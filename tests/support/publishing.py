@@ -14,7 +14,7 @@ from odf_protocol.identity import DatasetRef
 from odf_storage.datasets.job_payloads import publish_job
 from odf_storage.stores.ports.errors import LeaseLost
 from odf_storage.stores.ports.values import Failed, Succeeded
-from odf_workers.jobs.publish.run import run_publication
+from odf_workers.jobs.reading.publish import run_publication
 
 
 def run_job(stores, job, context) -> Any:

@@ -23,14 +23,22 @@ from odf_node.service.processes.server import NodeServer, server_config
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import Node, open_node
 from odf_protocol.arrow_digest import digest_of
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY, ChainState
+from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.keys import key_pair
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval
-from odf_protocol.metadata.events import AddData, DatasetKind, Seed, SetDataSchema, SetInfo
+from odf_protocol.metadata.events import (
+    AddData,
+    Checkpoint,
+    DatasetKind,
+    DataSlice,
+    HashedBlock,
+    OffsetInterval,
+    Seed,
+    SetDataSchema,
+    SetInfo,
+)
 from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
@@ -41,7 +49,7 @@ from odf_protocol.metadata.schema import (
     DataTypeTimestamp,
 )
 from odf_protocol.multihash import Multihash
-from odf_storage.runtime.clock import Clock, system_clock
+from odf_storage.runtime.durations import Clock, system_clock
 from odf_storage.stores.ports.values import (
     DatasetEntry,
     ObjectKey,

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from odf_protocol.delta.roaring import positions
+from odf_protocol.delta.vectors import positions
 
 DELTA = {"delta-sharing-capabilities": "responseformat=delta;readerfeatures=deletionvectors"}
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

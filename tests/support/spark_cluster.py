@@ -17,7 +17,7 @@ from buckets import log_in
 from nodes import COMMAND
 from servers import S3Server, free_port, wait_until
 
-from odf_workers.engines.spark.class_archive import using
+from odf_workers.engines.spark.machine import using
 from odf_workers.engines.spark.session import LOCAL_JVM_FLAGS
 
 

@@ -20,8 +20,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.metadata.engine import RawQueryRequest, RawQueryResponseSuccess
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import (
+    RawQueryRequest,
+    RawQueryResponseSuccess,
+    SqlQueryStep,
+    TransformSql,
+)
 
 ROOT = Path(__file__).parents[2]
 EXPRESSIONS = ROOT / "tests" / "vectors" / "sql" / "expressions.txt"

@@ -21,7 +21,7 @@ from odf_protocol.transfer.messages import (
     DatasetPullSuccess,
     encode,
 )
-from odf_protocol.transfer.plan import transfer_plan
+from odf_protocol.transfer.phases import transfer_plan
 
 
 @dataclass

@@ -13,18 +13,18 @@ from chain_maker import NOON, linked, parquet, slice_of
 from upkeep_parts import dataset_of, key_of
 
 from odf_protocol.arrow_schema import from_arrow
+from odf_protocol.commitments import key_pair
 from odf_protocol.identity import DatasetAlias
 from odf_protocol.instant import NANOS, Instant
-from odf_protocol.keys import key_pair
-from odf_protocol.metadata.data import DataSlice
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
+    DataSlice,
     Seed,
     SetDataSchema,
 )
-from odf_protocol.metadata.reading import MergeStrategyUpsertStream, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyUpsertStream, ReadStepNdJson
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKind, Visibility
 

@@ -10,13 +10,11 @@ from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.rules import fold
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice
-from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import DataSlice, HashedBlock, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.clock import system_clock
+from odf_storage.runtime.durations import system_clock
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 ROWS = 3

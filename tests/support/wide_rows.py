@@ -13,8 +13,7 @@ from chain_maker import NOON, add_data, entry, linked, parquet, seed
 from upkeep_parts import dataset_of, key_of
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import DataSlice, OffsetInterval, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.stores import Stores

@@ -15,7 +15,7 @@ import httpx
 from chains import FolderDataset, make_dataset
 
 from odf_node.client import sync
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.errors import NodeError
 from odf_storage.stores.ports.values import Visibility
 

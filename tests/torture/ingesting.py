@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tests.workers.datasets import bench_without_engine
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind, Seed
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload

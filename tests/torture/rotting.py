@@ -37,10 +37,10 @@ from tests.workers.datasets import created, ingest_options
 from tests.workers.derivatives import derivative, node_of
 
 from odf_node.client import sync
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId, DatasetRef
-from odf_protocol.metadata.reading import MergeStrategyAppend, MergeStrategyLedger
+from odf_protocol.metadata.sources import MergeStrategyAppend, MergeStrategyLedger
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.integrity.healing import retry_open_damages
@@ -50,10 +50,10 @@ from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_storage.datasets.verify.run import DatasetSource, FolderSource, verify_chain
-from odf_storage.stores.objects.folder import FolderObjects
 from odf_storage.stores.objects.layout import KIND_FOLDERS
 from odf_storage.stores.objects.local import LocalObjectStore
-from odf_storage.stores.ports.audit_values import AuditFilter
+from odf_storage.stores.objects.pending_files import FolderObjects
+from odf_storage.stores.ports.accounts import AuditFilter
 from odf_storage.stores.ports.values import (
     DatasetEntry,
     JobStatus,

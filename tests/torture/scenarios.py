@@ -19,8 +19,7 @@ from upkeep_parts import ROWS, TOMORROW, begun, dataset_of, grown, key_of, next_
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import SetInfo
+from odf_protocol.metadata.events import HashedBlock, SetInfo
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.stores import Stores

@@ -8,12 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind, MetadataEvent, Seed
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     ReadStep,

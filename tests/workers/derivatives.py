@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
@@ -22,10 +22,12 @@ from odf_protocol.metadata.events import (
     Seed,
     SetDataSchema,
     SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.dataset.info import chunks
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
@@ -147,8 +149,7 @@ def node_of(stores: Stores, scratch: Path, **options: Any) -> Any:
     from tests.workers.datasets import ingest_options
 
     from odf_workers.engines.datafusion.engine import DataFusionEngine
-    from odf_workers.jobs.work.context import Engines, WorkerContext
-    from odf_workers.jobs.work.transform_options import TransformOptions
+    from odf_workers.jobs.work.context import Engines, TransformOptions, WorkerContext
 
     engine = DataFusionEngine()
     return WorkerContext(

@@ -10,7 +10,8 @@ from unittest import mock
 
 import pyarrow as pa
 
-from odf_workers.engines.spark import attempts, far_frames
+from odf_workers.engines.spark import frames as attempts
+from odf_workers.engines.spark import frames as far_frames
 
 Partitions = Sequence[Sequence[pa.RecordBatch]]
 

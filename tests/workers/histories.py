@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from odf_protocol.metadata.reading import MergeStrategy
-from odf_storage.datasets.merge_state.segments import Segment, write_segments
-from odf_storage.datasets.merge_state.state import MergeState, StateSpec, latest_rows
+from odf_protocol.metadata.sources import MergeStrategy
+from odf_storage.datasets.merge_state.state import (
+    MergeState,
+    Segment,
+    StateSpec,
+    latest_rows,
+    write_segments,
+)
 from odf_workers.merge.history import HistoryRange
 from odf_workers.merge.table import state_of
-from odf_workers.slices.columns import Merging
+from odf_workers.slices.schema import Merging
 
 
 def history_of_rows(

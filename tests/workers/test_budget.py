@@ -18,7 +18,7 @@ from throwaway import throwaway_stores
 
 import odf_workers.jobs.work.budget
 import odf_workers.program.loop
-from odf_protocol.metadata.reading import ReadStepNdJson
+from odf_protocol.metadata.sources import ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import ingest_job, transform_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from odf_workers.program import cluster_command
+from odf_workers.program import commands as cluster_command
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "key of the bucket",

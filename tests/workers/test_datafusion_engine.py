@@ -13,14 +13,14 @@ from tests.conformance.engine import EngineContract
 from tests.conformance.engine_transforms import TransformContract
 from tests.workers.engine.changes import APPEND, cities
 
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import TransformSql
 from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
 
 

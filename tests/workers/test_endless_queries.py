@@ -15,11 +15,11 @@ from tests.workers.engine.requests import sql
 from throwaway import throwaway_stores
 
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Failed, JobId, JobStatus, Succeeded
 from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
-from odf_workers.jobs.work.lease import LeaseKeeper
+from odf_workers.jobs.work.budget import LeaseKeeper
 from odf_workers.program.loop import Worker
 from odf_workers.runtime.progress import JobLost
 

@@ -76,7 +76,7 @@ def ingested(stores: Stores, dataset: Dataset, bench: WorkerContext, body: bytes
 
 
 def test_flights_are_polled_from_their_archive_once(stores: Stores, bench: WorkerContext) -> None:
-    from odf_workers.jobs.poll.poll import run_poll
+    from odf_workers.jobs.sources.poll import run_poll
 
     dataset = dataset_of(stores, FLIGHTS / "flights.yaml")
     receipt = run_poll(dataset, PollPayload(), bench, now=now())

@@ -18,10 +18,10 @@ import pytest
 from tests.workers.datasets import created, ingest_options, ndjson, submit
 from tests.workers.derivatives import derivative, node_of
 
-from odf_protocol.metadata.reading import MergeStrategyLedger
+from odf_protocol.metadata.sources import MergeStrategyLedger
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
+from odf_storage.datasets.integrity.healing import ObjectDamaged, ObjectHealing
 from odf_storage.datasets.job_payloads import compact_job, transform_job, verify_job
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload

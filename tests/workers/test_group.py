@@ -13,10 +13,9 @@ import pytest
 from tests.workers.datasets import created, ndjson, now, worker_of
 from throwaway import throwaway_stores
 
-from odf_protocol.chain.author import author
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import AddData, AddPushSource, SetInfo
-from odf_protocol.metadata.reading import (
+from odf_protocol.chain.rules import author
+from odf_protocol.metadata.events import AddData, AddPushSource, HashedBlock, SetInfo
+from odf_protocol.metadata.sources import (
     MergeStrategyAppend,
     MergeStrategyLedger,
     MergeStrategySnapshot,

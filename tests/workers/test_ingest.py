@@ -16,11 +16,11 @@ from tests.workers.datasets import created, ingest_options, ndjson, upload
 from throwaway import throwaway_stores
 
 from odf_protocol.arrow_digest import logical_hash_of
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetInfo
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -181,8 +181,8 @@ def test_a_caller_that_expects_another_head_is_told(stores: Stores, bench: Worke
 def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
     stores: Stores, bench: WorkerContext
 ) -> None:
+    from odf_workers.jobs.ingest.history import RowsVanished
     from odf_workers.jobs.ingest.run import run_ingest
-    from odf_workers.jobs.ingest.vanished import RowsVanished
 
     read: ReadStep = from_data(
         {"kind": "NdJson", "schema": {"fields": [{"name": "n", "type": "Int64"}]}}, ReadStep
@@ -197,7 +197,7 @@ def test_an_empty_snapshot_retracts_everything_unless_a_guard_is_asked_for(
 
 
 def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: WorkerContext) -> None:
-    from odf_workers.slices.columns import CannotMerge
+    from odf_workers.slices.schema import CannotMerge
 
     dataset = created(stores, merge=MergeStrategySnapshot(primary_key=("n",)))
     ingest(stores, dataset, bench, ndjson([{"n": 1, "v": 1}]))
@@ -212,7 +212,7 @@ def test_a_snapshot_may_hold_a_key_once(stores: Stores, bench: WorkerContext) ->
 def test_a_changelog_of_wrong_codes_is_refused(
     codes: list[int | None], reason: str, stores: Stores, bench: WorkerContext
 ) -> None:
-    from odf_workers.slices.columns import CannotMerge
+    from odf_workers.slices.schema import CannotMerge
 
     merge = MergeStrategyChangelogStream(primary_key=("n",))
     dataset = created(stores, merge=merge)
@@ -248,7 +248,7 @@ def test_a_batch_with_other_columns_is_refused(stores: Stores, bench: WorkerCont
 
 
 def test_nulls_alone_fit_the_type_of_the_dataset(stores: Stores, bench: WorkerContext) -> None:
-    from odf_workers.slices.frame import BadInputSchema
+    from odf_workers.slices.schema import BadInputSchema
 
     dataset = created(stores)
     with pytest.raises(BadInputSchema, match="nulls only"):
@@ -295,8 +295,7 @@ def test_awkward_names_and_types_go_all_the_way(stores: Stores, bench: WorkerCon
 def test_wrong_preprocessing_fails_the_ingest_with_its_place(
     stores: Stores, bench: WorkerContext
 ) -> None:
-    from odf_protocol.metadata.events import AddPushSource
-    from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+    from odf_protocol.metadata.events import AddPushSource, SqlQueryStep, TransformSql
     from odf_workers.engines.port.port import InvalidQuery
     from odf_workers.jobs.ingest.run import run_ingest
 

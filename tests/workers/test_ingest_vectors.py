@@ -22,15 +22,13 @@ from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 from web_server import Answer, web_server
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import normalize_event
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.codec.manifests import from_data, to_data
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.linked import SUMMARY_KEY
-from odf_protocol.metadata.data import SourceState
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
@@ -40,9 +38,11 @@ from odf_protocol.metadata.events import (
     SetDataSchema,
     SetPollingSource,
     SetVocab,
+    SourceState,
 )
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_protocol.multihash import Multihash
+from odf_protocol.references import SUMMARY_KEY
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, RanReceipt
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
@@ -50,7 +50,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from odf_workers.jobs.ingest import run
-from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Here
 from odf_workers.readers import csv_cuts, splits
 from odf_workers.stages import pipeline
 
@@ -75,10 +75,8 @@ def errors() -> dict[str, type[Exception] | tuple[type[Exception], ...]]:
     from odf_storage.datasets.contents.linked import DanglingReference, InvalidValue
     from odf_workers.plan.ingest import SourceNotFound
     from odf_workers.readers.read import UnsupportedMediaType
-    from odf_workers.slices.columns import CannotMerge
     from odf_workers.slices.conform import UnexpectedNulls
-    from odf_workers.slices.frame import BadInputSchema, BadRow
-    from odf_workers.slices.schema import IncompatibleSchema
+    from odf_workers.slices.schema import BadInputSchema, BadRow, CannotMerge, IncompatibleSchema
 
     return {
         "ExecutionError": (UnexpectedNulls, BadRow),
@@ -175,7 +173,7 @@ class Runner:
             self._push(turn)
 
     def _poll(self, turn: dict[str, Any]) -> None:
-        from odf_workers.jobs.poll.poll import run_poll
+        from odf_workers.jobs.sources.poll import run_poll
 
         if "input" in turn:
             path = self.folder / "in" / Path(self.given["source"]["fetch"]["url"]).name

@@ -28,17 +28,16 @@ import odf_workers.program.loop
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.objects.layout import EXCHANGE
+from odf_storage.stores.objects.layout import EXCHANGE, DatabaseUnavailable
 from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket, StoreUnavailable
-from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
 from odf_storage.stores.ports.values import Failed, Job, JobStatus
-from odf_workers.engines.exchange import executor_side, worker_side
+from odf_workers.engines.exchange import links as executor_side
+from odf_workers.engines.exchange import worker_side
 from odf_workers.engines.exchange.worker_side import outbox as outbox_of
 from odf_workers.jobs.ingest import claim
 from odf_workers.jobs.ingest import round as rounds
-from odf_workers.partitions.files import Outbox
-from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Here, Outbox
 from odf_workers.program.loop import MAX_ATTEMPTS, Worker
 
 LEASE = timedelta(seconds=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from odf_workers.engines.spark.java import MODULE, JavaNotFound, java_home
+from odf_workers.engines.spark.session import MODULE, JavaNotFound, java_home
 
 
 def fake_java(home: Path, modules: str) -> Path:

@@ -35,14 +35,13 @@ from tests.workers.derivatives import derivative, moment, node_of, read
 from upkeep_parts import dataset_of
 
 import odf_node
-from odf_protocol.metadata.engine import RawQueryRequest
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import RawQueryRequest, SqlQueryStep, TransformSql
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.engines.datafusion.engine import DataFusionEngine
-from odf_workers.jobs.compact.run import run_compaction
 from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.upkeep.compact import run_compaction
 from odf_workers.slices.write import parquet_settings
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from odf_storage.datasets.job_payloads import transform_job
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Job
-from odf_workers.jobs.work import lease
-from odf_workers.jobs.work.budget import Watching
-from odf_workers.jobs.work.lease import LeaseKeeper
+from odf_workers.jobs.work import budget as lease
+from odf_workers.jobs.work.budget import LeaseKeeper, Watching
 from odf_workers.runtime.progress import JobLost
 
 WORKER = "here"

@@ -18,15 +18,14 @@ from throwaway import throwaway_stores
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
-from odf_workers.merge.keys import hashes_of, key_range, key_ranges
-from odf_workers.merge.order import Order, sort_indices
-from odf_workers.merge.table import MERGE, merging_of
-from odf_workers.slices.columns import POSITION
+from odf_workers.merge.history import hashes_of, key_range, key_ranges
+from odf_workers.merge.table import MERGE, Order, merging_of, sort_indices
+from odf_workers.slices.schema import POSITION
 
 MILLIS = pa.timestamp("ms", "UTC")
 NOW = Instant.parse("2050-01-01T12:00:00Z")

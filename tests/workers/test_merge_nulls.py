@@ -20,10 +20,10 @@ from tests.workers.datasets import (
 )
 from throwaway import throwaway_stores
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.metadata.events import AddData, AddPushSource
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyChangelogStream,
     MergeStrategySnapshot,

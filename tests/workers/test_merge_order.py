@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 from odf_protocol.instant import Instant
-from odf_workers.merge.findings import Problems
-from odf_workers.merge.keys import ALL_HASHES, key_range, key_ranges
-from odf_workers.merge.order import Order, bounds, range_of, sample, sort_indices
-from odf_workers.slices.columns import POSITION
+from odf_workers.merge.history import ALL_HASHES, Problems, key_range, key_ranges
+from odf_workers.merge.table import Order, bounds, range_of, sample, sort_indices
+from odf_workers.slices.schema import POSITION
 
 ORDER = Order(columns=("f", "l", "at", POSITION), event_time="at", fallback=Instant(5_000_000))
 SCHEMA = pa.schema(

@@ -12,7 +12,7 @@ import pytest
 from tests.workers.histories import history_of_rows
 
 from odf_protocol.chain.state import Vocab
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -21,7 +21,7 @@ from odf_protocol.metadata.reading import (
     MergeStrategyUpsertStream,
 )
 from odf_workers.merge.table import MERGE, merging_of
-from odf_workers.slices.columns import POSITION
+from odf_workers.slices.schema import POSITION
 
 KEY = ("r", "k0")
 TYPES = {

@@ -14,7 +14,7 @@ from throwaway import throwaway_stores
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,

@@ -18,28 +18,23 @@ from tests.workers import tables
 from tests.workers.histories import history_of_rows
 from tests.workers.partitions.many import Many
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind, Seed, SetVocab
-from odf_protocol.metadata.reading import MergeStrategy, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategy, ReadStepNdJson
 from odf_protocol.source_options import RetractionRule
-from odf_workers.merge.findings import Findings, judged
-from odf_workers.merge.history import HistoryFiles, HistoryRange
-from odf_workers.merge.keys import key_ranges
-from odf_workers.merge.order import sort_indices
-from odf_workers.merge.table import MERGE, check_batch, merging_of
-from odf_workers.partitions.here import Here
-from odf_workers.partitions.port import Way
+from odf_workers.merge.history import Findings, HistoryFiles, HistoryRange, judged, key_ranges
+from odf_workers.merge.table import MERGE, check_batch, merging_of, sort_indices
+from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import IngestPlan, plan_source
-from odf_workers.readers.read_split import SplitRead
-from odf_workers.slices.columns import POSITION, CannotMerge
+from odf_workers.readers.read import SplitRead
 from odf_workers.slices.costs import Cut
-from odf_workers.slices.frame import Limits
-from odf_workers.stages.merge import by_key, merge_rows
-from odf_workers.stages.post_read import PostRead
+from odf_workers.slices.schema import POSITION, CannotMerge, Limits
+from odf_workers.stages.pipeline import by_key, merge_rows
+from odf_workers.stages.read import PostRead
 
 RANGES = 3
 NOW = Instant.parse("2050-01-01T12:00:00Z")

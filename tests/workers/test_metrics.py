@@ -8,8 +8,8 @@ import pytest
 from throwaway import throwaway_stores
 
 from odf_storage.stores.ports.values import Failed, Job, JobSpec, Succeeded
-from odf_workers.jobs.work.stages_ran import BatchSize, StagesRan, reported
-from odf_workers.partitions.usage import Usage
+from odf_workers.jobs.work.context import BatchSize, StagesRan, reported
+from odf_workers.partitions.port import Usage
 from odf_workers.program.metrics import OF_SPARK, WorkerMetrics
 
 

@@ -14,12 +14,11 @@ from tests.workers.datasets import bench_without_engine, created, ingest_options
 from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import SourceState
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
@@ -29,13 +28,7 @@ from odf_protocol.metadata.events import (
     Seed,
     SetInfo,
     SetPollingSource,
-)
-from odf_protocol.metadata.reading import (
-    MergeStrategy,
-    MergeStrategyAppend,
-    MergeStrategySnapshot,
-    ReadStep,
-    ReadStepNdJson,
+    SourceState,
 )
 from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
 from odf_protocol.metadata.sources import (
@@ -43,18 +36,23 @@ from odf_protocol.metadata.sources import (
     FetchStepFilesGlob,
     FetchStepMqtt,
     FetchStepUrl,
+    MergeStrategy,
+    MergeStrategyAppend,
+    MergeStrategySnapshot,
     MqttTopicSubscription,
     PrepStepPipe,
+    ReadStep,
+    ReadStepNdJson,
 )
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.watermark import set_watermark
+from odf_storage.datasets.rewrite.compact import set_watermark
 from odf_storage.stores.ports.values import JobSpec, Succeeded
 from odf_workers.jobs.ingest.ways import SMALL
-from odf_workers.jobs.poll.receipts import added_up
+from odf_workers.jobs.sources.poll import added_up
 from odf_workers.plan.poll import NothingToPoll, PollPlan, plan_poll
 
 if TYPE_CHECKING:
@@ -111,8 +109,8 @@ def test_a_poll_starts_where_the_source_left_off() -> None:
 
 
 def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    from odf_workers.jobs.poll.poll import run_poll
-    from odf_workers.runtime.input_limits import PipeRefused
+    from odf_workers.jobs.sources.poll import run_poll
+    from odf_workers.runtime.command import PipeRefused
 
     stores = throwaway_stores()
     piped = replace_fields(source(WEB), prepare=(PrepStepPipe(command=("sort",)),))
@@ -216,7 +214,7 @@ def poll(
     when: Instant | None = None,
     repeated: bool = False,
 ) -> PollReceipt:
-    from odf_workers.jobs.poll.poll import run_poll
+    from odf_workers.jobs.sources.poll import run_poll
 
     return run_poll(dataset, payload, bench, now=when or now(), repeated=repeated)
 
@@ -262,7 +260,7 @@ def test_a_bad_file_keeps_what_was_committed_before_it(
 def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     stores: Stores, bench: WorkerContext, tmp_path: Path
 ) -> None:
-    from odf_workers.jobs.ingest.vanished import RowsVanished
+    from odf_workers.jobs.ingest.history import RowsVanished
 
     path = tmp_path / "rows.ndjson"
 

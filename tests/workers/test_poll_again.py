@@ -15,26 +15,23 @@ from web_server import Answer, Asked, web_server
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetPollingSource
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
+    EventTimeSourceFromPath,
+    FetchStepFilesGlob,
+    FetchStepUrl,
     MergeStrategyAppend,
     MergeStrategyLedger,
     ReadStepCsv,
     ReadStepNdJson,
 )
-from odf_protocol.metadata.sources import (
-    EventTimeSourceFromPath,
-    FetchStepFilesGlob,
-    FetchStepUrl,
-)
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
+from odf_protocol.source_rules import FILES_KEY, FORGOTTEN_KEY, marks_of, merged_marks
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
+from odf_storage.datasets.rewrite.compact import reset, set_watermark
 from odf_storage.datasets.rewrite.compaction import Merge, merged_event
-from odf_storage.datasets.rewrite.reset import reset
-from odf_storage.datasets.rewrite.watermark import set_watermark
 from odf_workers.fetch.values import FetchRules, SourceMissing
-from odf_workers.jobs.poll.poll import NotAFolder, run_poll
+from odf_workers.jobs.sources.poll import NotAFolder, run_poll
 from odf_workers.jobs.work.context import PollOptions, WorkerContext
 
 ROWS = b'{"n": 1}\n{"n": 2}\n'

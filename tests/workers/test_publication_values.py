@@ -7,17 +7,12 @@ from kartothek_published import A2, A, Growing
 from publishing import in_process
 
 from odf_protocol.kartothek.predicates import Op, Term
-from odf_storage.datasets.kartothek.own_index import (
-    block_of,
-    made_of,
-    own_index,
-    refresh_own_index,
-)
+from odf_storage.datasets.kartothek.own_index import block_of, made_of, own_index, refresh_own_index
+from odf_storage.datasets.kartothek.parts import SliceValues
 from odf_storage.datasets.kartothek.select import selected
-from odf_storage.datasets.kartothek.slice_values import SliceValues
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_workers.jobs.publish import values
-from odf_workers.partitions.here import Here
+from odf_workers.jobs.reading import publish as values
+from odf_workers.partitions.port import Here
 
 COLUMNS = ("city", "pop")
 

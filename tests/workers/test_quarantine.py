@@ -11,7 +11,7 @@ import pytest
 from tests.workers.datasets import created, worker_of
 from throwaway import throwaway_stores
 
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,

@@ -16,10 +16,10 @@ from sliced import TEXTS, learned, random_slices, view_of_slices
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.codec.manifests import to_data
-from odf_storage.datasets.query.links import link, make_folders
 from odf_storage.datasets.query.messages import Slice, Table, View
+from odf_storage.datasets.query.tables import link, make_folders
+from odf_workers.query.conditions import needed
 from odf_workers.query.process import SETTINGS
-from odf_workers.query.pruning import needed
 from odf_workers.query.tables import base_names, register
 
 NAMES = {"t": View.CHANGELOG, "t@state": View.STATE, "t@facts": View.FACTS}

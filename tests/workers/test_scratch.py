@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odf_workers.program.scratch import clear, scratch_folder
+from odf_workers.program.wiring import clear, scratch_folder
 from odf_workers.settings import WorkerSettings, container_rules
 
 

@@ -16,7 +16,7 @@ from tests.workers.datasets import bench_without_engine, created, now
 
 from odf_protocol.errors import Unavailable
 from odf_protocol.metadata.events import SetInfo
-from odf_protocol.metadata.reading import MergeStrategyLedger
+from odf_protocol.metadata.sources import MergeStrategyLedger
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import ingest_job, query_job
@@ -140,7 +140,7 @@ def test_who_was_first_elsewhere_and_who_was_cancelled_keep_nobody_else_waiting(
 
     def late(wanted: Any) -> Any:
         monkeypatch.setattr(stores.refs, "move_all", move_all)
-        from odf_protocol.chain.author import author
+        from odf_protocol.chain.rules import author
 
         state = raced.state()
         assert state.head is not None

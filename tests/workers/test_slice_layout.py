@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odf_workers.slices.costs import Cut, costs_of, in_slices
-from odf_workers.stages.layout import Layout
+from odf_workers.stages.facts import Layout
 
 TEXTS = st.lists(st.integers(0, 60).map(lambda size: "x" * size), max_size=80)
 

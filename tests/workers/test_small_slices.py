@@ -15,7 +15,7 @@ import pytest
 from odf_protocol.chain.state import Vocab
 from odf_protocol.instant import Instant
 from odf_workers.slices.conform import NullCounts
-from odf_workers.slices.pieces import weight
+from odf_workers.slices.costs import weight
 from odf_workers.slices.schema import MILLIS
 from odf_workers.slices.write import (
     SlicePlan,

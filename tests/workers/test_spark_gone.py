@@ -19,16 +19,15 @@ from tests.workers.datasets import bench_without_engine, created, ndjson, submit
 from throwaway import throwaway_stores
 
 import odf_workers.program.loop
-from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import AddPushSource, SqlQueryStep, TransformSql
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 from odf_storage.datasets.job_payloads import transform_job
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.stores.ports.values import Failed, JobStatus, Succeeded
 from odf_workers.engines.exchange import worker_side
 from odf_workers.engines.spark import jvm
-from odf_workers.partitions.failure import StageFailed
+from odf_workers.partitions.messages import StageFailed
 from odf_workers.program.handlers import JobContext
 from odf_workers.program.loop import EngineGone, Worker
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sql_differences import AGGREGATES, PAGE, beginning, computed, expressions
 
-from odf_protocol.metadata.transforms import SqlQueryStep
+from odf_protocol.metadata.events import SqlQueryStep
 from odf_workers.engines.datafusion.engine import DataFusionEngine
-from odf_workers.engines.port.dialects import with_other_meaning
+from odf_workers.engines.port.port import with_other_meaning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

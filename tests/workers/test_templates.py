@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.workers import tables
 
-from odf_workers.fetch.templates import ExpansionTooLong, InvalidPattern, ValueNotFound, expand
+from odf_workers.fetch.values import ExpansionTooLong, InvalidPattern, ValueNotFound, expand
 
 ERRORS: dict[str, type[Exception]] = {
     "InvalidPattern": InvalidPattern,

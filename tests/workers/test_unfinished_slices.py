@@ -12,12 +12,11 @@ import pytest
 
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.instant import Instant
-from odf_workers.partitions.files import Outbox
+from odf_workers.partitions.port import Outbox
 from odf_workers.slices import write
-from odf_workers.slices.columns import POSITION
-from odf_workers.slices.schema import MILLIS
+from odf_workers.slices.schema import MILLIS, POSITION
 from odf_workers.slices.write import SlicePlan
-from odf_workers.stages.write import write_rows
+from odf_workers.stages.pipeline import write_rows
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 SCHEMA = pa.schema(

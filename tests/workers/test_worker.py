@@ -100,7 +100,7 @@ def test_a_job_that_ends_its_workers_is_given_up(worker: Worker, stores: Stores)
 def test_warming_up_leaves_nothing_behind(worker: Worker, stores: Stores) -> None:
     from tests.workers.datasets import now
 
-    from odf_workers.program.warmup import warm_up
+    from odf_workers.program.engines import warm_up
 
     before = set(worker.context.scratch.iterdir())
     warm_up(worker.context, now=now())
@@ -128,7 +128,7 @@ def test_a_worker_warms_up_unless_it_is_told_not_to(
     from click.testing import CliRunner
 
     from odf_workers import main as cli
-    from odf_workers.program import lifetime
+    from odf_workers.program import wiring as lifetime
 
     did: list[str] = []
     worker = mock.Mock()

@@ -24,19 +24,19 @@ COMMANDS = {
         "Serve an engine over gRPC (engine protocol of ODF).",
     ),
     "verify": (
-        "odf_workers.program.verify_command:verify",
+        "odf_workers.program.commands:verify",
         "Check a dataset of this node, its executions made again.",
     ),
     "deprecate": (
-        "odf_workers.program.deprecate_command:deprecate",
+        "odf_workers.program.commands:deprecate",
         "Let this engine version stand for the older ones of a derivative.",
     ),
     "spark-cluster": (
-        "odf_workers.program.cluster_command:spark_cluster",
+        "odf_workers.program.commands:spark_cluster",
         "Run a part of a Spark cluster, for workers that name it as their master.",
     ),
     "class-archive": (
-        "odf_workers.program.class_archive:keep_classes",
+        "odf_workers.program.metrics:keep_classes",
         "Keep Spark's classes ready: it starts in half the time.",
     ),
 }
@@ -92,10 +92,10 @@ def main(context: click.Context, /, *, once: bool, parent_pid: int | None, **giv
     if context.invoked_subcommand is not None:
         return
     from odf_storage.runtime.extras import extra_missing
-    from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+    from odf_storage.stores.objects.layout import DatabaseUnavailable
 
     try:
-        from .program.lifetime import run
+        from .program.wiring import run
 
         code = run(given, once=once, parent_pid=parent_pid)
     except DatabaseUnavailable as error:

@@ -1,7 +1,7 @@
 """All settings of a worker: names, defaults, meanings. Only this module reads its environment.
 
 Variables are `ODF_WORKER_` and the name in capitals; settings shared with the service are in
-`odf_storage/runtime/shared_settings.py`. Unknown variables are refused.
+`odf_storage/runtime/environment.py`. Unknown variables are refused.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, IPvAnyNetwork
 
-from odf_storage.runtime import old_settings
-from odf_storage.runtime.environment import read_settings
-from odf_storage.runtime.shared_settings import SharedSettings
+from odf_storage.runtime import environment as old_settings
+from odf_storage.runtime.environment import SharedSettings, read_settings
 
 from .confine import Mode
 from .engines.remote.runtimes import ContainerRules

@@ -1,4 +1,7 @@
-"""`odf-node token`: all access tokens on the machine of a node, or your own through its API."""
+"""`odf-node token`: all access tokens on the machine of a node, or your own through its API.
+
+`odf-node audit`: print the audit log on the machine of the node.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ import click
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.datasets.node.naming import dataset_ref
+from odf_storage.datasets.node.commits import dataset_ref
+from odf_storage.stores.ports.accounts import AuditEntry
 from odf_storage.stores.ports.values import Reach, Scope
 
-from ..client.text import one_line
-from .audit_entries import record_command
-from .dataset_requests import ask
+from ..client.limits import one_line
+from .ingest import ask
 from .tokens import token_option
+from .upkeep import record_command
 
 OWN = "accounts/me/tokens"
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -56,7 +60,7 @@ def node_stores(
     from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
     from ..service.settings import load_settings
-    from .node_folder import expect_node, tell_of_new_node
+    from .serve import expect_node, tell_of_new_node
 
     settings = load_settings(data=data, database_url=database_url)
     (tell_of_new_node if may_be_new else expect_node)(settings)
@@ -191,8 +195,7 @@ def list_(
 
 
 def _tokens_here(account: str, data: Path | None, database_url: str | None) -> list[Any]:
-    from ..service.accounts.accounts import find_account
-    from ..service.accounts.own_tokens import token_data
+    from ..service.accounts.accounts import find_account, token_data
 
     with node_stores(data, database_url) as (stores, _):
         owner = find_account(stores.accounts, account)
@@ -265,3 +268,39 @@ def _reach(dataset: DatasetId | None, *, account_scope: bool) -> Reach:
     if dataset is not None:
         return Reach.DATASET
     return Reach.ACCOUNT if account_scope else Reach.NODE
+
+
+PAGE = 500
+
+
+@click.command()
+@click.option("--actor", help="Only entries of this account.")
+@click.option("--action", help="Only this action, such as POST /datasets, or push.")
+@click.option("--dataset", help="Only entries on the dataset of this id (did:odf:…).")
+@click.option("--since", help="Only entries from this RFC 3339 instant on.")
+@click.option("--until", help="Only entries before this RFC 3339 instant.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@store_options
+def audit(
+    data: Path | None, database_url: str | None, as_json: bool, limit: int, **wanted: str | None
+) -> None:
+    """Show who did what, newest first. With --json, print one object a line."""
+    from ..service.accounts.audit import filter_of, shown
+
+    which = filter_of(wanted)
+    with node_stores(data, database_url) as (stores, _):
+        before = None
+        while limit > 0 and (
+            audit_entries := stores.audit.page(which, before=before, limit=min(limit, PAGE))
+        ):
+            for audit_entry in audit_entries:
+                click.echo(json.dumps(shown(audit_entry)) if as_json else _line(audit_entry))
+            before, limit = audit_entries[-1].number, limit - len(audit_entries)
+
+
+def _line(of: AuditEntry) -> str:
+    return f"{_short(of.at)}  {of.actor:16}  {of.outcome:>4}  {of.action}  {of.subject}"
+
+
+def _short(at: Instant) -> str:
+    return str(at)[:19] + "Z"

@@ -1,7 +1,13 @@
-"""`odf-node ingest`: post a file of records to a push source."""
+"""`odf-node ingest`: post a file of records to a push source.
+
+`odf-node retract`: take rows of a dataset back.
+
+Small requests about one dataset, and the output of commands for their responses.
+"""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
@@ -12,17 +18,15 @@ import click
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
 
-from ..client.environment import HOME
-from ..client.files import FILE_TYPES, sendable
-from ..client.gateways import may_pass
-from ..client.http import open_http
+from ..client.folder import FILE_TYPES, sendable
+from ..client.home import HOME
+from ..client.http import may_pass, open_http
+from ..client.limits import MOST_TAKEN_BACK, one_line
 from ..client.node_api import REPLAYED, NodeApi, Seen
-from ..client.text import one_line
-from ..client.urls import Location, UnsupportedUrl
-from .blocks import STDIN, opened_file
-from .output import json_option, print_json
-from .progress_bars import stepwise
+from ..client.remotes import Location, UnsupportedUrl
+from .output import json_option, print_json, stepwise
 from .tokens import token_option
+from .transfer import STDIN, opened_file
 
 Step = Callable[[str, int, int], None]
 PACKED = (".gz", ".zip", ".bz2", ".zst")
@@ -224,3 +228,130 @@ def receipt_text(receipt: dict[str, Any]) -> str:
         text += f", offsets {receipt['offsetStart']} to {receipt['offsetEnd']}"
     warnings = [f"warning: {one_line(warning, 1000)}" for warning in receipt.get("warnings", ())]
     return "\n".join([text, f"head {receipt.get('head')}", *warnings])
+
+
+SHOWN_ROWS = 20
+
+
+@click.command()
+@click.argument("url", metavar="DATASET")
+@click.option(
+    "--key",
+    "key",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Rows with this value; several: rows with all of them.",
+)
+@click.option(
+    "--offset",
+    "offsets",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Rows by offset.",
+)
+@click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="COLUMN:OP:VALUE",
+    help="Rows of which this is true, as in `odf-node read`.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(1),
+    default=MOST_TAKEN_BACK,
+    show_default=True,
+    metavar="N",
+    help="Refuse if more rows fit.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the rows and the receipt; commit nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@token_option
+@json_option
+def retract(
+    url: str,
+    *,
+    key: tuple[str, ...],
+    offsets: tuple[int, ...],
+    filters: tuple[str, ...],
+    max_rows: int,
+    dry_run: bool,
+    yes: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Take current rows of DATASET back: show them, ask, then retract them.
+
+    The rows stay in the history, with the retractions after them; readers get the current rows. No
+    source of DATASET has to take retractions. A snapshot, or a row that is posted again, brings
+    them back.
+    """
+    from ..public.following import Place
+    from ..public.publish import standing
+
+    if as_json and not (yes or dry_run):
+        raise click.UsageError("--json asks nothing: add --yes or --dry-run")
+    pairs = [each.partition("=") for each in key]
+    if not all(name and sign for name, sign, _ in pairs):
+        raise click.UsageError("name a column and its value: --key COLUMN=VALUE")
+    base = dataset_base(url)
+    found = standing(
+        Place(Location.parse(base), token),
+        filters=[*filters, *(f"{name}:eq:{value}" for name, _, value in pairs)],
+        offsets=offsets,
+        most=max_rows,
+    )
+    rows = found.values.to_pylist()
+    if not as_json:
+        _show(rows)
+    if not (yes or dry_run):
+        count = "this row" if len(rows) == 1 else f"these {len(rows)} rows"
+        click.confirm(f"Take back {count} of {one_line(base)}?", abort=True, err=True)
+    receipt = found.take_back(dry_run=dry_run)
+    if as_json:
+        print_json({"rows": json.loads(json.dumps(rows, default=str)), "receipt": receipt})
+    else:
+        click.echo(receipt_text(receipt))
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    for row in rows[:SHOWN_ROWS]:
+        click.echo(json.dumps(row, ensure_ascii=False, default=str))
+    if len(rows) > SHOWN_ROWS:
+        click.echo(f"… and {len(rows) - SHOWN_ROWS} more")
+
+
+Found = dict[str, Any]
+Line = Callable[[Found], str]
+
+
+def ask(
+    url: str, token: str | None, method: str, path: str, body: Any = None, **query: str
+) -> Found:
+    """Send a request to a path below the dataset at `url`. Body and response are JSON."""
+    with open_http() as http:
+        return NodeApi(dataset_base(url), token, http=http).ask(method, path, body, **query)
+
+
+def say(found: Found, line: Line, *, as_json: bool) -> None:
+    """Print one result, as a JSON document or as the line that `line` returns."""
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(line(found))
+
+
+def say_each(found: Found, name: str, line: Line, *, as_json: bool) -> None:
+    """Print the result as a JSON document, or a line for each item of its list `name`."""
+    if as_json:
+        print_json(found)
+        return
+    for each in found.get(name, []):
+        click.echo(line(each))
+
+
+def say_removed(name: str, *, as_json: bool) -> None:
+    """Print the name that was removed as JSON; print nothing otherwise."""
+    if as_json:
+        print_json({"removed": name})

@@ -10,14 +10,13 @@ from typing import Any
 
 import click
 
-from ..client.environment import HOME
-from ..client.home import home_node
+from ..client.home import HOME, home_node
 from ..client.http import open_http
 from ..client.node_api import NodeApi
 from .ingest import dataset_base
 from .output import json_option, print_json
 from .schedules import run_line
-from .sql_background import rows_of_job, write_pieces
+from .sql import rows_of_job, write_pieces
 from .tokens import token_option
 
 SHOWN_CHARS = 60

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from ..client.notices import as_lines
+from ..client.reach import as_lines
 from .help import explain
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -87,9 +87,9 @@ class MainGroup(ReportsErrors, LazyGroup):
 
 COMMANDS = {
     "serve": ("odf_node.cli.serve:serve", "Run a node."),
-    "login": ("odf_node.cli.login:login", "Log in at a node by a page in the browser."),
-    "logout": ("odf_node.cli.login:logout", "Forget the login at a node."),
-    "whoami": ("odf_node.cli.login:whoami", "Show as whom commands act at a node."),
+    "login": ("odf_node.cli.tokens:login", "Log in at a node by a page in the browser."),
+    "logout": ("odf_node.cli.tokens:logout", "Forget the login at a node."),
+    "whoami": ("odf_node.cli.tokens:whoami", "Show as whom commands act at a node."),
     "account": (
         "odf_node.cli.accounts:account",
         "Make and list accounts of a node, set passwords.",
@@ -106,12 +106,12 @@ COMMANDS = {
     ),
     "access": ("odf_node.cli.access:access", "Say who may read or change a dataset."),
     "sharing": (
-        "odf_node.cli.sharing:sharing",
+        "odf_node.cli.access:sharing",
         "Let others read datasets of a node by Delta Sharing.",
     ),
     "ingest": ("odf_node.cli.ingest:ingest", "Post a file of records to a dataset."),
     "retract": (
-        "odf_node.cli.retract:retract",
+        "odf_node.cli.ingest:retract",
         "Take rows of a dataset back: show them, ask, retract.",
     ),
     "refresh": (
@@ -119,7 +119,7 @@ COMMANDS = {
         "Have a node fetch the polling source of a dataset.",
     ),
     "schedule": ("odf_node.cli.schedules:schedule", "Have a dataset refreshed by itself."),
-    "webhook": ("odf_node.cli.webhooks:webhook", "Have an address told of new blocks."),
+    "webhook": ("odf_node.cli.access:webhook", "Have an address told of new blocks."),
     "variable": ("odf_node.cli.variables:variable", "Variables and secrets of polled sources."),
     "job": ("odf_node.cli.jobs:job", "List, show and cancel the work on a dataset."),
     "pull": (
@@ -127,13 +127,13 @@ COMMANDS = {
         "Copy a dataset, or what is new in it, into a folder.",
     ),
     "push": ("odf_node.cli.transfer:push", "Publish a dataset folder, or what is new in it."),
-    "repo": ("odf_node.cli.repo:repo", "Name nodes to pull from and push to."),
+    "repo": ("odf_node.cli.transfer:repo", "Name nodes to pull from and push to."),
     "verify": ("odf_node.cli.verify:verify", "Check every block, file and row of a dataset."),
-    "compact": ("odf_node.cli.history:compact", "Join small slices of a dataset on a node."),
-    "reset": ("odf_node.cli.history:reset", "Move the head of a dataset on a node back."),
-    "set-watermark": ("odf_node.cli.history:set_watermark", "Set the watermark of a dataset."),
+    "compact": ("odf_node.cli.describe:compact", "Join small slices of a dataset on a node."),
+    "reset": ("odf_node.cli.describe:reset", "Move the head of a dataset on a node back."),
+    "set-watermark": ("odf_node.cli.describe:set_watermark", "Set the watermark of a dataset."),
     "conformance": (
-        "odf_node.cli.conformance:conformance",
+        "odf_node.cli.verify:conformance",
         "Check a node against the protocols.",
     ),
     "fsck": (
@@ -150,20 +150,20 @@ COMMANDS = {
         "Publish a dataset of a node as tables of other programs.",
     ),
     "index": ("odf_node.cli.upkeep:index", "Make a node's index again from its objects."),
-    "audit": ("odf_node.cli.audit:audit", "Show who did what on a node."),
+    "audit": ("odf_node.cli.admin:audit", "Show who did what on a node."),
     "db": ("odf_node.cli.upkeep:db", "Bring a node's database up to date."),
     "lineage": (
-        "odf_node.cli.lineage:lineage",
+        "odf_node.cli.read:lineage",
         "Show what a dataset is made of, and what of it.",
     ),
-    "lookup": ("odf_node.cli.lookup:lookup", "Print rows of a dataset that have a value."),
+    "lookup": ("odf_node.cli.read:lookup", "Print rows of a dataset that have a value."),
     "read": ("odf_node.cli.read:read", "Print rows of a dataset, as of some time if asked."),
-    "watch": ("odf_node.cli.events:watch", "Follow what changes on a node."),
+    "watch": ("odf_node.cli.refresh:watch", "Follow what changes on a node."),
     "sql": ("odf_node.cli.sql:sql", "Ask datasets of a node, or in folders, by SQL."),
-    "log": ("odf_node.cli.log:log", "Show the blocks of a dataset, newest first."),
-    "inspect": ("odf_node.cli.blocks:inspect", "Show a block file as a manifest."),
-    "encode": ("odf_node.cli.blocks:encode", "Turn the manifest of a block into its bytes."),
-    "hash": ("odf_node.cli.blocks:hash_", "Physical or logical hash of a file."),
+    "log": ("odf_node.cli.describe:log", "Show the blocks of a dataset, newest first."),
+    "inspect": ("odf_node.cli.transfer:inspect", "Show a block file as a manifest."),
+    "encode": ("odf_node.cli.transfer:encode", "Turn the manifest of a block into its bytes."),
+    "hash": ("odf_node.cli.transfer:hash_", "Physical or logical hash of a file."),
 }
 
 

@@ -14,7 +14,7 @@ import click
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetRef
-from odf_storage.datasets.node.naming import dataset_ref
+from odf_storage.datasets.node.commits import dataset_ref
 
 from .output import DAMAGED, json_option, print_json
 
@@ -62,7 +62,7 @@ def check(deep: bool, dataset: str | None, as_json: bool, **where: Any) -> None:
 
     Ends with exit code 6 when a state is wrong. A worker that finds a wrong state makes it anew.
     """
-    from odf_storage.datasets.merge_state.check import problem_of
+    from odf_storage.datasets.merge_state.store import problem_of
 
     from .upkeep import opened_stores
 
@@ -87,7 +87,7 @@ def rebuild(dataset: str | None, as_json: bool, **where: Any) -> None:
     """Make states anew from their chains, as of the head; drop states that cannot be made."""
     import shutil
 
-    from odf_storage.datasets.merge_state.check import rebuild as rebuilt
+    from odf_storage.datasets.merge_state.store import rebuild as rebuilt
 
     from .upkeep import opened_stores
 

@@ -1,14 +1,24 @@
-"""Helpers of all commands: the option `--json`, printing, and the exit code of each error."""
+"""Helpers of all commands: the option `--json`, printing, and the exit code of each error.
+
+Progress bars on stderr, if stderr is a terminal.
+
+Logical hashes of table files for `odf-node hash`: Parquet and both Arrow IPC forms.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
+import pyarrow as pa
 
+from odf_protocol.arrow_columns import SliceDigest
+from odf_protocol.arrow_digest import logical_hash
 from odf_protocol.errors import (
     BadInput,
     Conflict,
@@ -18,12 +28,20 @@ from odf_protocol.errors import (
     NotFound,
     Refused,
 )
-from odf_protocol.multihash import HashMismatch
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_protocol.slice_file import open_slice
+from odf_storage.lanes import expect, hash_all
 from odf_storage.runtime.extras import extra_missing
-from odf_storage.stores.objects.storage_failures import DatabaseUnavailable
+from odf_storage.stores.objects.layout import DatabaseUnavailable
 
-from ..client.text import one_line
-from ..client.urls import UnsupportedUrl
+from ..client.limits import one_line
+from ..client.receive import UNWATCHED, Progress
+from ..client.remotes import UnsupportedUrl
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import ProgressColumn, Task, TaskID
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,3 +145,157 @@ def json_option(command: F) -> F:
 def print_json(value: Any) -> None:
     """Print one JSON document. The keys keep their order."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+SENT = "sent"
+"""The step that counts bytes; others count rows or objects."""
+IS_BYTES = "is_bytes"
+"""Field of bars that count bytes."""
+
+
+class _Shown:
+    """Bars for blocks (by count), for objects (by bytes), and for the time of the remote commit.
+
+    Any thread may move the bars.
+    """
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._blocks: TaskID | None = None
+        self._objects: TaskID | None = None
+        self._objects_total = 0
+
+    def expect_blocks(self, count: int) -> None:
+        self._bars.update(self._block_bar(), total=count)
+
+    def expect_objects(self, count: int, size: int) -> None:
+        if count == 0:
+            return
+        if self._objects is None:
+            self._objects = self._bars.add_task("objects", total=0, is_bytes=True)
+        self._objects_total += size
+        self._bars.update(self._objects, total=self._objects_total)
+
+    def block(self) -> None:
+        self._bars.advance(self._block_bar())
+
+    def object_bytes(self, size: int) -> None:
+        if self._objects is not None:
+            self._bars.advance(self._objects, size)
+
+    def object_done(self) -> None: ...
+
+    def committing(self) -> None:
+        self._bars.add_task("commit", total=None)
+
+    def _block_bar(self) -> TaskID:
+        if self._blocks is None:
+            self._blocks = self._bars.add_task("blocks", total=None)
+        return self._blocks
+
+
+@contextmanager
+def stepwise(*, quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """Yield a function that shows a bar for each named step, or None if no person watches."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with _bars() as bars:
+        steps: dict[str, TaskID] = {}
+
+        def step(name: str, done: int, total: int) -> None:
+            if name not in steps:
+                _end_the_endless(bars, steps)
+                steps[name] = bars.add_task(name, total=None, is_bytes=name == SENT)
+            bars.update(steps[name], completed=done, total=total or None)
+
+        yield step
+
+
+def _end_the_endless(bars: Bars, steps: dict[str, TaskID]) -> None:
+    """Complete bars of unknown length when a new step begins; remove those that counted nothing."""
+    names = {task: name for name, task in steps.items()}
+    for shown in bars.tasks:
+        if shown.total is None and shown.completed:
+            bars.update(shown.id, total=shown.completed)
+        elif shown.total is None:
+            bars.remove_task(shown.id)
+            steps.pop(names[shown.id], None)
+
+
+@contextmanager
+def progress_bars(*, quiet: bool) -> Iterator[Progress]:
+    """Yield the progress of one command. It shows bars only if stderr is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield UNWATCHED
+        return
+    with _bars() as bars:
+        yield _Shown(bars)
+
+
+def _amount_column() -> ProgressColumn:
+    """Return the column that says how much is done: a count, or bytes and their speed."""
+    from rich.progress import (
+        DownloadColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        TransferSpeedColumn,
+    )
+    from rich.text import Text
+
+    class Amount(ProgressColumn):
+        counts, sizes, speeds = MofNCompleteColumn(), DownloadColumn(), TransferSpeedColumn()
+
+        def render(self, task: Task) -> Text:
+            if not task.fields.get(IS_BYTES):
+                return self.counts.render(task)
+            return Text.assemble(self.sizes.render(task), " ", self.speeds.render(task))
+
+    return Amount()
+
+
+def _bars() -> Bars:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description:>8}"), BarColumn(), _amount_column())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
+
+
+class UnreadableTable(BadInput):
+    """A file that is neither Parquet nor Arrow IPC."""
+
+
+def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
+    """Return the logical hash of a table file.
+
+    The magic bytes decide: Parquet, Arrow IPC file, else Arrow IPC stream.
+
+    Raises:
+        UnreadableTable: the file has none of these formats.
+        UnsupportedColumn: a column has a type without logical hash.
+    """
+    try:
+        return _logical_hash(stream)
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableTable(f"neither a Parquet nor an Arrow IPC file: {error}") from error
+
+
+def _logical_hash(stream: BinaryIO) -> Multihash:
+    source = pa.BufferReader(stream.read()) if not stream.seekable() else stream
+    expect(source.seek(0, os.SEEK_END))
+    source.seek(0)
+    magic = source.read(len(IPC_FILE_MAGIC))
+    source.seek(0)
+    if magic.startswith(PARQUET_MAGIC):
+        digest = SliceDigest(open_slice(source), source)
+        return digest.finish(hash_all(digest.streams))
+    if magic == IPC_FILE_MAGIC:
+        reader = pa.ipc.open_file(source)
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return logical_hash(batches, reader.schema)
+    with pa.ipc.open_stream(source) as ipc:
+        return logical_hash(ipc, ipc.schema)

@@ -1,12 +1,20 @@
-"""`odf-node read`: print rows of a dataset in a folder or at a URL, as of some time."""
+"""Commands that read rows: of a dataset, by a key, and where they come from.
+
+`odf-node read`: print rows of a dataset in a folder or at a URL, as of some time.
+
+`odf-node lookup`: print rows of a dataset on a node whose columns have given values.
+
+`odf-node lineage`: print the inputs of a dataset on a node, and the datasets that use it.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 
@@ -14,11 +22,15 @@ from odf_protocol.errors import Damaged
 from odf_storage.datasets.read.formats import Format
 from odf_storage.stores.ports.errors import ObjectNotFound
 
-from ..client.http import RemoteMissing
+from ..client.http import RemoteMissing, open_http
+from ..client.limits import one_line
+from ..client.node_api import NodeApi
+from ..client.remotes import Location
 from ..client.sync import opened
-from ..client.urls import Location
 from ..service.read.read import CHANGELOG, Reading, ReadRequest
-from .output import json_option
+from .help import suggesting
+from .ingest import dataset_base
+from .output import json_option, print_json
 from .tokens import token_option
 
 
@@ -138,3 +150,118 @@ def _write(found: Reading, out: IO[bytes]) -> None:
     for chunk in found:
         out.write(chunk)
     out.flush()
+
+
+@click.command()
+@click.argument("url", metavar="DATASET")
+@click.argument("values", metavar="COLUMN=VALUE...", nargs=-1, required=True)
+@click.option("--at", metavar="BLOCK", help="As of this block; default: the head.")
+@click.option("--state", is_flag=True, help="Only rows that stand, not all there were.")
+@click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="Most rows.")
+@token_option
+@json_option
+def lookup(
+    url: str,
+    values: tuple[str, ...],
+    at: str | None,
+    state: bool,
+    limit: int,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Print rows of DATASET whose columns have these values, one a line."""
+    pairs = [each.partition("=") for each in values]
+    if not all(name and sign for name, sign, _ in pairs):
+        raise click.UsageError("name a column and its value: COLUMN=VALUE")
+    with open_http() as http:
+        found = NodeApi(dataset_base(url), token, http=http).lookup(
+            [name for name, _, _ in pairs],
+            [value for _, _, value in pairs],
+            block=at,
+            state=state,
+            limit=limit,
+        )
+    if as_json:
+        print_json(found)
+        return
+    for row in found["data"]:
+        click.echo(json.dumps(row, ensure_ascii=False))
+
+
+_STEPS = click.IntRange(0, 100)
+
+
+@click.command()
+@click.argument("url", metavar="DATASET")
+@click.option("--upstream", type=_STEPS, default=10, show_default=True, help="Steps to inputs.")
+@click.option("--downstream", type=_STEPS, default=10, show_default=True, help="Steps to users.")
+@click.option("--columns", is_flag=True, help="Which columns each column is made of, too.")
+@click.option("--openlineage", is_flag=True, help="Print OpenLineage events, one a line.")
+@token_option
+@json_option
+def lineage(
+    url: str,
+    upstream: int,
+    downstream: int,
+    columns: bool,
+    openlineage: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Print the inputs of DATASET, then the datasets that use it."""
+    base = dataset_base(url)
+    with open_http() as http, suggesting(base, token, http):
+        found = NodeApi(base, token, http=http).lineage(
+            upstream=upstream,
+            downstream=downstream,
+            columns=columns,
+            form="openlineage" if openlineage else "graph",
+        )
+    if openlineage:
+        for event in found["events"]:
+            click.echo(json.dumps(event, ensure_ascii=False))
+    elif as_json:
+        print_json(found)
+    else:
+        click.echo(graph_text(found))
+
+
+def graph_text(graph: dict[str, Any]) -> str:
+    """Return two trees below the dataset as text: its inputs, then the datasets that use it."""
+    names = {one["id"]: one_line(one["alias"] or one["id"]) for one in graph["datasets"]}
+    inputs: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = {}
+    for edge in graph["edges"]:
+        inputs.setdefault(edge["output"], []).append(edge["input"])
+        users.setdefault(edge["input"], []).append(edge["output"])
+    center = graph["dataset"]
+    lines = [names[center]]
+    for title, below in (("made of", inputs), ("used by", users)):
+        if below.get(center):
+            lines += [f"  {title}", *_branches(center, below, names, 2, {center})]
+    lines += _column_lines(graph, names)
+    if graph.get("isCut"):
+        lines.append("(there is more)")
+    return "\n".join(lines)
+
+
+def _branches(
+    one: str, below: dict[str, list[str]], names: dict[str, str], depth: int, seen: set[str]
+) -> list[str]:
+    lines = []
+    for other in below.get(one, ()):
+        again = other in seen
+        lines.append("  " * depth + names.get(other, other) + (" …" if again else ""))
+        if not again:
+            seen.add(other)
+            lines += _branches(other, below, names, depth + 1, seen)
+    return lines
+
+
+def _column_lines(graph: dict[str, Any], names: dict[str, str]) -> list[str]:
+    lines = []
+    for one in graph["datasets"]:
+        for column, parts in (one.get("columns") or {}).items():
+            origins = ", ".join(f"{names.get(p['dataset'])}.{p['column']}" for p in parts)
+            lines.append(one_line(f"{names[one['id']]}.{column} ← {origins or 'nothing'}", 1000))
+    return lines

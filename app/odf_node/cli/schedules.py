@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .dataset_requests import ask, say, say_each, say_removed
+from .ingest import ask, say, say_each, say_removed
 from .output import json_option
 from .tokens import token_option
 

@@ -1,4 +1,7 @@
-"""`odf-node serve`: open the stores, run the service on a socket, keep workers running."""
+"""`odf-node serve`: open the stores, run the service on a socket, keep workers running.
+
+Checks that a data folder has a node, so that a mistyped folder does not become a new node.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,11 @@ from typing import Any
 
 import click
 
-from odf_protocol.errors import NodeFault
-from odf_storage.runtime.descriptors import JAVA_NEEDS, raise_limit
-from odf_storage.runtime.garbage_collection import without_garbage_collection
-from odf_storage.runtime.logs import set_up
+from odf_protocol.errors import NodeFault, NotFound
+from odf_storage.runtime.durations import without_garbage_collection
+from odf_storage.runtime.logs import set_up, start_tracing, stop_tracing
 from odf_storage.runtime.private_files import keep_private
-from odf_storage.runtime.tracing import start_tracing, stop_tracing
+from odf_storage.runtime.processes import JAVA_NEEDS, raise_limit
 
 from ..service.setting_groups.words import AnonymousReads, Tenancy
 from ..service.settings import Settings, load_settings, warn_of_old_names
@@ -112,7 +114,7 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
 
 def _prepare(settings: Settings) -> None:
     """Set up the process: its log, limits, traces, and who reads its files."""
-    from odf_storage.runtime.version import app_version
+    from odf_storage.runtime.extras import app_version
 
     set_up(settings.log_level, settings.log_format)
     warn_of_old_names()
@@ -178,3 +180,49 @@ def _command() -> str:
     path = Path(sys.executable).parent / "odf-node"
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+DATASETS = "datasets"
+
+
+class NoNodeHere(NotFound):
+    """The folder has no database of a node, and the settings name no other database."""
+
+
+def expect_node(settings: Settings) -> None:
+    """Raise `NoNodeHere` unless the node has a database."""
+    if _has_database(settings):
+        return
+    there = f"there is no node in {settings.data}; name its folder with --data"
+    if (settings.data / DATASETS).is_dir():
+        there += ", or make a database from the datasets there with `odf-node index rebuild`"
+    raise NoNodeHere(there, data=str(settings.data))
+
+
+def expect_objects(settings: Settings) -> None:
+    """Raise `NoNodeHere` unless the node has an object store, a folder of datasets or a database.
+
+    For commands that need no database yet.
+    """
+    if settings.objects_url is None and not (settings.data / DATASETS).is_dir():
+        expect_node(settings)
+
+
+def tell_of_new_node(settings: Settings) -> None:
+    """Print a note if the command makes a new node.
+
+    For commands that may run before the first start: without the note, users of a mistyped folder
+    would wonder why the node does not know their token.
+    """
+    if not _has_database(settings):
+        click.echo(f"note: there was no node in {settings.data}; this makes one", err=True)
+
+
+def any_folder(_: Settings) -> None:
+    """Accept any folder. For commands that make a node on purpose."""
+
+
+def _has_database(settings: Settings) -> bool:
+    from odf_storage.datasets.node.open_stores import DATABASE_FILE
+
+    return settings.database_url is not None or (settings.data / DATABASE_FILE).exists()

@@ -29,7 +29,7 @@ from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi
-from ..client.urls import node_base
+from ..client.remotes import node_base
 
 MAX_DOCUMENT_BYTES = 256 << 20
 MAX_KEYS = 1_000
@@ -203,7 +203,7 @@ class FolderQuery:
     """Dataset folders that a confined process of this machine queries."""
 
     def __init__(self, folders: Sequence[Path], block: Multihash | None) -> None:
-        from odf_storage.stores.objects.folder import FolderObjects
+        from odf_storage.stores.objects.pending_files import FolderObjects
 
         self.remarks: list[str] = []
         self._folders = {path.resolve().name.lower(): FolderObjects(path) for path in folders}
@@ -217,9 +217,9 @@ class FolderQuery:
 
     async def _document(self, body: dict[str, Any]) -> dict[str, Any]:
         from ..service.auth.actors import ANONYMOUS
-        from ..service.query.answers import document
-        from ..service.query.asked import checked, parse_body
+        from ..service.query.background import checked, parse_body
         from ..service.query.proofs import SigningKeys
+        from ..service.query.verify import document
 
         async with self._queries() as queries:
             asked = checked(parse_body(body), max_rows=queries.settings.query_max_rows)
@@ -237,7 +237,7 @@ class FolderQuery:
 
     async def _rows(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
         from ..service.auth.actors import ANONYMOUS
-        from ..service.query.asked import checked, parse_body
+        from ..service.query.background import checked, parse_body
 
         async with self._queries() as queries:
             asked = checked(parse_body(body), max_rows=queries.settings.query_max_rows)

@@ -1,7 +1,11 @@
-"""`odf-node index`, `fsck`, `gc`, `db`: maintain a node's stores, on its machine."""
+"""`odf-node index`, `fsck`, `gc`, `db`: maintain a node's stores, on its machine.
+
+Audit entries of commands that run on the machine of the node.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,15 +21,19 @@ import click
 
 from odf_protocol.errors import BadInput, Unavailable
 from odf_protocol.identity import DatasetRef
-from odf_storage.datasets.node.naming import dataset_ref
-from odf_storage.runtime.durations import parse_duration
+from odf_storage.datasets.node.commits import dataset_ref
+from odf_storage.runtime.durations import parse_duration, system_clock
+from odf_storage.stores.ports.accounts import AuditEntry
 
-from ..client.text import one_line
-from .node_folder import any_folder, expect_node, expect_objects
+from ..client.limits import one_line
 from .output import DAMAGED, json_option, print_json
+from .serve import any_folder, expect_node, expect_objects
 
 if TYPE_CHECKING:
+    from odf_storage.datasets.node.stores import Stores
+
     from ..service.settings import Settings
+
 
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST_GRACE = timedelta(hours=1)
@@ -189,8 +197,8 @@ def fsck(
     aliases that differ from the index. You may run it beside a running node. Ends with exit code 6
     when something is wrong; orphans are only noted. Use `verify` to check rows.
     """
+    from odf_storage.datasets.upkeep.compare import Throttle
     from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
-    from odf_storage.datasets.upkeep.scrub import Throttle
 
     options = FsckOptions(rehash=not quick, repair=repair)
     if scrub is not None:
@@ -216,9 +224,7 @@ def _note(stores: Any, action: str, **facts: Any) -> None:
 
     If the log cannot be written, only warn, because the report of the command is still valid.
     """
-    from odf_storage.stores.objects.storage_failures import StorageFull, StorageReadOnly
-
-    from .audit_entries import record_command
+    from odf_storage.stores.objects.layout import StorageFull, StorageReadOnly
 
     try:
         record_command(stores, action, **facts)
@@ -368,3 +374,26 @@ def _progress(as_json: bool) -> Iterator[Callable[[str, str], None]]:
                 status.update(f"{amount}  {one_line(dataset, 100)}")
 
         yield show
+
+
+def record_command(stores: Stores, action: str, **facts: Any) -> None:
+    """Record in the audit log what a command did to the node. `facts` must contain no secrets."""
+    stores.audit.record(
+        [
+            AuditEntry(
+                at=system_clock(),
+                actor=f"local:{_user()}",
+                action=action,
+                subject=" ".join(["odf-node", *sys.argv[1:3]]),
+                outcome="done",
+                facts={key: value for key, value in facts.items() if value is not None},
+            )
+        ]
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without a name for its user
+        return "unknown"

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from .dataset_requests import ask, say_each, say_removed
+from .ingest import ask, say_each, say_removed
 from .output import json_option, print_json
 from .tokens import token_option
 
@@ -88,8 +88,8 @@ def rotate(as_json: bool, **given: Any) -> None:
     The administrator runs it with the settings of the node. Afterwards the older keys may be
     removed.
     """
+    from ..service.definitions.variables import reseal
     from ..service.settings import load_settings
-    from ..service.variables.variables import reseal
     from ..service.wiring import open_node
 
     node = open_node(load_settings(**given))

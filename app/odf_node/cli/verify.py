@@ -1,28 +1,84 @@
-"""`odf-node verify`: check the blocks, files and rows of a dataset."""
+"""Commands that check: datasets by their hashes, damaged objects, and other servers.
+
+`odf-node verify`: check the blocks, files and rows of a dataset.
+
+`odf-node verify --heal`: choose sources and tokens, heal the folder, and report the files.
+
+`odf-node conformance`: check whether a node follows the transfer protocols.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from odf_conformance.report import data_of, junit_of, line_of, page_of, verdict
+from odf_conformance.run import CHECKS, GROUPS, Outcome, account_of, node_of, run_checks
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.job_payloads.verify_job import answer_of
-from odf_storage.datasets.job_payloads.verify_text import answer_text, report_text
+from odf_storage.datasets.job_payloads.verify_job import answer_of, answer_text, report_text
 
+from ..client.folder import FolderRepository
+from ..client.heal import heal_folder
 from ..client.http import open_http
+from ..client.limits import one_line
 from ..client.node_api import NodeApi
+from ..client.remotes import Location, Repositories, remotes_of
 from ..client.sync import opened
-from ..client.urls import Location
-from .heal import NODES_HEAL, healed_at, healed_text
+from ..client.targets import read_address
 from .ingest import dataset_base, job_progress
-from .output import DAMAGED, json_option, print_json
-from .progress_bars import stepwise
-from .tokens import any_token, token_at
+from .output import DAMAGED, FAILED, json_option, print_json, stepwise
+from .tokens import any_token, token_at, token_of_node, tokens_of
 
 if TYPE_CHECKING:
     from odf_storage.datasets.verify.run import Interval
+
+
+NODES_HEAL = "--heal is for a folder; a node heals what it has by itself"
+
+
+def healed_at(where: str, token: str | None) -> list[dict[str, Any]]:
+    """Fetch damaged and missing files of a folder from `Remotes.copies`, and report each of them.
+
+    Raises:
+        UsageError: `where` is no folder, or the command line names a token, which would be sent
+            to every host.
+        DatasetMissing, FolderBusy, TooMuch
+    """
+    folder = Location.parse(where).path
+    if folder is None:
+        raise click.UsageError(NODES_HEAL)
+    given = click.get_current_context().get_parameter_source("token")
+    if given is ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "--heal may ask several hosts, and a token is for one: name it in a repository "
+            "(odf-node repo add), or in ODF_NODE_TOKEN for the node at ODF_NODE_URL"
+        )
+    repositories = Repositories()
+    tokens = tokens_of(token, repositories)
+    copies = remotes_of(folder).copies
+    sources = [read_address(text, repositories, tokens=tokens) for text in copies]
+    openings = []
+    for one in sources:
+        name = str(one.location)
+        openings.append((name, partial(opened, one.location, one.token)))
+    files = heal_folder(FolderRepository(folder), openings)
+    return [
+        {"object": one.name, "healedFrom": one.source, "problems": list(one.problems)}
+        for one in files
+    ]
+
+
+def healed_text(file: dict[str, Any]) -> str:
+    """Return a line about a file for a person."""
+    if file["healedFrom"] is not None:
+        return f"healed: {file['object']} from {file['healedFrom']}"
+    why = "; ".join(map(one_line, file["problems"])) or "no place is known to have the dataset"
+    return f"not healed: {file['object']} ({why})"
 
 
 CHANGELOG_IS_LOOKED_AT_HERE = "--changelog is looked at here, and --replay by the node: ask twice"
@@ -102,7 +158,7 @@ def verify(
             progress=progress,
         )
         if changelog and report.ok and not metadata_only:
-            from odf_storage.datasets.read.retractions import changelog_notes
+            from odf_storage.datasets.read.read import changelog_notes
 
             notes = (*report.notes, *changelog_notes(repository))
             report = replace(report, notes=notes)
@@ -149,3 +205,76 @@ def _replayed(
     else:
         click.echo(answer_text(answer_of(answer), verbose=verbose))
     return bool(answer.get("ok"))
+
+
+FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+
+
+@click.command()
+@click.argument("url")
+@token_of_node
+@click.option("--account", metavar="NAME", help="Account of the token; default: the node is asked.")
+@click.option("--password", metavar="TEXT", help="Password of that account, to check logins.")
+@click.option("--other-token", metavar="TOKEN", help="Token of another, unprivileged account.")
+@click.option("--expired-token", metavar="TOKEN", help="A token that has expired.")
+@click.option("--read-only", is_flag=True, help="URL is a public dataset; publish nothing.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(0, 3600),
+    default=3.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long silence is listened to; from 25 on, slow uploads are checked too.",
+)
+@click.option("--junit", type=FILE, help="Write a JUnit XML report.")
+@click.option("--html", type=FILE, help="Write a report of one HTML page.")
+@json_option
+@click.pass_context
+def conformance(
+    ctx: click.Context,
+    url: str,
+    token: str | None,
+    account: str | None,
+    password: str | None,
+    other_token: str | None,
+    expired_token: str | None,
+    read_only: bool,
+    patience: float,
+    junit: Path | None,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Check the node at URL with the requests of a client; with --read-only, check the public
+    dataset at URL.
+
+    Publishes small datasets named conformance-… in the token's account, but none with --read-only.
+    Ends with exit code 1 when a check fails.
+    """
+    node = node_of(url, read_only=read_only, patience_s=patience)
+    node.token, node.other, node.expired = token, other_token, expired_token
+    node.password = password
+    if not read_only:
+        if token is None:
+            raise click.UsageError("a token is needed to publish; or use --read-only")
+        node.account = account or account_of(node.origin, token)
+        if node.account is None:
+            raise click.UsageError("the node does not know this token")
+    group = ""
+
+    def show(outcome: Outcome) -> None:
+        nonlocal group
+        if outcome.group != group:
+            click.echo(f"{GROUPS[outcome.check.id[0]]}" if not group else f"\n{outcome.group}")
+            group = outcome.group
+        click.echo(line_of(outcome))
+
+    report = run_checks(node, CHECKS, progress=(lambda _: None) if as_json else show)
+    if junit is not None:
+        junit.write_bytes(junit_of(report))
+    if html is not None:
+        html.write_text(page_of(report), encoding="utf-8")
+    if as_json:
+        print_json(data_of(report))
+    else:
+        click.echo("\n" + verdict(report))
+    ctx.exit(0 if report.ok else FAILED)

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from odf_protocol.errors import Refused
 
 from .http import TransferFailed
+from .limits import one_line
 from .node_api import NodeApi, RequestRefused
-from .text import one_line
 
 CLIENT_ID = "odf-node"
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"

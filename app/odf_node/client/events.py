@@ -1,19 +1,115 @@
-"""Follow the server-sent events of a node, across broken connections and restarts of the node."""
+"""Follow the server-sent events of a node, across broken connections and restarts of the node.
+
+When a wait for news ends: after a period without news, or when another thread stops it.
+
+Describe metadata events in one line each, for the log of the command line and for pages.
+"""
 
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import httpx
 
 from odf_protocol.errors import Damaged
+from odf_protocol.metadata.events import (
+    AddData,
+    AddPushSource,
+    DisablePollingSource,
+    DisablePushSource,
+    ExecuteTransform,
+    HashedBlock,
+    MetadataEvent,
+    Seed,
+    SetAttachments,
+    SetDataSchema,
+    SetInfo,
+    SetLicense,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+    UnknownEvent,
+)
+from odf_protocol.metadata.schema import Variant
 
-from .ending import Ending
 from .http import DatasetMissing, Overloaded, bearer, missing_of, raise_for_access
-from .limits import LIMITS, ClientLimits, TooMuch
+from .limits import LIMITS, ClientLimits, TooMuch, one_line
+
+
+class Ending:
+    """Shared by the waiting thread and the threads that may stop it."""
+
+    def __init__(self, patience_s: float | None = None) -> None:
+        """The wait ends after `patience_s` seconds without news; with None it never does."""
+        self._patience_s = patience_s
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Restart the period without news."""
+        self._since = time.monotonic()
+
+    def stop(self) -> None:
+        """End the wait now, also in another thread."""
+        with self._lock:
+            self._stopped.set()
+            if self._socket is not None:
+                _shut(self._socket)
+
+    def is_stopped(self) -> bool:
+        """Return whether `stop` was called."""
+        return self._stopped.is_set()
+
+    def is_over(self) -> bool:
+        """Return whether the wait has ended."""
+        return self.is_stopped() or self.left_s == 0
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the wait ends without news; None if it never does."""
+        if self._patience_s is None:
+            return None
+        return max(0.0, self._since + self._patience_s - time.monotonic())
+
+    def wait(self, seconds: float) -> None:
+        """Sleep for so many seconds, or until the wait ends."""
+        self._stopped.wait(self.at_most(seconds))
+
+    def at_most(self, seconds: float) -> float:
+        """Return the seconds, or the seconds left if these are fewer."""
+        return seconds if self.left_s is None else min(seconds, self.left_s)
+
+    @contextmanager
+    def reading(self, response: httpx.Response) -> Iterator[None]:
+        """Let `stop` interrupt the read of a body within this context."""
+        stream = response.extensions.get("network_stream")
+        with self._lock:
+            self._socket = None if stream is None else stream.get_extra_info("socket")
+            if self._socket is not None and self.is_stopped():
+                _shut(self._socket)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._socket = None
+
+
+def _shut(connection: socket.socket) -> None:
+    """Wake a thread that reads from the connection."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # the peer has already closed it
+
 
 SILENT_S = 30.0
 """Seconds without a byte after which a connection counts as dead: nodes send keep-alive
@@ -134,3 +230,84 @@ def _lines(response: httpx.Response, ending: Ending) -> Iterator[str]:
             del buffer[: end + 1]
         if len(buffer) > MAX_EVENT_BYTES:
             raise TooMuch("an event", MAX_EVENT_BYTES)
+
+
+MAX_DETAIL_CHARS = 100
+
+
+def block_data(block: HashedBlock) -> dict[str, Any]:
+    """Return a block as JSON-compatible data: number, time, event in a line, hashes."""
+    return {
+        "hash": str(block.hash),
+        "sequenceNumber": block.sequence_number,
+        "systemTime": str(block.block.system_time),
+        "prevBlockHash": str(block.prev) if block.prev else None,
+        "event": event_name(block.event),
+        "summary": summary(block.event),
+    }
+
+
+def event_name(event: MetadataEvent | UnknownEvent) -> str:
+    """Return the kind of an event, also of one that this version does not know."""
+    if isinstance(event, UnknownEvent):
+        return event.name or f"Unknown({event.discriminator})"
+    return type(event).__name__
+
+
+def summary(event: MetadataEvent | UnknownEvent) -> str:
+    """Return the name of an event and its main detail."""
+    detail = event_detail(event)
+    return f"{event_name(event)}{': ' if detail else ''}{detail}"
+
+
+def event_detail(event: MetadataEvent | UnknownEvent) -> str:
+    """Return the main detail, which distinguishes an event from others of its kind."""
+    return one_line(
+        event.detail if isinstance(event, UnknownEvent) else _detail(event), MAX_DETAIL_CHARS
+    )
+
+
+def _detail(event: MetadataEvent) -> str:
+    match event:
+        case AddData() | ExecuteTransform():
+            return _data(event)
+        case Seed():
+            return f"{event.dataset_kind.value} {event.dataset_id}"
+        case SetTransform():
+            return f"{len(event.inputs)} input(s)"
+        case AddPushSource():
+            return f"{event.source_name}, {_kind(event.read)}, {_kind(event.merge)}"
+        case SetPollingSource():
+            return f"{_kind(event.fetch)}, {_kind(event.read)}, {_kind(event.merge)}"
+        case SetDataSchema():
+            return f"{len(event.schema.fields)} column(s)" if event.schema else "raw Arrow schema"
+        case SetInfo():
+            return event.description or ""
+        case SetLicense():
+            return event.short_name
+        case SetAttachments():
+            return ", ".join(item.path for item in event.attachments.items)
+        case DisablePushSource():
+            return event.source_name
+        case SetVocab() | DisablePollingSource():
+            return ""
+        case _:
+            assert_never(event)
+
+
+def _data(event: AddData | ExecuteTransform) -> str:
+    parts = []
+    if event.new_data is not None:
+        interval = event.new_data.offset_interval
+        rows = interval.end - interval.start + 1
+        parts.append(f"{rows} row(s), offsets {interval.start} to {interval.end}")
+    if event.new_watermark is not None:
+        parts.append(f"watermark {event.new_watermark}")
+    if event.new_checkpoint is not None:
+        parts.append("checkpoint")
+    return ", ".join(parts)
+
+
+def _kind(step: Variant) -> str:
+    """Return the variant name without the prefix of its union, as in manifests."""
+    return str(step.__struct_config__.tag)

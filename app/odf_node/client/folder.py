@@ -3,26 +3,36 @@
 The order of writes makes an interrupted pull harmless: objects, then blocks, then `refs/head`.
 Readers see no change until the head is written. A later pull finds the leftover objects, checks
 them, and does not fetch them again.
+
+Format, length and content of local files that are sent to a node.
+
+Sort several manifests so that inputs come first. This needs no connection.
 """
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
+import stat
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from graphlib import CycleError, TopologicalSorter
 from io import RawIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
+from odf_protocol.csv_header import WORKBOOK_TYPES
 from odf_protocol.errors import BadInput, Conflict
+from odf_protocol.identity import DatasetAlias
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import DatasetSnapshot, HashedBlock, SetTransform
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.objects.files import remove_abandoned
-from odf_storage.stores.objects.folder import FolderObjects
 from odf_storage.stores.objects.layout import HEAD, KIND_FOLDERS, ref_path
+from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKind
 
@@ -179,3 +189,105 @@ def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
     """Yield a stream in pieces of limited size."""
     while chunk := stream.read(CHUNK_BYTES):
         yield chunk
+
+
+FILE_TYPES: dict[str, str] = {
+    ".csv": "text/csv",
+    ".json": "application/json",
+    ".ndjson": "application/x-ndjson",
+    ".jsonl": "application/x-ndjson",
+    ".geojson": "application/geo+json",
+    ".ndgeojson": "application/x-ndgeojson",
+    ".parquet": "application/vnd.apache.parquet",
+    ".arrows": "application/vnd.apache.arrow.stream",
+    **{f".{ending}": kind for ending, kind in WORKBOOK_TYPES.items()},
+    ".shp": "application/vnd.shp",
+}
+"""Media types by file extension, as nodes know them."""
+
+
+IN_MEMORY_BYTES = 64 << 20
+"""Content of a pipe that is longer is kept on disk until it has arrived."""
+
+
+class Sendable:
+    """The content of a stream, which can be read again from its beginning.
+
+    What was read of a pipe is kept in a temporary file, so the limit of the node on a body is also
+    that of the file.
+    """
+
+    def __init__(self, stream: BinaryIO, kept: BinaryIO) -> None:
+        self.size = _size(stream)
+        """Bytes from where the stream is to its end; None for a pipe."""
+        self._stream, self._kept = stream, kept
+        self._start = 0 if self.size is None else stream.tell()
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the content from its beginning."""
+        if self.size is not None:
+            self._stream.seek(self._start)
+            yield from chunks_of(self._stream)
+            return
+        self._kept.seek(0)
+        yield from chunks_of(self._kept)
+        for chunk in chunks_of(self._stream):
+            self._kept.write(chunk)
+            yield chunk
+
+
+@contextmanager
+def sendable(stream: BinaryIO) -> Iterator[Sendable]:
+    """Yield the content of a file or pipe for requests that may be repeated."""
+    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as kept:
+        yield Sendable(stream, cast("BinaryIO", kept))
+
+
+def _size(stream: BinaryIO) -> int | None:
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, io.UnsupportedOperation):
+        return None
+    return status.st_size - stream.tell() if stat.S_ISREG(status.st_mode) else None
+
+
+class CircularInputs(BadInput):
+    """Datasets are computed from each other."""
+
+
+class NameGivenTwice(BadInput):
+    """Two manifests describe the same dataset."""
+
+
+def in_order(snapshots: Sequence[DatasetSnapshot]) -> list[DatasetSnapshot]:
+    """Sort inputs before their derivatives. Raises `CircularInputs`, `NameGivenTwice`."""
+    by_name: dict[str, DatasetSnapshot] = {}
+    for one in snapshots:
+        if by_name.setdefault(one.name.folded, one) is not one:
+            raise NameGivenTwice(f"two manifests are about {one.name}", dataset=str(one.name))
+    graph = {name: inputs_among(one, by_name) for name, one in by_name.items()}
+    try:
+        return [by_name[name] for name in TopologicalSorter(graph).static_order()]
+    except CycleError as circle:
+        names = [str(by_name[name].name) for name in reversed(circle.args[1])]
+        raise CircularInputs(
+            f"datasets are computed from each other: {' from '.join(names)}", datasets=names
+        ) from None
+
+
+def inputs_among(one: DatasetSnapshot, names: dict[str, DatasetSnapshot]) -> list[str]:
+    """Return the names of inputs that also have a manifest."""
+    events = [event for event in one.metadata if isinstance(event, SetTransform)]
+    found = [each.dataset_ref.alias for event in events for each in event.inputs]
+    wanted = [_folded(alias, one.name) for alias in found if alias is not None]
+    return [
+        next(name for name in spelled if name in names)
+        for spelled in wanted
+        if any(name in names for name in spelled)
+    ]
+
+
+def _folded(alias: DatasetAlias, of: DatasetAlias) -> tuple[str, ...]:
+    """Return the spellings of an input in its manifest: with the account or without."""
+    with_account = alias if alias.account else DatasetAlias(alias.name, of.account)
+    return alias.folded, with_account.folded

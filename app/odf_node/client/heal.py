@@ -13,17 +13,15 @@ from functools import partial
 
 from odf_protocol.codec.blocks import decode_block
 from odf_protocol.errors import NodeError, NotFound
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
 from .http import Overloaded, Unreachable
 from .limits import LIMITS, ClientLimits, TooMuch
-from .linked import fetch_link, linked_names
-from .objects import Fetcher
-from .progress import UNWATCHED
-from .receive import NeededObject, objects_of
+from .linked import Fetcher, fetch_link, linked_names
+from .receive import UNWATCHED, NeededObject, objects_of
 from .repositories import Repository
 
 Opening = Callable[[], AbstractContextManager[Repository]]

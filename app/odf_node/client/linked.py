@@ -5,32 +5,198 @@ which any node accepts, and a pull requests them at `data/…` afterwards. If th
 a linked object, the target does not get it, as without this module.
 
 Source: RFC-017; transfer protocol, section 17.
+
+The port to which a pull writes: a folder, a bucket, or the stores of a node that mirrors.
+
+Fetch objects in parallel: each is hashed while it is written, and none is fetched twice.
+
+Read parts of an object at a URL by HTTP ranges.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain
+from typing import BinaryIO, Protocol, TypeVar
 
-from odf_protocol.chain.link_columns import all_link_columns
+import httpx
+
+from odf_protocol.chain.schema_evolution import all_link_columns
 from odf_protocol.errors import NotFound
-from odf_protocol.linked import linked_objects
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import AddData, ExecuteTransform
+from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import HashMismatch, Multihash
+from odf_protocol.references import linked_objects
 from odf_storage.stores.ports.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
-from .gateways import with_retries
+from .http import (
+    TransferFailed,
+    bearer,
+    origin,
+    raise_for_object,
+    read_bounded,
+    refuse_challenged,
+    refuse_overloaded,
+    unreachable,
+    with_retries,
+)
 from .limits import LIMITS, ClientLimits, TooMuch
-from .objects import run_all
-from .progress import UNWATCHED, Progress
-from .receive import NeededObject
+from .receive import (
+    UNWATCHED,
+    ChainReader,
+    NeededObject,
+    ObjectSizeMismatch,
+    Progress,
+    SourceObjectMissing,
+    mismatch,
+)
 from .repositories import Repository
-from .target import Target
-from .walk import ChainReader, mismatch
+
+
+class Target(Repository, Protocol):
+    """One dataset that can be read and extended. Readers see no change before `move_head`."""
+
+    def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
+        """Return whether the object is here and undamaged.
+
+        Raises:
+            ObjectSizeMismatch: a target that hashes what it has found another size.
+        """
+
+    def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
+        """Store an object and hash it meanwhile. Raises `HashMismatch`."""
+
+    def check(
+        self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
+    ) -> None:
+        """Check that `new` may follow `old`; with `force` a whole chain may replace it.
+
+        Raises:
+            SeedOverwrite, ChainRuleBroken
+        """
+
+    def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
+        """Write the blocks, then the head; call it under `locked()`. Raises `Conflict`."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Lock the dataset against other pulls."""
+
+
+LOOK_SECONDS = 0.2
+
+T = TypeVar("T")
+Opener = Callable[[NeededObject], BinaryIO]
+
+
+class Stopped(TransferFailed):
+    """This transfer was given up because another one of the exchange failed."""
+
+
+class UrlExpired(TransferFailed):
+    """The URL of an object has expired."""
+
+
+class Fetcher:
+    """Fetches objects from a source into the target of a pull."""
+
+    def __init__(
+        self,
+        target: Target,
+        open_source: Opener,
+        *,
+        limits: ClientLimits = LIMITS,
+        progress: Progress = UNWATCHED,
+    ) -> None:
+        self._target, self._open = target, open_source
+        self._limits, self._progress = limits, progress
+        self._stop = threading.Event()
+
+    def fetch(self, needed: Sequence[NeededObject], *, parallel: int) -> list[NeededObject]:
+        """Fetch all objects; the first failure stops the others and is raised.
+
+        Return the objects whose URLs had expired.
+
+        Raises:
+            SourceObjectMissing, ObjectSizeMismatch, HashMismatch, TransferFailed
+        """
+        fetched = run_all([partial(self._one, one) for one in needed], parallel, self._stop)
+        return [one for one, done in zip(needed, fetched, strict=True) if not done]
+
+    def _one(self, needed: NeededObject) -> bool:
+        try:
+            with_retries(lambda: self._attempt(needed), limits=self._limits)
+        except UrlExpired:
+            return False
+        self._progress.object_done()
+        return True
+
+    def _attempt(self, needed: NeededObject) -> None:
+        try:
+            with self._open(needed) as stream:
+                self._target.put(needed.kind, needed.hash, self._checked(stream, needed))
+        except HashMismatch as error:
+            raise mismatch(error, needed.name, object=needed.name) from error
+        except NotFound as error:
+            raise SourceObjectMissing(needed) from error
+
+    def _checked(self, stream: BinaryIO, needed: NeededObject) -> Iterator[bytes]:
+        received = 0
+        for chunk in chunks_of(stream):
+            if self._stop.is_set():
+                raise Stopped("given up because another transfer failed")
+            received += len(chunk)
+            if received > needed.size:
+                raise ObjectSizeMismatch(needed, needed.size, at_least=True)
+            self._progress.object_bytes(len(chunk))
+            yield chunk
+        if received != needed.size:
+            raise ObjectSizeMismatch(needed, received)
+
+
+def run_all(
+    tasks: Sequence[Callable[[], T]],
+    parallel: int,
+    stop: threading.Event,
+    *,
+    meanwhile: Callable[[int], None] | None = None,
+) -> list[T]:
+    """Run tasks in threads; on the first failure set `stop`, drop the rest and raise it.
+
+    `meanwhile(done)` is called in the calling thread every `LOOK_SECONDS` until all are done.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, min(parallel, len(tasks)))) as pool:
+        futures: list[Future[T]] = [pool.submit(task) for task in tasks]
+        pending = set(futures)
+        try:
+            while pending:
+                pause = None if meanwhile is None else LOOK_SECONDS
+                done, pending = wait(pending, timeout=pause, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                if meanwhile is not None and pending:
+                    meanwhile(len(futures) - len(pending))
+        except BaseException:
+            stop.set()
+            for future in pending:
+                future.cancel()
+            raise
+    return [future.result() for future in futures]
+
+
+def missing_in(
+    target: Target, needed: Sequence[NeededObject], *, parallel: int
+) -> list[NeededObject]:
+    """Return the objects that the target does not have undamaged. Raises `ObjectSizeMismatch`."""
+    present_flags = run_all(
+        [partial(target.holds, one.kind, one.hash, one.size) for one in needed],
+        parallel,
+        threading.Event(),
+    )
+    return [one for one, present in zip(needed, present_flags, strict=True) if not present]
 
 
 def links_to_push(
@@ -140,7 +306,7 @@ def _links(
     # imported late: few datasets have links, and the command line must start fast
     from odf_protocol.slice_file import UnreadableSlice
     from odf_storage.datasets.contents.linked import readable_links
-    from odf_storage.datasets.dataset.local_files import read_anywhere
+    from odf_storage.datasets.dataset.info import read_anywhere
 
     for block in blocks:
         event = block.event
@@ -161,3 +327,50 @@ def _is_in(target: Target, name: Multihash) -> bool:
     except NotFound:
         return False
     return True
+
+
+class NotTheRange(TransferFailed):
+    """The server did not send the requested bytes."""
+
+
+def read_range(
+    http: httpx.Client,
+    url: str,
+    start: int,
+    end: int,
+    *,
+    token: str | None = None,
+    limits: ClientLimits = LIMITS,
+) -> bytes:
+    """Return bytes `start` to `end` (exclusive) of the object at `url`, which must have as many.
+
+    Raises:
+        NotTheRange, Unreachable, Overloaded, and the same errors as `raise_for_object`.
+    """
+    if start >= end:
+        return b""
+    once = partial(_read, http, url, start, end, token, limits)
+    return with_retries(once, limits=limits)
+
+
+def _read(
+    http: httpx.Client, url: str, start: int, end: int, token: str | None, limits: ClientLimits
+) -> bytes:
+    headers = {"range": f"bytes={start}-{end - 1}", **bearer(token)}
+    try:
+        with http.stream("GET", url, headers=headers) as response:
+            status = response.status_code
+            refuse_overloaded(response.headers, status, url, "a part of a file")
+            refuse_challenged(response.headers, status)
+            raise_for_object(response, url, "file")
+            said = response.headers.get("content-range", "")
+            if status != 206 or not said.startswith(f"bytes {start}-{end - 1}/"):
+                raise NotTheRange(
+                    f"{origin(url)} does not send parts of files", status=status, range=said[:100]
+                )
+            body = read_bounded(response, end - start, "a part of a file", limits=limits)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise unreachable(url, error) from error
+    if len(body) != end - start:
+        raise NotTheRange(f"{origin(url)} sent {len(body)} of {end - start} bytes")
+    return body

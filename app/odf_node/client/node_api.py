@@ -18,28 +18,25 @@ import httpx
 
 from odf_protocol.errors import BadInput, Conflict, NodeError, NotFound
 
-from .gateways import (
+from .http import (
     SERVER_CHARS,
     Told,
-    answer_facts,
-    foreign_answer,
-    in_front,
-    is_foreign,
-    repeated,
-)
-from .http import (
     TransferFailed,
     Unauthenticated,
     Unauthorized,
+    answer_facts,
     bearer,
+    foreign_answer,
+    in_front,
+    is_foreign,
     origin,
     read_bounded,
     refuse_challenged,
+    repeated,
     unreachable,
 )
-from .limits import LIMITS, ClientLimits
+from .limits import LIMITS, ClientLimits, one_line
 from .repositories import body_of
-from .text import one_line
 
 JOB_LOOK_SECONDS = 0.5
 PATIENCE_S = 20

@@ -20,7 +20,6 @@ from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from odf_storage.stores.objects.layout import HEAD, object_path, ref_path
 from odf_storage.stores.ports.values import ObjectKind
 
-from .gateways import refuse_overloaded, with_retries
 from .http import (
     DatasetMissing,
     Pace,
@@ -32,7 +31,9 @@ from .http import (
     raise_for_object,
     read_bounded,
     refuse_challenged,
+    refuse_overloaded,
     unreachable,
+    with_retries,
 )
 from .limits import LIMITS, ClientLimits
 

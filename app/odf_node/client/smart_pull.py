@@ -9,38 +9,225 @@
 
 The client does not trust the node: it checks hashes, sizes, rules and counts. A plan is only an
 announcement.
+
+Convert between the client's values and the messages of the smart protocol.
+
+A dataset on a node whose whole chain is needed: fetch all blocks in one message.
+
+By the simple protocol a reader learns the hash of each block from the one after it, so a chain of a
+thousand blocks takes a thousand requests. Objects are fetched as usual. If the message fails, the
+blocks are requested one by one, which shows where the error is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import BinaryIO
+import logging
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import BinaryIO, Protocol, TypeVar
 
 import httpx
+import msgspec
 
 from odf_protocol.errors import NodeError
-from odf_protocol.multihash import Multihash
+from odf_protocol.metadata.events import HashedBlock
+from odf_protocol.multihash import HashMismatch, Multihash
+from odf_protocol.transfer.bundle import BundleLimits, unpack
 from odf_protocol.transfer.messages import (
+    BATCH_ENCODING,
     PULL_SUCCEEDED,
+    DatasetMetadataPullResponse,
+    DatasetPullMetadataRequest,
     DatasetPullObjectsTransferRequest,
     DatasetPullObjectsTransferResponse,
     DatasetPullRequest,
+    DatasetPullResponse,
+    DatasetPullSuccess,
+    Message,
+    MetadataBlocksBatch,
+    ObjectFileReference,
+    ObjectType,
+    Reply,
+    TransferPlan,
     TransferUrl,
 )
+from odf_storage.runtime.durations import without_garbage_collection
+from odf_storage.stores.ports.values import ObjectKind
 
-from .batches import reference_to, targets_for
 from .http import TransferFailed, Unauthenticated, Unauthorized, open_http
-from .limits import LIMITS, ClientLimits
-from .linked import fetch_links
-from .objects import Fetcher, UrlExpired, missing_in
-from .progress import UNWATCHED, Progress
-from .receive import Diverged, NeededObject, Outcome, objects_of, refuse_uncommon, while_at
+from .limits import LIMITS, ClientLimits, TooMuch
+from .linked import Fetcher, Target, UrlExpired, fetch_links, missing_in
+from .receive import (
+    UNWATCHED,
+    ChainReader,
+    Diverged,
+    NeededObject,
+    Outcome,
+    Progress,
+    compare,
+    mismatch,
+    objects_of,
+    refuse_uncommon,
+    while_at,
+)
+from .remotes import Location
 from .repositories import HttpRepository, open_body
-from .socket import Conversation, UnintelligibleAnswer, conversation
-from .target import Target
-from .urls import Location
-from .walk import ChainReader, compare
-from .whole_chain import receive_blocks
+from .socket import Conversation, UnintelligibleAnswer, conversation, error_of
+
+_log = logging.getLogger("odf.client")
+OBJECT_TYPES: dict[ObjectKind, ObjectType] = {
+    ObjectKind.DATA: ObjectType.DataSlice,
+    ObjectKind.CHECKPOINT: ObjectType.Checkpoint,
+}
+
+
+class Strategy(Protocol):
+    """The node's transfer strategy for one object."""
+
+    @property
+    def object_file(self) -> ObjectFileReference: ...
+
+
+M = TypeVar("M", bound=Message)
+S = TypeVar("S", bound=Strategy)
+
+
+def success_of(reply: Reply, success: type[M]) -> M:
+    """Return the content of `Ok`; raise the content of `Err` as a typed error."""
+    result = reply.result
+    if isinstance(result, success):
+        return result
+    facts = msgspec.to_builtins(result, enc_hook=str)
+    raise error_of(type(result).__name__, facts)
+
+
+def blocks_of(
+    batch: MetadataBlocksBatch,
+    limits: ClientLimits,
+    *,
+    encoding: str = BATCH_ENCODING,
+) -> list[HashedBlock]:
+    """Return the blocks of a batch, oldest first, each checked against its hash. A block may be
+    there twice, see `once_each`.
+
+    Raises:
+        HashMismatch, MalformedBlock, MalformedBundle, BundleTooLarge
+    """
+    bounds = BundleLimits(max_blocks=limits.blocks, max_inflated=limits.metadata_bytes)
+    try:
+        with without_garbage_collection():
+            return unpack(batch, limits=bounds, encoding=encoding, repeats=True)
+    except HashMismatch as error:
+        name = f"block {error.expected}"
+        raise mismatch(error, name, block=error.expected) from error
+
+
+def once_each(blocks: Sequence[HashedBlock]) -> list[HashedBlock]:
+    """Return the blocks without identical repeats, oldest first. Versions of the reference node
+    send the oldest block with data twice if there are a hundred of them, or a multiple of it."""
+    found = {block.hash: block for block in blocks}
+    if len(found) == len(blocks):
+        return list(blocks)
+    _log.warning("the node sent %d block(s) twice; they count once", len(blocks) - len(found))
+    return sorted(found.values(), key=lambda block: block.sequence_number)
+
+
+def reference_to(needed: NeededObject) -> ObjectFileReference:
+    return ObjectFileReference(
+        object_type=OBJECT_TYPES[needed.kind], physical_hash=needed.hash, size=needed.size
+    )
+
+
+def targets_for(
+    needed: Sequence[NeededObject], strategies: Iterable[S]
+) -> list[tuple[NeededObject, S]]:
+    """Return each object with its strategy; the node must answer for exactly these objects."""
+    asked = {(reference_to(one).object_type, one.hash): one for one in needed}
+    answered: list[tuple[NeededObject, S]] = []
+    for strategy in strategies:
+        file = strategy.object_file
+        one = asked.pop((file.object_type, file.physical_hash), None)
+        if one is None:
+            raise UnintelligibleAnswer(
+                f"the node answers for {file.object_type.value} {file.physical_hash}, "
+                "which was not asked for, or answers twice"
+            )
+        answered.append((one, strategy))
+    if asked:
+        forgotten = next(iter(asked.values()))
+        raise UnintelligibleAnswer(f"the node forgot to answer for {forgotten.name}")
+    return answered
+
+
+def check_plan(plan: TransferPlan, limits: ClientLimits) -> None:
+    """Refuse a plan above the limits, before any transfer. Raises `TooMuch`."""
+    if plan.num_blocks > limits.blocks:
+        raise TooMuch("the announced number of blocks", limits.blocks)
+    if plan.bytes_in_raw_blocks > limits.metadata_bytes:
+        raise TooMuch("the announced size of the metadata", limits.metadata_bytes)
+
+
+class WholeChainRepository(HttpRepository):
+    """An `HttpRepository` of a node; the first request for a block fetches all of them."""
+
+    def __init__(
+        self,
+        location: Location,
+        token: str | None = None,
+        *,
+        http: httpx.Client,
+        limits: ClientLimits = LIMITS,
+    ) -> None:
+        super().__init__(location.base, token, http=http, limits=limits)
+        self._location, self._of, self._bounds = location, token, limits
+        self._chain: dict[Multihash, bytes] | None = None
+        self._asking = Lock()
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        with self._asking:
+            if self._chain is None:
+                self._chain = self._asked()
+        raw = self._chain.get(block)
+        return super().block_bytes(block) if raw is None else raw
+
+    def _asked(self) -> dict[Multihash, bytes]:
+        request = DatasetPullRequest(force_update_if_diverged=False)
+        try:
+            with conversation(self._location, "pull", self._of, limits=self._bounds) as talk:
+                blocks = receive_blocks(talk, request, limits=self._bounds)
+                talk.close(PULL_SUCCEEDED)
+        except NodeError as error:
+            _log.info("blocks are asked for one by one: %s", error)
+            return {}
+        return {block.hash: block.raw for block in blocks}
+
+
+def receive_blocks(
+    talk: Conversation,
+    request: DatasetPullRequest,
+    *,
+    limits: ClientLimits = LIMITS,
+    progress: Progress = UNWATCHED,
+) -> list[HashedBlock]:
+    """Return the blocks of a pull request, oldest first, each checked against its hash."""
+    talk.send(request)
+    plan = success_of(talk.receive(DatasetPullResponse), DatasetPullSuccess).transfer_plan
+    if plan.num_blocks == 0:
+        return []
+    check_plan(plan, limits)
+    progress.expect_blocks(plan.num_blocks)
+    talk.send(DatasetPullMetadataRequest())
+    batch = talk.receive(DatasetMetadataPullResponse).blocks
+    blocks = blocks_of(batch, limits, encoding=talk.encoding)
+    if len(blocks) < plan.num_blocks:
+        raise UnintelligibleAnswer(
+            f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}"
+        )
+    blocks = once_each(blocks)
+    for _ in blocks:
+        progress.block()
+    return blocks
+
 
 EXPIRED = frozenset({400, 401, 403})
 """Statuses with which object stores refuse an expired URL."""

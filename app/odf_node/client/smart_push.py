@@ -19,7 +19,7 @@ from functools import partial
 
 import httpx
 
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_protocol.transfer.bundle import pack
 from odf_protocol.transfer.messages import (
@@ -39,27 +39,30 @@ from odf_protocol.transfer.messages import (
     UploadedSoFar,
 )
 from odf_protocol.transfer.messages import Visibility as WireVisibility
-from odf_protocol.transfer.plan import transfer_plan
+from odf_protocol.transfer.phases import transfer_plan
 from odf_storage.stores.ports.values import Visibility
 
-from .batches import reference_to, success_of, targets_for
 from .folder import FolderRepository
 from .http import TransferFailed, open_http
 from .limits import LIMITS, ClientLimits
-from .linked import links_to_push
-from .objects import run_all
-from .progress import UNWATCHED, Progress
+from .linked import links_to_push, run_all
 from .receive import (
+    UNWATCHED,
+    ChainReader,
     Diverged,
     NeededObject,
     ObjectSizeMismatch,
     Outcome,
+    Progress,
     SourceObjectMissing,
     check_continues,
+    compare,
     objects_of,
     refuse_uncommon,
 )
+from .remotes import Location
 from .repositories import HttpRepository
+from .smart_pull import reference_to, success_of, targets_for
 from .socket import (
     Conversation,
     Disconnected,
@@ -69,8 +72,6 @@ from .socket import (
     error_in_text,
 )
 from .uploads import Uploader
-from .urls import Location
-from .walk import ChainReader, compare
 
 
 class PushUnconfirmed(TransferFailed):

@@ -39,7 +39,6 @@ from odf_protocol.transfer.messages import (
 )
 from odf_protocol.transfer.phases import PullState, PushState, State, advance
 
-from .gateways import refuse_overloaded, with_retries
 from .http import (
     USER_AGENT,
     TransferFailed,
@@ -50,13 +49,13 @@ from .http import (
     dataset_missing,
     origin,
     refuse_challenged,
+    refuse_overloaded,
+    with_retries,
 )
-from .limits import LIMITS, ClientLimits
-from .reach import connected
+from .limits import LIMITS, ClientLimits, one_line
+from .reach import connected, warn
 from .receive import Diverged, SeedOverwrite
-from .stale_tokens import warn
-from .text import one_line
-from .urls import Location
+from .remotes import Location
 
 FRAME_CHARS = 8 * 1024 * 1024
 """Limit of characters in a frame: peers accept 16 MiB, and a character may need two bytes here."""

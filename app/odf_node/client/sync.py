@@ -1,31 +1,42 @@
-"""Pull and push between any two locations: choose the protocol and open the repositories.
+r"""Pull and push between any two locations: choose the protocol and open the repositories.
 
-source \\ target     folder, bucket      odf+http(s)          http(s)
+source \ target     folder, bucket      odf+http(s)          http(s)
 odf+http(s)         smart pull          not supported        read-only
 http(s), bucket     simple pull         not supported        read-only
 folder              simple pull         smart push           read-only
+
+Create the datasets of several manifests in the order of their inputs: all of them or none.
+
+The node creates datasets one by one. If it refuses one, the client deletes the ones created before;
+until then other users may see them.
+
+Have a node mirror a dataset of another node: create the mirror, or pull into an existing one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
+from odf_protocol.codec.manifests import manifest
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.metadata.events import DatasetSnapshot
 from odf_storage.stores.ports.values import Visibility
 
-from .bucket import BucketRepository
-from .folder import FolderRepository
-from .http import open_http
+from .folder import FolderRepository, in_order
+from .http import TransferFailed, open_http
 from .limits import LIMITS, ClientLimits
-from .progress import UNWATCHED, Progress
-from .receive import Outcome
+from .linked import Target
+from .node_api import NodeApi, NothingThere
+from .receive import UNWATCHED, Outcome, Progress
+from .remotes import Location, Transfer, UnsupportedUrl
 from .repositories import HttpRepository, Repository
-from .simple_pull import pull_simple
-from .smart_pull import pull_smart
+from .simple_pull import BucketRepository, pull_simple
+from .smart_pull import WholeChainRepository, pull_smart
 from .smart_push import push_smart
-from .target import Target
-from .urls import Location, Transfer, UnsupportedUrl
-from .whole_chain import WholeChainRepository
 
 
 @contextmanager
@@ -131,3 +142,86 @@ def push(
         limits=limits,
         progress=progress,
     )
+
+
+Create = Callable[[bytes], dict[str, Any]]
+Delete = Callable[[dict[str, Any]], None]
+
+
+class LeftBehind(TransferFailed):
+    """A manifest was refused, and some datasets created before could not be deleted."""
+
+
+def create_all(
+    snapshots: Sequence[DatasetSnapshot], create: Create, delete: Delete
+) -> list[dict[str, Any]]:
+    """Create all datasets and return the node's responses in the order of creation.
+
+    Raises `LeftBehind`, and the same errors as `create`.
+    """
+    created: list[dict[str, Any]] = []
+    for one in in_order(snapshots):
+        try:
+            created.append(create(json.dumps(manifest("DatasetSnapshot", one)).encode()))
+        except NodeError as refused:
+            _undo(created, delete, refused)
+            raise type(refused)(f"{one.name}: {refused.message}", **refused.facts) from refused
+    return created
+
+
+def _undo(created: list[dict[str, Any]], delete: Delete, refused: NodeError) -> None:
+    left: list[str] = []
+    for one in reversed(created):
+        try:
+            delete(one)
+        except NodeError:
+            left.append(str(one.get("alias")))
+    if left:
+        raise LeftBehind(
+            f"{refused.message}; these were created and could not be deleted again: "
+            f"{', '.join(left)}",
+            datasets=left,
+        ) from refused
+
+
+class NotOnANode(BadInput):
+    """The source or the target of a mirror is not on a node."""
+
+
+def mirror_at(
+    target: Location,
+    source: Location,
+    *,
+    token: str | None = None,
+    source_token: str | None = None,
+    force: bool = False,
+    visibility: str = "private",
+    limits: ClientLimits = LIMITS,
+) -> dict[str, Any]:
+    """Return the receipt of the pull. The target's node stores the source's token encrypted.
+
+    Raises:
+        NotOnANode, RequestRefused, RequestConflict, Refused, TransferFailed
+    """
+    if source.transfer not in (Transfer.SMART, Transfer.SIMPLE):
+        raise NotOnANode(f"a node can mirror a URL, not {source}")
+    base, name = _on_node(target)
+    with open_http(limits) as http:
+        there = NodeApi(target.base, token, http=http, limits=limits)
+        try:
+            there.look("mirror")
+        except NothingThere:
+            content = {"name": name, "remote": str(source), "token": source_token}
+            manifest = {"kind": "DatasetMirror", "version": 1, "content": content}
+            node = NodeApi(base, token, http=http, limits=limits)
+            node.create_dataset(json.dumps(manifest).encode(), visibility=visibility)
+        return there.refresh(force=force)
+
+
+def _on_node(target: Location) -> tuple[str, str]:
+    """Return the URL of the node, and the name of the dataset as the node writes it."""
+    parts = urlsplit(target.base)
+    segments = [unquote(part) for part in parts.path.split("/") if part]
+    if target.transfer is not Transfer.SMART or not 1 <= len(segments) <= 2:
+        raise NotOnANode(f"a node mirrors at odf+http(s)://host/[account/]name, not at {target}")
+    return f"{parts.scheme}://{parts.netloc}/", "/".join(segments)

@@ -29,8 +29,7 @@ from .home import home_node
 from .http import open_http
 from .limits import LIMITS, ClientLimits
 from .node_api import NodeApi, NothingThere, RequestRefused
-from .remotes import Repositories, Repository, remotes_of
-from .urls import Location, Transfer, node_base
+from .remotes import Location, Repositories, Repository, Transfer, node_base, remotes_of
 
 
 class AmbiguousTarget(BadInput):

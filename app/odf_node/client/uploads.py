@@ -18,19 +18,18 @@ from odf_protocol.transfer.messages import TransferUrl
 from odf_storage.stores.objects.layout import object_path
 
 from .folder import FolderRepository, chunks_of
-from .gateways import refuse_overloaded, with_retries
 from .http import (
     Overloaded,
     TransferFailed,
     origin,
     raise_for_access,
+    refuse_overloaded,
     unreachable,
+    with_retries,
 )
 from .limits import ClientLimits
-from .progress import Progress
-from .receive import NeededObject, ObjectSizeMismatch
+from .receive import NeededObject, ObjectSizeMismatch, Progress, mismatch
 from .socket import UnintelligibleAnswer
-from .walk import mismatch
 
 OFFSET, LENGTH = "upload-offset", "upload-length"
 OCTETS = ("content-type", "application/octet-stream")

@@ -31,8 +31,8 @@ from odf_protocol.metadata.schema import (
     DataTypeTimestamp,
 )
 
+from .headers import Records
 from .options import Choices, DateOrder
-from .records import Records
 from .values import (
     INT64,
     PLAIN,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepGeoJson,
     ReadStepJson,
@@ -16,9 +16,9 @@ from odf_protocol.metadata.reading import (
     ReadStepNdJson,
 )
 
-from ..client.text import one_line
+from ..client.limits import one_line
+from .headers import MAX_CELLS, MAX_COLUMNS, NoRecords, Records
 from .options import Choices
-from .records import MAX_CELLS, MAX_COLUMNS, NoRecords, Records
 from .sample import Format, Sample
 
 MAX_PATH_DEPTH = 4

@@ -21,9 +21,15 @@ from odf_protocol.attributes import Attributes
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetAlias, Name
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import DatasetSnapshot
-from odf_protocol.metadata.events import AddPushSource, DatasetKind, SetInfo, SetVocab
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.events import (
+    AddPushSource,
+    DatasetKind,
+    DatasetSnapshot,
+    SetInfo,
+    SetVocab,
+)
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyLedger,
@@ -31,19 +37,26 @@ from odf_protocol.metadata.reading import (
     MergeStrategyUpsertStream,
     ReadStep,
 )
-from odf_protocol.metadata.schema import DataSchema
 from odf_storage.datasets.job_payloads.ingest_job import OnBadRows
-from odf_storage.runtime.clock import system_clock
+from odf_storage.runtime.durations import system_clock
 
 from .columns import JSON_TEXT, Column, Columns, columns_of, columns_read
-from .differences import differences
+from .differences import (
+    UnusableChoice,
+    check_event_time,
+    check_key,
+    differences,
+    parquet_of,
+    proposed_event_time,
+    proposed_key,
+    shapefile_of,
+    stored_form,
+)
 from .documents import documents_of
-from .keys import UnusableChoice, check_event_time, check_key, proposed_event_time, proposed_key
+from .headers import NoRecords, Records
 from .options import MERGES, Choices
-from .records import NoRecords, Records
 from .sample import Format, Sample
 from .texts import texts_of
-from .typed import parquet_of, shapefile_of, stored_form
 
 if TYPE_CHECKING:
     from odf_workers.stages.preview import Preview

@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from odf_protocol.csv_header import UTF8, encoding_of, marked_encoding
 from odf_protocol.errors import BadInput
-from odf_protocol.text_encodings import UTF8, encoding_of, marked_encoding
-from odf_storage.runtime.zip_entries import DAMAGED, entries_of, unpacked
+from odf_storage.runtime.private_files import DAMAGED, entries_of, unpacked
 
 PIECE_BYTES = 16 * 1024
 """Bytes that are unpacked at once. A piece is lost if the sample ends within it."""

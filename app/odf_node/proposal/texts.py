@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.reading import ReadStepCsv
+from odf_protocol.metadata.sources import ReadStepCsv
 
-from ..client.text import one_line
-from .headers import header_of, units_below
+from ..client.limits import one_line
+from .headers import MAX_CELLS, MAX_COLUMNS, NoRecords, Records, header_of, units_below
 from .options import Choices
-from .records import MAX_CELLS, MAX_COLUMNS, NoRecords, Records
 from .sample import Sample
 
 SEPARATORS = (",", ";", "\t", "|")

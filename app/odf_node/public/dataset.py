@@ -1,28 +1,45 @@
-"""A dataset as a table for Arrow, pandas, Polars, DuckDB; its history, changes and verification."""
+"""A dataset as a table for Arrow, pandas, Polars, DuckDB; its history, changes and verification.
+
+Optional libraries, imported when a call needs them; an error names a missing one.
+
+Copies of datasets: pull them into a folder, push them to a node, verify them.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from odf_protocol.errors import BadInput
+from odf_storage.stores.ports.values import Visibility
 
-from ..client.event_lines import block_data
+from ..client import sync
+from ..client.events import block_data
 from ..client.limits import MOST_TAKEN_BACK
+from ..client.receive import ChainReader, Outcome
+from ..client.remotes import ODF, Location, Transfer
 from ..client.sync import opened
-from ..client.walk import ChainReader
 from ..service.read.read import CHANGELOG, ReadRequest
-from .changes import Changes, Position, changes_since
-from .following import Following, NothingToFollow
-from .libraries import library
-from .place import Place, place_of
-from .publish import Receipt
-from .retracting import standing
-from .rows import FromChain, FromNode, Rows, RowSource
+from .following import (
+    Changes,
+    Following,
+    FromChain,
+    FromNode,
+    NothingToFollow,
+    Place,
+    Position,
+    Rows,
+    RowSource,
+    changes_since,
+    place_of,
+)
+from .publish import Receipt, standing
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -32,7 +49,25 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from odf_storage.datasets.job_payloads.verify_report import VerifyReport
+    from odf_storage.datasets.job_payloads.verify_job import VerifyReport
+
+
+class MissingLibrary(ImportError):
+    """A library that this call needs is not installed."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{what} needs {name}: pip install {name}", name=name)
+
+
+def library(name: str, what: str) -> Any:
+    """Import the module of that name. Raises `MissingLibrary`."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name != name:
+            raise
+        raise MissingLibrary(name, what) from None
+
 
 Time = str | datetime
 """A text in the format of RFC 3339, or a time with a zone."""
@@ -281,3 +316,57 @@ def _text(time: Time) -> str:
     if time.tzinfo is None:
         raise TimeWithoutZone(f"{time} has no zone; say tzinfo=datetime.UTC", time=str(time))
     return time.isoformat()
+
+
+__all__ = ["Outcome", "pull", "push", "verify"]
+
+
+def pull(
+    source: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    token: str | None = None,
+    force: bool = False,
+) -> Outcome:
+    """Copy a dataset, or its new part, into a folder. Everything is checked by hash before it
+    becomes visible there.
+
+    `force` replaces a copy that has diverged. Raises the same errors as `odf-node pull`.
+    """
+    place = place_of(source, token)
+    return sync.pull(
+        place.location, Location.parse(str(Path(folder))), token=place.token, force=force
+    )
+
+
+def push(
+    folder: str | os.PathLike[str],
+    target: str,
+    *,
+    token: str | None = None,
+    visibility: Literal["private", "public"] = "private",
+    force: bool = False,
+) -> Outcome:
+    """Copy the dataset in a folder to a node, `http(s)://node/[account/]name`, or to a bucket.
+
+    A dataset that does not exist there is created with the given visibility. `force` replaces a
+    history that has diverged. Raises the same errors as `odf-node push`.
+    """
+    place = place_of(target, token)
+    location = place.location
+    if location.transfer is Transfer.SIMPLE:  # a node accepts writes only by the smart protocol
+        location = Location.parse(ODF + str(location))
+    return sync.push(
+        Location.parse(str(Path(folder))),
+        location,
+        token=place.token,
+        visibility=Visibility(visibility.capitalize()),
+        force=force,
+    )
+
+
+def verify(
+    where: str | os.PathLike[str], *, rows: bool = True, token: str | None = None
+) -> VerifyReport:
+    """Hash every block and slice of a dataset, and with `rows` also every row. See `report.ok`."""
+    return open_dataset(where, token=token).verify(rows=rows)

@@ -2,27 +2,285 @@
 
 Events and polls only trigger a read. The new rows are read from the last position on, so broken
 connections and restarts of the node neither lose nor repeat rows.
+
+The location of a dataset that a program names, and the token for it.
+
+Rows of a dataset as Arrow: a node reads them for us, or we read the chain ourselves.
+
+Both run the same projection (`odf_storage/datasets/read`). We trust a node's response, but not a
+chain: every block and slice is hashed, and no row is returned whose slice does not fit its hash.
+
+Changes of a dataset since a position.
+
+Offsets of a changelog begin with 0 and have no gaps, so skipping as many rows as the offset says
+gives the rows after it. The block beside the offset shows whether the history is still the same.
 """
 
 from __future__ import annotations
 
+import io
+import os
+import re
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
 import httpx
 
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, Conflict, NotFound, RemoteFailed
 from odf_protocol.multihash import Multihash
+from odf_storage.datasets.read.formats import Format
 
 from ..client import events
-from ..client.ending import Ending
+from ..client.events import Ending
+from ..client.home import token_for
 from ..client.http import TransferFailed, Unreachable, open_http, unreachable
+from ..client.limits import LIMITS, TooMuch
+from ..client.node_api import NodeApi, NothingThere, NotOffered
+from ..client.remotes import Location, Repositories, Repository
+from ..client.repositories import HttpRepository
 from ..client.sync import opened
-from .changes import Changes, Position, changes_since
-from .place import Place
-from .rows import RowSource
+from ..client.targets import read_address
+from ..service.read.read import CHANGELOG, ReadRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location, and the token to send there."""
+
+    location: Location
+    token: str | None
+
+    def __repr__(self) -> str:
+        return f"Place({self.location})"
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the location is read by HTTP, so that it may be a node that reads for us."""
+        return bool(self.location.base)
+
+
+def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
+    """Resolve a URL, a folder, or REPOSITORY/[ACCOUNT/]NAME.
+
+    The token is the given one, else the repository's, else `ODF_NODE_TOKEN` if the location is on
+    the node at `ODF_NODE_URL` (if that is not set, on this machine), else that of `odf-node login`.
+
+    Raises:
+        UnsupportedUrl, NotADataset, TransferFailed.
+    """
+    text = str(name) if isinstance(name, str) else str(Path(name))
+    repositories = Repositories()
+
+    def token_at(address: str, *, by: Repository | None = None) -> str | None:
+        own = token or repositories.token_of_repository(address, by=by)
+        return own or token_for(address) or repositories.token_of_login(address)
+
+    address = read_address(text, repositories, tokens=token_at)
+    return Place(address.location, address.token)
+
+
+BLOCK = "odf-block"
+"""Header with the block as of which rows were read."""
+
+
+class NoRows(RemoteFailed):
+    """The response of the server is not a stream of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows in offset order, read on demand, and the block as of which they are read."""
+
+    block: str
+    reader: pa.RecordBatchReader
+
+
+class RowSource(Protocol):
+    """Reads the rows of a dataset."""
+
+    @contextmanager
+    def rows(self, request: ReadRequest) -> Iterator[Rows]:
+        """Yield the requested rows. Raises the same errors as `odf-node read`."""
+
+
+class FromNode:
+    """Lets a node read: one request, and the response has only the requested columns and rows.
+
+    A node of another make does not read for others; then the chain is read here."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    @contextmanager
+    def rows(self, request: ReadRequest) -> Iterator[Rows]:
+        import pyarrow as pa
+
+        place = self._place
+        with ExitStack() as stack:
+            http = stack.enter_context(open_http())
+            api = NodeApi(place.location.base, place.token, http=http)
+            try:
+                headers, body = stack.enter_context(api.opened("read", **_query(request)))
+            except (NotOffered, NothingThere) as missing:
+                # Any other node, and a server of files, has the dataset by the transfer protocol.
+                there = HttpRepository(place.location.base, place.token, http=http)
+                if missing.facts.get("reported") is not None or there.find_head() is None:
+                    raise
+                yield stack.enter_context(FromChain(place).rows(request))
+                return
+            block = headers.get(BLOCK)
+            if block is None:
+                raise NoRows(
+                    f"{place.location} is no node that reads datasets; "
+                    "open it with verify=True to read its files",
+                    url=str(place.location),
+                )
+            reader = pa.ipc.open_stream(pa.PythonFile(_Messages(body), "r"))
+            yield Rows(block, _at_most(reader, request.limit))
+
+
+class _Messages(io.RawIOBase):
+    """A stream of Arrow messages, none of them longer than a client takes: their lengths are
+    announced by the node, and memory for them is taken before they come."""
+
+    def __init__(self, body: BinaryIO, most: int = LIMITS.rows_message_bytes) -> None:
+        self._body, self._most = body, most
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self._most:
+            raise TooMuch("a message of rows", self._most)
+        return self._body.read(size)
+
+
+def _at_most(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:
+    """Return no more rows than were asked for, whatever the node sends."""
+    import pyarrow as pa
+
+    if limit is None:
+        return reader
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        left = limit
+        while left > 0 and (batch := next(iter(reader), None)) is not None:
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+class FromChain:
+    """Reads the rows itself: fetches and hashes the whole chain and every needed slice."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    @contextmanager
+    def rows(self, request: ReadRequest) -> Iterator[Rows]:
+        import pyarrow as pa
+
+        from odf_storage.datasets.read.read import reading
+        from odf_storage.datasets.read.view import view_of
+
+        asked = request.asked()  # reports a bad request before anything is fetched
+        with opened(self._place.location, self._place.token, whole=True) as repository:
+            view = view_of(repository, request.block())
+            with reading(view, asked) as (schema, batches):
+                yield Rows(str(view.head), pa.RecordBatchReader.from_batches(schema, batches))
+
+
+def _query(request: ReadRequest) -> dict[str, Any]:
+    given = replace(request, form=Format.ARROW.value)
+    return {
+        "asAt": given.as_at,
+        "asOf": given.as_of,
+        "projection": given.projection,
+        "columns": given.columns,
+        "filter": given.filters or None,
+        "skip": given.skip or None,
+        "limit": given.limit,
+        "format": given.form,
+    }
+
+
+_TEXT = re.compile(r"(\d{1,16})(?:@(f1620[0-9a-f]{64}))?")
+
+
+class MalformedPosition(BadInput):
+    """A text that is not a position of a dataset."""
+
+
+class HistoryReplaced(Conflict):
+    """The history of the dataset was replaced, so rows read before may no longer be in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset, and the block as of which the earlier rows were read."""
+
+    offset: int = 0
+    block: str | None = None
+
+    @classmethod
+    def of(cls, since: Position | str | int) -> Position:
+        """Parse a position. Raises `MalformedPosition`."""
+        if isinstance(since, Position):
+            return since
+        found = _TEXT.fullmatch(str(since))
+        if found is None:
+            raise MalformedPosition(f"{str(since)[:100]!r} is no offset and no OFFSET@BLOCK")
+        return cls(int(found[1]), found[2])
+
+    def __str__(self) -> str:
+        return str(self.offset) if self.block is None else f"{self.offset}@{self.block}"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows as they were written (column `op` has their operation), and the position from which to
+    continue."""
+
+    rows: pa.Table
+    position: Position
+
+
+def changes_since(
+    source: RowSource, at: str | None, since: Position, *, limit: int | None = None
+) -> Changes:
+    """Return the first `limit` rows from a position on. Raises `HistoryReplaced`."""
+    require_same_history(source, since)
+    request = ReadRequest(as_at=at, projection=CHANGELOG, skip=since.offset, limit=limit)
+    with source.rows(request) as rows:
+        table = rows.reader.read_all()
+        return Changes(table, Position(since.offset + table.num_rows, rows.block))
+
+
+def require_same_history(source: RowSource, since: Position) -> None:
+    """Check that the block of the position is still in the chain. Raises `HistoryReplaced`."""
+    if since.block is None:
+        return
+    try:
+        with source.rows(ReadRequest(as_at=since.block, projection=CHANGELOG, limit=0)):
+            return
+    except NotFound as gone:
+        if gone.facts.get("block") != since.block:
+            raise
+        raise HistoryReplaced(
+            f"block {since.block}, up to which changes were read, is not in the dataset any more: "
+            "its history was replaced; read it from the beginning",
+            block=since.block,
+        ) from gone
+
 
 POLL_S = 2.0
 """Seconds between two checks of the head of a folder or a bucket."""

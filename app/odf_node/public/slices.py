@@ -18,21 +18,20 @@ from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.pruning.filters import Filter
-from odf_storage.datasets.read.narrowed import narrowed
 from odf_storage.datasets.read.read import Asked, reading
 from odf_storage.datasets.read.rows import Projection
+from odf_storage.datasets.read.scan import narrowed
 from odf_storage.datasets.read.view import View, view_of
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi, NotOffered
 from ..client.sync import opened
 from ..service.read.read import CHANGELOG, FACTS, ReadRequest
-from .place import Place
-from .rows import FromChain, FromNode
+from .following import FromChain, FromNode, Place
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 

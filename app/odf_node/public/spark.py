@@ -8,6 +8,15 @@ changelog. Partitions are slices, which Spark's Python workers fetch and hash th
 or the reader of a folder, says which of their rows were taken back. The offset of a stream is a
 position of the dataset: a checkpoint of Spark records which rows were read, so that each row is in
 exactly one batch, even after a stop at any moment.
+
+Convert Spark's filters to filters of a dataset, if both have the same meaning.
+
+Filters on floats are left to Spark, where NaN equals itself, and so are filters on times.
+
+Columns of a dataset in types of Spark.
+
+Spark has no unsigned integers, dates with a time, times in milliseconds or half floats: these
+become the next type that can represent all their values.
 """
 
 from __future__ import annotations
@@ -18,12 +27,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -37,14 +49,108 @@ from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.pruning.filters import Filter, parsed_filter
 from odf_storage.datasets.read.rows import Projection
+from odf_storage.datasets.read.scan import check_columns
 
 from ..service.read.read import CHANGELOG, FACTS
-from .changes import Position, require_same_history
-from .place import place_of
-from .rows import FromChain, FromNode
+from .following import FromChain, FromNode, Position, place_of, require_same_history
 from .slices import Listed, listed
-from .spark_filters import pushed
-from .spark_types import spark_schema, to_spark
+
+_OPERATORS: dict[type[spark.Filter], str] = {
+    spark.EqualTo: "eq",
+    spark.GreaterThan: "gt",
+    spark.GreaterThanOrEqual: "ge",
+    spark.LessThan: "lt",
+    spark.LessThanOrEqual: "le",
+    spark.In: "in",
+    spark.IsNull: "null",
+    spark.IsNotNull: "notnull",
+}
+_SAME = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_date32)
+"""Types whose values both compare, and write as text, in the same way."""
+
+
+def pushed(filters: Sequence[spark.Filter], schema: pa.Schema) -> list[Filter]:
+    """Return the filters that remove no row that Spark would keep."""
+    found = (_filter(each, schema) for each in filters)
+    return [each for each in found if each is not None]
+
+
+def _filter(given: Any, schema: pa.Schema) -> Filter | None:
+    word = _OPERATORS.get(type(given))
+    if word is None or len(given.attribute) != 1 or given.attribute[0] not in schema.names:
+        return None
+    column = given.attribute[0]
+    if word in ("null", "notnull"):
+        return Filter(column, word)
+    if not any(is_same(schema.field(column).type) for is_same in _SAME):
+        return None
+    values = given.value if word == "in" else (given.value,)
+    if any(value is None for value in values):
+        return None
+    return Filter(column, word, tuple(str(value) for value in values))
+
+
+WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
+}
+DECIMAL_DIGITS = 38
+"""Largest number of digits in a decimal of Spark."""
+
+
+class UnknownToSpark(BadInput):
+    """A column of a type that Spark does not have."""
+
+
+def spark_schema(schema: pa.Schema, names: Sequence[str] | None) -> StructType:
+    """Return the Spark schema of all columns, or of these in their order. Raises `UnknownColumn`,
+    `UnknownToSpark`."""
+    check_columns(names or (), schema)
+    chosen = schema.names if names is None else names
+    fields = [schema.field(name) for name in chosen]
+    wider = [pa.field(each.name, _known(each.name, each.type)) for each in fields]
+    found: StructType = from_arrow_schema(pa.schema(wider))
+    return found
+
+
+def to_spark(batch: pa.RecordBatch, schema: StructType) -> pa.RecordBatch:
+    """Convert the rows to exactly the types that Spark expects; times are cut to microseconds."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    return pa.RecordBatch.from_arrays(
+        [
+            column if column.type == field.type else column.cast(field.type, safe=False)
+            for column, field in zip(batch.columns, wanted, strict=True)
+        ],
+        schema=wanted,
+    )
+
+
+def _known(name: str, given: pa.DataType) -> pa.DataType:
+    wider = WIDER.get(given, given)
+    if pa.types.is_decimal256(wider):
+        if wider.precision > DECIMAL_DIGITS:
+            raise _unknown(name, given)
+        wider = pa.decimal128(wider.precision, wider.scale)
+    try:
+        from_arrow_schema(pa.schema([pa.field(name, wider)]))
+    except PySparkTypeError as unsupported:
+        raise _unknown(name, given) from unsupported
+    return wider
+
+
+def _unknown(name: str, given: pa.DataType) -> UnknownToSpark:
+    return UnknownToSpark(
+        f"Spark has no type for column {name[:100]!r}, which is {given}; leave it out by the "
+        "option columns='…'",
+        column=name[:100],
+    )
+
 
 PARTITION_BYTES = 64 << 20
 NOWHERE = 2**62

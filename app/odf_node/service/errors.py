@@ -13,8 +13,8 @@ from http import HTTPStatus
 from typing import Any
 
 from odf_protocol.errors import NodeError
-from odf_storage.runtime.context import current_trace, trace_id
-from odf_storage.stores.jobs.older_outcomes import older_branch
+from odf_storage.runtime.logs import current_trace, trace_id
+from odf_storage.stores.jobs.sql_rows import older_branch
 from odf_storage.stores.ports.values import Failed
 
 STATUS: dict[str, HTTPStatus] = {

@@ -20,67 +20,61 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from odf_storage.datasets.node.overviews import AT_ONCE, bring_up
-from odf_storage.datasets.upkeep.sweep import remove_abandoned, republish_recent
-from odf_storage.stores.wakeups.port import Topic
+from odf_storage.datasets.upkeep.gc import remove_abandoned, republish_recent
+from odf_storage.stores.wakeups.wakeups import Topic
 
+from .accounts import audit
 from .accounts import login_routes as login
 from .accounts import routes as identity
 from .accounts import token_routes as own_tokens
+from .accounts.audit import forget_old_deeds
 from .applications.framework import new_api, observed
-from .audit import routes as audit
-from .audit.audit import forget_old_deeds
 from .catalogs import routes as catalogs
 from .catalogs.routes import add_catalog_routes
 from .datasets import graphql_routes as graphql
 from .datasets import routes as datasets
-from .datasets.access_routes import add_access_routes
+from .datasets.graphql_routes import add_access_routes
 from .datasets.routes import add_dataset_routes
+from .definitions import variables
+from .definitions.variables import add_variable_routes
 from .derivatives.follow import follow
-from .derivatives.following import Follower
-from .derivatives.refresh_routes import add_refresh
-from .derivatives.routes import add_derivative_routes
-from .files.routes import add_file_routes
-from .http import contract, schemas
+from .derivatives.routes import Follower, add_derivative_routes, add_refresh
+from .history.rewrite_routes import add_history_routes
+from .history.verify import add_verify_routes
+from .http import addresses as contract
+from .http import parameters as schemas
 from .http.addresses import Addresses
 from .http.parameters import KNOWN_PARAMETERS
 from .iceberg import routes as iceberg
 from .iceberg.file_routes import TableFiles, add_table_file_routes
-from .ingest.endpoint import IngestEndpoint
-from .ingest.routes import add_ingest
+from .ingest.endpoint import IngestEndpoint, add_ingest
 from .jobs import routes as jobs
 from .jobs.routes import add_job_routes
 from .limits.shares import Turns
-from .lineage.routes import add_lineage_routes
-from .lookup.routes import add_lookup_routes
+from .lineage.openlineage import add_lineage_routes
+from .lookup.lookup import add_lookup_routes
 from .mirrors.mirroring import MIRROR_TURN_S, MirrorRunner
 from .mirrors.routes import add_mirror_routes
-from .news import atom_routes as feeds
+from .news import routes as feeds
 from .news import routes as news
-from .news.atom_routes import add_feed_routes
-from .news.routes import add_news_routes
+from .news.routes import add_feed_routes, add_news_routes
 from .objects.listing import Listings
-from .objects.object_uploads import Uploads
-from .objects.objects import AtHand
+from .objects.objects import AtHand, Uploads
 from .objects.routes import Objects
 from .pages.site import page_routes
-from .projections import gateway_routes as gateway
-from .projections.keep_up import keep_up
-from .projections.routes import add_projection_routes
+from .projections import gateway
+from .projections.routes import add_projection_routes, keep_up
 from .query import routes as query
+from .read.file_routes import add_file_routes
 from .read.routes import add_read_routes
-from .rewrite.routes import add_history_routes
-from .schedules.clock import Ticker
-from .schedules.routes import add_schedule_routes
+from .schedules.routes import Ticker, add_schedule_routes
 from .setting_groups.words import Tenancy
 from .sharing import routes as sharing
 from .system import routes as system
+from .transfer.conversation import Transfers
 from .transfer.routes import add_transfer_routes
-from .transfer.sockets import Transfers
 from .uploads import routes as uploads
 from .uploads.uploaded_files import clear_away
-from .variables import routes as variables
-from .variables.routes import add_variable_routes
-from .verify.routes import add_verify_routes
 from .webhooks.delivering import Deliverer
 from .webhooks.routes import add_webhook_routes
 from .wiring import Node

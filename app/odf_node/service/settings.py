@@ -1,7 +1,7 @@
 """All settings of the service, and the only code that reads them from the environment.
 
 A variable is `ODF_NODE_` and the name of the setting in capitals. The settings that workers share
-are in `odf_storage/runtime/shared_settings.py`. Unknown variables are refused, so that a misspelt
+are in `odf_storage/runtime/environment.py`. Unknown variables are refused, so that a misspelt
 limit is noticed.
 """
 
@@ -12,18 +12,13 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, ClassVar
 
-from odf_storage.runtime import old_settings
+from odf_storage.runtime import environment as old_settings
 from odf_storage.runtime.environment import InvalidSetting, read_settings, variable_of
 
-from ..client.environment import VARIABLES as OF_CLIENT
-from .setting_groups.batches import BatchSettings
-from .setting_groups.callers import CallerSettings
-from .setting_groups.listening import ListeningSettings
-from .setting_groups.news import NewsSettings
-from .setting_groups.queries import QuerySettings
-from .setting_groups.reads import ReadSettings
-from .setting_groups.requests import RequestSettings
-from .setting_groups.transfers import TransferSettings
+from ..client.home import VARIABLES as OF_CLIENT
+from .setting_groups.listening import ListeningSettings, NewsSettings, TransferSettings
+from .setting_groups.queries import BatchSettings, CallerSettings, QuerySettings
+from .setting_groups.reads import ReadSettings, RequestSettings
 
 
 class Settings(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
-from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.datasets.node.commits import SINGLE_OWNER
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.runtime.clock import Clock, system_clock
-from odf_storage.stores.publishing.sealing import open_keys
+from odf_storage.runtime.durations import Clock, system_clock
+from odf_storage.stores.registers.sealing import open_keys
 
 from .accounts.accounts import ensure_account
-from .auth.sessions import session_secrets
-from .datasets.rename_and_remove import warn_of_reserved_names
-from .parts.news import NewsParts
-from .parts.opened import is_shared
+from .auth.actors import session_secrets
+from .datasets.datasets import warn_of_reserved_names
+from .parts.callers import is_shared
+from .parts.writing import NewsParts
 from .setting_groups.words import Tenancy
 from .settings import Settings
 

@@ -8,11 +8,20 @@
 from __future__ import annotations
 
 from ..identity import DatasetId
-from ..metadata.block import HashedBlock
-from ..metadata.data import Checkpoint, ExecuteTransformInput
-from ..metadata.events import AddData, ExecuteTransform
+from ..metadata.events import (
+    AddData,
+    Checkpoint,
+    ExecuteTransform,
+    ExecuteTransformInput,
+    HashedBlock,
+)
 from ..multihash import Multihash
-from .errors import InvalidEvent, NoOpEvent, OffsetsAreNotSequential, WatermarkIsNotMonotonic
+from .definition_rules import (
+    InvalidEvent,
+    NoOpEvent,
+    OffsetsAreNotSequential,
+    WatermarkIsNotMonotonic,
+)
 from .state import ChainState
 
 DataEvent = AddData | ExecuteTransform

@@ -8,6 +8,15 @@ have. Source: ODF "Metadata chain"; order as reference peers check.
 Each rule has an origin. Blocks authored here keep all rules. A received chain must keep the rules
 of the specification and the limits of this node. It may break the rules of this project, which
 verification reports as warnings.
+
+Rules of every block, whatever its event: seed, links, numbers, system time, kind.
+
+Each rule is a function of (state, block, event) that raises or returns nothing; `rules.py` has
+the order in which they are checked.
+
+Authoring: turns events into blocks with number, link, time and hash, and checks the rules.
+
+Authored blocks keep all rules, including those that other nodes do not check.
 """
 
 from __future__ import annotations
@@ -17,22 +26,110 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ..metadata.block import HashedBlock
+from ..codec.blocks import encode_block
+from ..instant import Instant
 from ..metadata.events import (
     AddData,
     AddPushSource,
+    DatasetKind,
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
+    HashedBlock,
+    MetadataBlock,
+    MetadataEvent,
     Seed,
     SetDataSchema,
     SetPollingSource,
     SetTransform,
     SetVocab,
+    UnknownEvent,
 )
-from . import data_rules, definition_rules, structure_rules
-from .errors import ChainRuleBroken
+from . import data_rules, definition_rules
+from .definition_rules import (
+    AppendingSeedBlockToNonEmptyChain,
+    ChainRuleBroken,
+    FirstBlockMustBeSeed,
+    InvalidEvent,
+    PrevBlockNotFound,
+    SequenceIntegrity,
+    SystemTimeIsNotMonotonic,
+)
 from .state import CHANGES, EMPTY, ChainState
+
+# ruff: noqa: ARG001 - all rules have the same parameters, and few need all three
+
+
+def seed_comes_first(state: ChainState, block: HashedBlock, event: object) -> None:
+    if block.block.prev_block_hash is None and not isinstance(event, Seed):
+        raise FirstBlockMustBeSeed(block, "it names no previous block, and its event is not Seed")
+
+
+def seed_comes_once(state: ChainState, block: HashedBlock, event: object) -> None:
+    linked = block.block.prev_block_hash is not None or state.head is not None
+    if linked and (isinstance(event, Seed) or _is_newer_seed(event)):
+        raise AppendingSeedBlockToNonEmptyChain(block, "the chain has its Seed already")
+
+
+def _is_newer_seed(event: object) -> bool:
+    return isinstance(event, UnknownEvent) and event.name == "Seed"
+
+
+def numbers_begin_at_zero(state: ChainState, block: HashedBlock, event: object) -> None:
+    inner = block.block
+    if inner.prev_block_hash is None and inner.sequence_number != 0:
+        raise SequenceIntegrity(
+            block,
+            f"the first block has number 0, not {inner.sequence_number}",
+            nextNumber=inner.sequence_number,
+        )
+
+
+def previous_block_is_the_head(state: ChainState, block: HashedBlock, event: object) -> None:
+    prev = block.block.prev_block_hash
+    # Identity first, which is faster: a chain decoded in one pass shares its hashes.
+    if prev is not None and prev is not state.head and prev != state.head:
+        end = f"ends with {state.head}" if state.head else "is empty"
+        raise PrevBlockNotFound(
+            block,
+            f"its previous block {prev} was not found, the chain {end}",
+            prevBlockHash=str(prev),
+        )
+
+
+def numbers_have_no_gaps(state: ChainState, block: HashedBlock, event: object) -> None:
+    inner = block.block
+    before = state.sequence_number
+    if before is not None and inner.sequence_number != before + 1:
+        raise SequenceIntegrity(
+            block,
+            f"number {before + 1} comes after {before}, not {inner.sequence_number}",
+            prevBlockHash=None if state.head is None else str(state.head),
+            prevNumber=before,
+            nextNumber=inner.sequence_number,
+        )
+
+
+def system_time_never_goes_back(state: ChainState, block: HashedBlock, event: object) -> None:
+    before, now = state.system_time, block.block.system_time
+    if before is not None and now.ns < before.ns:
+        raise SystemTimeIsNotMonotonic(
+            block,
+            f"its system time {now} is earlier than {before} of the block before it",
+            previous=str(before),
+            new=str(now),
+        )
+
+
+def only_a_root_receives_data(state: ChainState, block: HashedBlock, event: object) -> None:
+    if state.kind is DatasetKind.Derivative:
+        raise InvalidEvent(block, f"{type(event).__name__} has no place in a derivative dataset")
+
+
+def only_a_derivative_transforms(state: ChainState, block: HashedBlock, event: object) -> None:
+    if state.kind is DatasetKind.Root:
+        raise InvalidEvent(block, f"{type(event).__name__} has no place in a root dataset")
+
 
 REPORT_LIMIT = 10_000
 """Limit of broken rules in a report."""
@@ -78,9 +175,9 @@ TRANSFORMING = (SetTransform, ExecuteTransform)
 _OF_THE_BLOCK_ALONE = (
     Rule(data_rules.slice_starts_after_previous_offset, DATA),
     Rule(data_rules.slice_has_rows, DATA),
-    Rule(structure_rules.seed_comes_first),
-    Rule(structure_rules.seed_comes_once),
-    Rule(structure_rules.numbers_begin_at_zero),
+    Rule(seed_comes_first),
+    Rule(seed_comes_once),
+    Rule(numbers_begin_at_zero),
     Rule(data_rules.added_data_is_not_empty, ADDING),
     Rule(data_rules.execution_is_not_empty, EXECUTING),
     Rule(definition_rules.preprocess_is_normalised, SOURCES),
@@ -94,10 +191,10 @@ _OF_THE_BLOCK_ALONE = (
 )
 
 _ON_THE_WAY_BACK = (
-    Rule(structure_rules.previous_block_is_the_head),
+    Rule(previous_block_is_the_head),
     Rule(data_rules.inputs_are_the_declared_ones, EXECUTING, TRANSFORMING),
-    Rule(structure_rules.numbers_have_no_gaps),
-    Rule(structure_rules.system_time_never_goes_back),
+    Rule(numbers_have_no_gaps),
+    Rule(system_time_never_goes_back),
     Rule(data_rules.watermark_never_goes_back, DATA, DATA),
     Rule(data_rules.offsets_continue, DATA, DATA),
     Rule(definition_rules.push_excludes_polling, (AddPushSource,), ALL_SOURCES),
@@ -151,8 +248,8 @@ _OF_THIS_NODE = (
         (SetVocab, SetDataSchema),
         Origin.OURS,
     ),
-    Rule(structure_rules.only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,), Origin.OURS),
-    Rule(structure_rules.only_a_derivative_transforms, TRANSFORMING, (Seed,), Origin.OURS),
+    Rule(only_a_root_receives_data, (*ADDING, *SOURCES), (Seed,), Origin.OURS),
+    Rule(only_a_derivative_transforms, TRANSFORMING, (Seed,), Origin.OURS),
 )
 
 _OF_AUTHORS = (
@@ -261,3 +358,31 @@ def _applicable(state: ChainState, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     return tuple(
         rule for rule in rules if not any(kind.__name__ in state.clouded for kind in rule.relies_on)
     )
+
+
+def author(
+    state: ChainState, events: Iterable[MetadataEvent], *, system_time: Instant
+) -> tuple[list[HashedBlock], ChainState]:
+    """Return the blocks for the events, oldest first, and the state after them.
+
+    All blocks get `system_time`. A caller whose clock may be slow passes the later one of the
+    current time and `state.system_time`.
+
+    Raises:
+        ChainRuleBroken: an event may not follow, or `system_time` is before the state's.
+        Unencodable: a block cannot represent a value.
+    """
+    blocks: list[HashedBlock] = []
+    for event in events:
+        number = 0 if state.sequence_number is None else state.sequence_number + 1
+        block = encode_block(
+            MetadataBlock(
+                system_time=system_time,
+                prev_block_hash=state.head,
+                sequence_number=number,
+                event=event,
+            )
+        )
+        state = append_authored(state, block)
+        blocks.append(block)
+    return blocks, state

@@ -4,17 +4,23 @@ Columns and struct members are matched by name at every depth. New optional ones
 at any position, and attributes and order may change. Nothing may be removed, and no type or
 optionality may change. The step from the old raw Arrow form to the ODF form ignores optionality,
 once, because Arrow writers were careless about it. Source: ODF "SetDataSchema".
+
+The columns of links that a chain has ever declared.
+
+The attribute that makes a column a link may change with the schema, while the rows of earlier
+slices stay as they are. So the newest schema alone does not tell what the rows of a chain link to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from msgspec.structs import replace
 
-from ..metadata.events import SetDataSchema
+from ..errors import BadInput
+from ..metadata.events import HashedBlock, SetDataSchema
 from ..metadata.schema import (
     DataField,
     DataSchema,
@@ -31,6 +37,7 @@ from ..metadata.schema import (
     DataTypeTimestamp,
     TimeUnit,
 )
+from ..references import link_columns
 
 UTC = "UTC"
 RAW_SCHEMAS_KEPT = 64
@@ -192,3 +199,20 @@ def unfit_system_columns(schema: DataSchema, columns: tuple[str, str, str, str])
 
 def _inner(type_: DataType | None) -> DataType | None:
     return None if type_ is None else _required(type_)
+
+
+def all_link_columns(blocks: Iterable[HashedBlock]) -> tuple[str, ...]:
+    """Return the columns that any schema among the blocks declares as links, each once."""
+    found: dict[str, None] = {}
+    for block in blocks:
+        if isinstance(block.event, SetDataSchema):
+            found.update(dict.fromkeys(declared_links(block.event)))
+    return tuple(found)
+
+
+def declared_links(event: SetDataSchema) -> tuple[str, ...]:
+    """Return the columns that the schema declares as links."""
+    try:
+        return link_columns(odf_schema(event))
+    except BadInput:  # this form of schema has no links
+        return ()

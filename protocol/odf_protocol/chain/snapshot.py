@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from ..errors import BadInput
 from ..identity import DatasetId, DatasetRef
-from ..metadata.block import DatasetSnapshot
 from ..metadata.events import (
     AddData,
     AddPushSource,
     DatasetKind,
+    DatasetSnapshot,
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
@@ -25,8 +25,10 @@ from ..metadata.events import (
     Seed,
     SetPollingSource,
     SetTransform,
+    SqlQueryStep,
+    Transform,
+    TransformInput,
 )
-from ..metadata.transforms import SqlQueryStep, Transform, TransformInput
 
 Resolve = Callable[[DatasetRef], DatasetId | None]
 

@@ -3,17 +3,39 @@
 A stored block is two FlatBuffers: a `Manifest` whose content is a finished `MetadataBlock`.
 The hash is SHA3-256 of the outer bytes, so they are kept and never encoded anew.
 Source: ODF "Metadata serialization"; versions as reference peers write them.
+
+Messages to and from engines as bytes: finished FlatBuffers without a manifest.
+
+The root of a request is its table; a response is a union, wrapped in a `…Root` table. Newer peers
+align timestamps and older ones do not. Both forms are read, and the newer one is written.
+Source: ODF engine protocol.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import BadInput
-from ..metadata.block import WRITTEN_VERSION, BlockVersion, HashedBlock, MetadataBlock, UnknownEvent
-from ..metadata.table import Table
+from ..metadata.events import (
+    WRITTEN_VERSION,
+    BlockVersion,
+    HashedBlock,
+    MetadataBlock,
+    UnknownEvent,
+)
+from ..metadata.schema import Table
 from ..multihash import HashMismatch, Multihash
-from .decode import PLANS, MalformedBuffer, NotKnown, Source, TablePlan, read_guarded
+from .decode import (
+    PLANS,
+    MalformedBuffer,
+    NotKnown,
+    RawQueryResponseRoot,
+    Source,
+    TablePlan,
+    TransformResponseRoot,
+    decode_root,
+    read_guarded,
+)
 from .encode import encode_root
 from .tables import UNIONS, Field
 
@@ -227,3 +249,35 @@ def _unknown_event(tag: int, what: str) -> UnknownEvent:
     names = UNIONS["MetadataEvent"]
     name = names[tag - 1] if 0 < tag <= len(names) else None
     return UnknownEvent(discriminator=tag, name=name, detail=what)
+
+
+MessageName = Literal[
+    "RawQueryRequest", "RawQueryResponse", "TransformRequest", "TransformResponse"
+]
+_ROOTS: dict[str, tuple[str, type[Table] | None]] = {
+    "RawQueryRequest": ("RawQueryRequest", None),
+    "RawQueryResponse": ("RawQueryResponseRoot", RawQueryResponseRoot),
+    "TransformRequest": ("TransformRequest", None),
+    "TransformResponse": ("TransformResponseRoot", TransformResponseRoot),
+}
+"""By message: the root table, and the wrapper if the message is a union."""
+
+
+class MalformedMessage(BadInput):
+    """The bytes are not an engine message of that name."""
+
+
+def encode_message(name: MessageName, value: Table) -> bytes:
+    """Return a message as a finished buffer. Raises `Unencodable`."""
+    root, wrapper = _ROOTS[name]
+    return encode_root(root, wrapper(value=value) if wrapper else value)
+
+
+def decode_message(name: MessageName, raw: bytes) -> Any:
+    """Return the value in a message. Raises `MalformedMessage`."""
+    root, wrapper = _ROOTS[name]
+    try:
+        value = decode_root(root, bytes(raw))
+    except (MalformedBuffer, NotKnown) as problem:
+        raise MalformedMessage(f"not a {name}: {problem}") from None
+    return value.value if wrapper else value

@@ -8,6 +8,11 @@ that only newer writers know raise `NotKnown`, which the block codec turns into 
 
 The reading plan of each vtable is cached, so that decoding follows prepared steps.
 Source: the FlatBuffers binary format; ODF "Metadata serialization" for what is required.
+
+Maps the table names of the wire model to Python classes.
+
+`tables` uses names only; this module finds the classes. The two `…Root` tables exist only in
+messages, as wrappers of the unions with which engines respond.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -22,11 +28,51 @@ from ..attributes import Attributes
 from ..errors import BadInput
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
-from ..metadata.table import Table
+from ..metadata import events, schema, sources
+from ..metadata import events as block
+from ..metadata import events as data
+from ..metadata import events as engine
+from ..metadata import events as transforms
+from ..metadata import sources as reading
+from ..metadata.schema import Table
 from ..multihash import Multihash
 from .encode import MAX_DEPTH, UNION_SLOTS
-from .models import ENUM_TYPES, MODELS
 from .tables import ENUMS, TABLES, UNIONS, Field
+
+
+class RawQueryResponseRoot(Table, frozen=True, kw_only=True):
+    """Wrapper of a response to `ExecuteRawQuery`."""
+
+    value: engine.RawQueryResponse
+
+
+class TransformResponseRoot(Table, frozen=True, kw_only=True):
+    """Wrapper of a response to `ExecuteTransform`."""
+
+    value: engine.TransformResponse
+
+
+_ROOMS = (schema, sources, reading, transforms, data, events, block, engine)
+_NAMED = {name: value for room in _ROOMS for name, value in vars(room).items()}
+
+MODELS: dict[str, type[Table]] = {
+    name: value
+    for name, value in (
+        *_NAMED.items(),
+        ("RawQueryResponseRoot", RawQueryResponseRoot),
+        ("TransformResponseRoot", TransformResponseRoot),
+    )
+    if isinstance(value, type) and issubclass(value, Table) and value.__name__ == name
+}
+"""The class of each table, by the table's name."""
+
+ENUM_TYPES: dict[str, type[StrEnum]] = {
+    name: value
+    for name, value in _NAMED.items()
+    if isinstance(value, type) and issubclass(value, StrEnum) and value is not StrEnum
+}
+"""Every enum class, by name."""
+
 
 MAX_SHARING = 4
 """Limit of bytes visited per byte of input. Writers share only vtables, which stays below 2."""

@@ -14,9 +14,14 @@ from typing import Any, get_args
 import msgspec
 
 from ..attributes import Attributes, is_deeper
-from ..metadata.block import BlockVersion, DatasetSnapshot, HashedBlock, MetadataBlock
-from ..metadata.events import MetadataEvent
-from ..metadata.table import Table
+from ..metadata.events import (
+    BlockVersion,
+    DatasetSnapshot,
+    HashedBlock,
+    MetadataBlock,
+    MetadataEvent,
+)
+from ..metadata.schema import Table
 from ..typed import convert
 from .normalize import TEXT_TYPES, walk_of
 from .yaml_text import MAX_DEPTH, MAX_TEXT_BYTES, MalformedManifest, load_yaml, to_yaml

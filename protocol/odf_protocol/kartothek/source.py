@@ -15,14 +15,13 @@ import pyarrow as pa
 from ..attributes import canonical_json
 from ..errors import BadInput
 from ..metadata.events import SetPollingSource
-from ..metadata.reading import (
+from ..metadata.sources import (
+    EventTimeSourceFromPath,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
     ReadStepParquet,
 )
-from ..metadata.sources import EventTimeSourceFromPath
-from .errors import ForbiddenKey, MalformedUuid
-from .keys import TABLE, checked_key, checked_uuid, schema_key
+from .keys import TABLE, ForbiddenKey, MalformedUuid, checked_key, checked_uuid, schema_key
 
 PREFIX = "kartothek+"
 SCHEMES = tuple(PREFIX + store for store in ("file", "s3", "s3+http", "s3+https", "http", "https"))

@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
-from .errors import MalformedState
-from .keys import checked_data_key, checked_key, checked_uuid
+from .keys import MalformedState, checked_data_key, checked_key, checked_uuid
 
 VERSION = 4
 MAX_STATE_BYTES = 256 << 20

@@ -19,10 +19,10 @@ from msgspec import Raw
 
 from ..codec.blocks import MAX_BLOCK_BYTES, BlockTooLarge, decode_hashed
 from ..errors import BadInput, LimitExceeded
-from ..metadata.block import HashedBlock
+from ..metadata.events import HashedBlock
 from ..multihash import HashMismatch, MalformedHash, MalformedMultibase, Multihash
 from .messages import BATCH_ENCODING, BATCH_MEDIA_TYPE, MetadataBlocksBatch
-from .payload import decode_payload, encode_payload
+from .phases import decode_payload, encode_payload
 
 TAR_BLOCK = 512
 GZIP = 16 + zlib.MAX_WBITS

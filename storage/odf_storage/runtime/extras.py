@@ -1,7 +1,14 @@
-"""Parts of the installation that are optional: which extra of the package has which module."""
+"""What is installed: the version of this node, and its extras.
+
+Parts of the installation that are optional: which extra of the package has which module.
+
+The version of the installed node.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from odf_protocol.errors import NodeFault
@@ -60,3 +67,14 @@ def extra_missing(error: ModuleNotFoundError) -> ExtraMissing | None:
 
 def _install(module: str) -> str:
     return f"is not installed: pip install 'odf-node[{EXTRAS[module]}]'"
+
+
+DISTRIBUTION = "odf-node"
+
+
+@lru_cache(maxsize=1)
+def app_version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

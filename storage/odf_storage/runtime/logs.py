@@ -2,23 +2,95 @@
 
 A line keeps its fields, whichever way it is written. The trace, actor, dataset and job of the
 current work are added to every line.
+
+The context of the current work: its trace, actor, dataset and job.
+
+A request or a job sets the context when it starts; log lines and submitted jobs read it. The
+trace is a W3C Trace Context: `00-<trace id>-<span id>-<flags>`, so that one request can be
+followed through service, queue and worker, and on into other systems.
+
+OpenTelemetry traces, if the environment enables them by the standard variables (`OTEL_…`).
+
+Spans are sent to the OTLP/HTTP endpoint of `OTEL_EXPORTER_OTLP_ENDPOINT` (or `…_TRACES_ENDPOINT`).
+Without an endpoint there are no spans, and the packages need not be installed.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import random
+import re
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
-from odf_protocol.errors import Unavailable
+from odf_protocol.errors import BadInput, Unavailable
 
-from .context import current_facts
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+_bits = random.getrandbits
+"""Ids must be unique, not secret, so the slower random source of the kernel is not needed."""
+_trace: ContextVar[str | None] = ContextVar("trace", default=None)
+_facts: ContextVar[dict[str, str] | None] = ContextVar("facts", default=None)
+"""One dictionary per piece of work, shared with the threads that work on it."""
+
+
+def new_trace(given: str | None = None) -> str:
+    """Return a new step of the trace in a `traceparent` header, or of a new trace if invalid."""
+    found = _TRACEPARENT.fullmatch(given) if given else None
+    known = found is not None and set(found[1]) != {"0"} and set(found[2]) != {"0"}
+    trace_id = found[1] if found is not None and known else f"{_bits(128):032x}"
+    return f"00-{trace_id}-{_bits(64):016x}-01"
+
+
+def trace_id(trace: str | None) -> str | None:
+    """Return the part of a trace that all its steps share."""
+    return trace.split("-")[1] if trace else None
+
+
+def current_trace() -> str | None:
+    return _trace.get()
+
+
+def current_facts() -> Mapping[str, str]:
+    """Return all known facts about the current work: `trace`, `actor`, `dataset`, `job`, …"""
+    known = _facts.get() or {}
+    trace = trace_id(_trace.get())
+    return {"trace": trace, **known} if trace else known
+
+
+class part_of:  # noqa: N801 - reads as the function that it is for its callers
+    """Set the trace and add facts of the current work, until the block ends."""
+
+    __slots__ = ("_before", "_before_facts", "_facts", "_trace")
+
+    def __init__(self, trace: str | None, **facts: str | None) -> None:
+        self._trace, self._facts = trace, facts
+
+    def __enter__(self) -> None:
+        self._before = _trace.set(self._trace)
+        self._before_facts = _facts.set(dict(_facts.get() or ()))
+        if self._facts:
+            add_facts(**self._facts)
+
+    def __exit__(self, *_: object) -> None:
+        _facts.reset(self._before_facts)
+        _trace.reset(self._before)
+
+
+def add_facts(**facts: str | None) -> None:
+    """Add facts to the current work, for all its threads; outside of any work do nothing."""
+    known = _facts.get()
+    if known is not None:
+        known.update({key: value for key, value in facts.items() if value is not None})
+
 
 TEXT, JSON = "text", "json"
 OUTAGE_S = 60.0
@@ -139,3 +211,91 @@ def _text(value: Any) -> str:
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     plain = text and text.isprintable() and not any(c in text for c in ' "=')
     return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+OFF = "OTEL_SDK_DISABLED"
+Kind = Literal["server", "consumer"]
+_NO_SPAN = nullcontext()
+_provider: Any = None
+"""The provider of the process; None until tracing has started."""
+
+
+class TelemetryNotInstalled(BadInput):
+    """The environment enables traces, but the packages for them are not installed."""
+
+
+def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
+    off = environ.get(OFF, "").lower() == "true"
+    none = environ.get("OTEL_TRACES_EXPORTER", "otlp").lower() == "none"
+    return not off and not none and any(environ.get(name) for name in ENDPOINTS)
+
+
+def start_tracing(service: str, version: str) -> None:
+    """Start to send spans, if the environment enables them. Raises `TelemetryNotInstalled`."""
+    global _provider
+    if _provider is not None or not is_wanted():
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ModuleNotFoundError as missing:
+        raise TelemetryNotInstalled(
+            f"traces need the package {missing.name}: install odf-node[telemetry], or unset "
+            + " and ".join(ENDPOINTS),
+            package=missing.name,
+        ) from None
+    named = {"service.name": service, "service.version": version}
+    if "OTEL_SERVICE_NAME" in os.environ:
+        del named["service.name"]
+    _provider = TracerProvider(resource=Resource.create(named))
+    _provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+
+
+def stop_tracing() -> None:
+    """Send the remaining spans and stop tracing."""
+    global _provider
+    if _provider is not None:
+        _provider.shutdown()
+        _provider = None
+
+
+def is_tracing() -> bool:
+    """Return whether spans are sent."""
+    return _provider is not None
+
+
+def span(name: str, kind: Kind, parent: str | None) -> AbstractContextManager[str | None]:
+    """Open a span around the block, a child of `parent`; yield its `traceparent`, or None if off.
+
+    An exception that leaves the block is recorded.
+    """
+    return _NO_SPAN if _provider is None else _span(name, kind, parent)
+
+
+@contextmanager
+def _span(name: str, kind: Kind, parent: str | None) -> Iterator[str | None]:
+    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    context = TraceContextTextMapPropagator().extract({"traceparent": parent or ""})
+    kinds = {"server": SpanKind.SERVER, "consumer": SpanKind.CONSUMER}
+    tracer = _provider.get_tracer("odf-node")
+    with tracer.start_as_current_span(name, context=context, kind=kinds[kind]):
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier)
+        yield carrier.get("traceparent")
+
+
+def describe_span(name: str | None = None, **attributes: Any) -> None:
+    """Set name and attributes of the current span; without a span do nothing."""
+    if _provider is None:
+        return
+    from opentelemetry.trace import get_current_span
+
+    current = get_current_span()
+    if name is not None:
+        current.update_name(name)
+    current.set_attributes({key: value for key, value in attributes.items() if value is not None})

@@ -12,7 +12,7 @@ from service import serving, ten_rows
 from odf_node.service.accounts.accounts import create_token, ensure_account, set_password
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.node.overviews import bring_up
-from odf_storage.stores.ports.damage_values import Damage
+from odf_storage.stores.ports.damages import Damage
 from odf_storage.stores.ports.values import (
     Failed,
     JobSpec,

@@ -11,17 +11,18 @@ from throwaway import throwaway_stores
 
 from odf_protocol.attributes import Attributes
 from odf_protocol.instant import Instant
-from odf_protocol.linked import SUMMARY_KEY
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import Checkpoint, DataSlice, OffsetInterval, SourceState
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
     AttachmentsEmbedded,
+    Checkpoint,
     DatasetKind,
+    DataSlice,
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
+    HashedBlock,
+    OffsetInterval,
     SetAttachments,
     SetDataSchema,
     SetInfo,
@@ -29,12 +30,13 @@ from odf_protocol.metadata.events import (
     SetPollingSource,
     SetTransform,
     SetVocab,
+    SourceState,
+    TransformSql,
 )
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
 from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt64
-from odf_protocol.metadata.sources import FetchStepUrl
-from odf_protocol.metadata.transforms import TransformSql
+from odf_protocol.metadata.sources import FetchStepUrl, MergeStrategyAppend, ReadStepNdJson
 from odf_protocol.multihash import Multihash
+from odf_protocol.references import SUMMARY_KEY
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.rewrite.compact import plan_hard
 from odf_storage.datasets.rewrite.compaction import (

@@ -9,10 +9,10 @@ from chain_maker import entry, infos, linked, seed
 from known import document
 from upkeep_parts import TOMORROW, dataset_of, grow, grown
 
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.reset import NotAnAncestor, OldHeadMismatch, reset
+from odf_storage.datasets.rewrite.compact import NotAnAncestor, OldHeadMismatch, reset
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.datasets.upkeep.gc import collect_garbage
 from odf_storage.stores.ports.errors import BlockNotFound, RefConflict

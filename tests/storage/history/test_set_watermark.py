@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from upkeep_parts import begun, dataset_of, put_slice
 
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import SourceState
-from odf_protocol.metadata.events import AddData, DatasetKind
+from odf_protocol.metadata.events import AddData, DatasetKind, SourceState
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.watermark import IsDerivative, IsRemote, set_watermark
+from odf_storage.datasets.rewrite.compact import IsDerivative, IsRemote, set_watermark
 from odf_storage.stores.ports.errors import RefConflict
-from odf_storage.stores.ports.mirror_values import Mirror
+from odf_storage.stores.ports.following import Mirror
 
 CASES = [c for c in document("ingest/watermark")["cases"] if c["given"]["operation"] == "set"]
 NAMES = {"updated": "Updated", "up-to-date": "UpToDate"}

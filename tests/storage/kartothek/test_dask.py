@@ -19,7 +19,7 @@ from plateau_peer import Plateau, PlateauInBucket
 from publishing import publishing
 from service import serving
 
-from odf_storage.stores.keyed.open import open_keyed_store
+from odf_storage.stores.keyed.folder import open_keyed_store
 from odf_storage.stores.ports import KeyedStore
 
 

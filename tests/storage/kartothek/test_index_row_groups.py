@@ -11,14 +11,12 @@ import pyarrow as pa
 import pytest
 
 from odf_protocol.instant import Instant
-from odf_protocol.kartothek.index import LABEL, VALUE, encode_index, pairs_of
 from odf_protocol.kartothek.keys import state_keys
-from odf_protocol.kartothek.predicates import Op, Term
+from odf_protocol.kartothek.predicates import LABEL, VALUE, Op, Term, encode_index, pairs_of
 from odf_protocol.kartothek.state import State
-from odf_storage.datasets.kartothek.found import FoundState
-from odf_storage.datasets.kartothek.select import index_pairs, own_pairs
-from odf_storage.datasets.kartothek.tables import Partition, Table
-from odf_storage.stores.ports.keyed_values import Content
+from odf_storage.datasets.kartothek.parts import FoundState
+from odf_storage.datasets.kartothek.select import Partition, Table, index_pairs, own_pairs
+from odf_storage.stores.ports.keyed import Content
 
 VALUES, LABELS = 45_000, 3
 FOOTER_BYTES = 65 * 1024

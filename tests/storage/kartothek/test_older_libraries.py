@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from kartothek_published import A2, A, Growing, Publisher, by_city
 
-from odf_storage.datasets.kartothek.publication import Mode, StateFormat
+from odf_storage.datasets.kartothek.definition import Mode, StateFormat
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 PYTHONS = [each for each in os.environ.get("OLDER_KARTOTHEK", "").split(":") if each]

@@ -7,11 +7,10 @@ from kartothek_published import A2, A, C, D, Growing, Publisher, R, Watched, by_
 from plateau_peer import Plateau
 
 from odf_protocol.kartothek.predicates import Op, Term
-from odf_storage.datasets.kartothek.partition_rows import UnusablePartitionValue
-from odf_storage.datasets.kartothek.publication import Mode, UnusablePublication
+from odf_storage.datasets.kartothek.definition import Mode, UnusablePublication
+from odf_storage.datasets.kartothek.publish import UnusablePartitionValue
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.select import selected
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table, selected
 
 from .test_publish import HOSTILE, LIVE, ROWS, labels_in, rows_in
 

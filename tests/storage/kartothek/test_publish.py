@@ -11,7 +11,7 @@ from kartothek_published import A2, A, C, D, Growing, Killed, Publisher, R, Watc
 from plateau_peer import Plateau
 
 from odf_protocol.kartothek.predicates import Op, Term
-from odf_storage.datasets.kartothek.publication import (
+from odf_storage.datasets.kartothek.definition import (
     Mode,
     PublicationConflict,
     StateFormat,
@@ -19,10 +19,9 @@ from odf_storage.datasets.kartothek.publication import (
 )
 from odf_storage.datasets.kartothek.publish import withdraw
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.select import selected
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table, selected
 from odf_storage.datasets.verify.run import verify_chain
-from odf_storage.datasets.verify.source import DatasetSource
+from odf_storage.datasets.verify.stages import DatasetSource
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_storage.stores.ports.errors import SwapLost
 

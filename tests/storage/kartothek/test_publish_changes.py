@@ -10,11 +10,11 @@ from kartothek_published import A2, A, C, Growing, Publisher, Watched, by_city, 
 from plateau_peer import Plateau
 from upkeep_parts import key_of
 
-from odf_storage.datasets.kartothek.publication import Mode
+from odf_storage.datasets.kartothek.definition import Mode
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.stores.keyed.open import open_keyed_store
+from odf_storage.stores.keyed.folder import open_keyed_store
 from odf_storage.stores.ports.errors import SwapLost
 from odf_storage.stores.ports.values import ObjectKind
 

@@ -18,15 +18,14 @@ from publishing import in_process, run_job
 from odf_protocol.errors import Unavailable
 from odf_storage.datasets.job_payloads import publish_job
 from odf_storage.datasets.job_payloads.publish_job import PublishPayload
+from odf_storage.datasets.kartothek.definition import Mode
 from odf_storage.datasets.kartothek.own_index import own_index
-from odf_storage.datasets.kartothek.publication import Mode
 from odf_storage.datasets.kartothek.publish import withdraw
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.tables import open_table
-from odf_storage.stores.keyed.folder import FolderKeyedStore
-from odf_storage.stores.keyed.open import open_keyed_store
+from odf_storage.datasets.kartothek.select import open_table
+from odf_storage.stores.keyed.folder import FolderKeyedStore, open_keyed_store
 from odf_storage.stores.ports.errors import SwapLost
-from odf_storage.stores.ports.publication_values import PublishedDataset
+from odf_storage.stores.ports.publications import PublishedDataset
 
 REFRESHES = 30
 
@@ -123,7 +122,7 @@ def test_a_withdrawal_that_is_overtaken_takes_nothing_for_a_strangers(
 
 
 def test_a_withdrawal_job_that_is_overtaken_goes_on(made: Growing, place, tmp_path, monkeypatch):
-    from odf_workers.jobs.publish import run as job_run
+    from odf_workers.jobs.reading import publish as job_run
 
     url = (tmp_path / "shop").as_uri()
     made.stores.publications.put(
@@ -150,7 +149,7 @@ def test_a_withdrawal_job_that_is_overtaken_goes_on(made: Growing, place, tmp_pa
 def test_a_job_that_is_killed_at_any_write_is_repeated_and_leaves_nothing(
     made: Growing, place, tmp_path, mode, monkeypatch
 ):
-    from odf_workers.jobs.publish import run as job_run
+    from odf_workers.jobs.reading import publish as job_run
 
     definition = {"uuid": "u", "mode": mode, "secondaryIndices": ["city"], "grace": "0s",
                   "store": (tmp_path / "shop").as_uri()}  # fmt: skip
@@ -191,7 +190,7 @@ def test_a_job_that_is_killed_at_any_write_is_repeated_and_leaves_nothing(
 def test_a_job_that_is_killed_at_any_write_of_the_nodes_own_store_is_repeated(
     made: Growing, place, tmp_path, mode, monkeypatch
 ):
-    from odf_workers.jobs.publish import run as job_run
+    from odf_workers.jobs.reading import publish as job_run
 
     definition = {"uuid": "u", "mode": mode, "secondaryIndices": ["city"], "grace": "0s",
                   "store": (tmp_path / "shop").as_uri()}  # fmt: skip

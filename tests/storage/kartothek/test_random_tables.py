@@ -28,11 +28,11 @@ from kartothek_random import (
 from kartothek_vectors import in_any_order
 from plateau_peer import Plateau
 
-from odf_protocol.kartothek.errors import MalformedPredicate
+from odf_protocol.kartothek.keys import MalformedPredicate
 from odf_protocol.kartothek.predicates import Op, Term
-from odf_storage.datasets.kartothek.publication import Mode, StateFormat
+from odf_storage.datasets.kartothek.definition import Mode, StateFormat
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 

@@ -13,11 +13,10 @@ import pytest
 from kartothek_made import Made, parquet
 from kartothek_vectors import KARTOTHEK, expectations, in_any_order
 
-from odf_protocol.kartothek import errors
+from odf_protocol.kartothek import keys as errors
 from odf_protocol.kartothek.predicates import Op, Term
 from odf_storage.datasets.kartothek.rows import UnknownKartothekColumn, rows_of, whole_table
-from odf_storage.datasets.kartothek.select import selected
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table, selected
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 EXPECTED = list(expectations())

@@ -18,9 +18,9 @@ from plateau_peer import Plateau, PlateauInBucket
 from publishing import publishing
 from service import serving
 
-from odf_storage.datasets.kartothek.publication import Mode
+from odf_storage.datasets.kartothek.definition import Mode
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.stores.keyed.open import open_keyed_store
+from odf_storage.stores.keyed.folder import open_keyed_store
 
 INDEXED = ("city", "pop", "op", "offset", "event_time")
 Publish = Callable[[], None]

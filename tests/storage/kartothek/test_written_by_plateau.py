@@ -16,8 +16,7 @@ from plateau_peer import Plateau
 
 from odf_protocol.kartothek.predicates import Op, Term
 from odf_storage.datasets.kartothek.rows import whole_table
-from odf_storage.datasets.kartothek.select import selected
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_storage.datasets.kartothek.select import open_table, selected
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 
 MOMENTS = st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1))

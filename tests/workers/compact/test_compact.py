@@ -15,18 +15,17 @@ from upkeep_parts import TOMORROW, begun, dataset_of, grow, grown, key_of
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData
-from odf_storage.datasets.integrity.errors import ObjectDamaged
+from odf_storage.datasets.integrity.healing import ObjectDamaged
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.compact import HistoryReceipt
 from odf_storage.datasets.rewrite.compaction import InvalidDatasetKind
-from odf_storage.datasets.rewrite.receipt import HistoryReceipt
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.datasets.upkeep.gc import collect_garbage
 from odf_storage.datasets.verify.run import DatasetSource, verify_chain
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKind
-from odf_workers.jobs.compact.merge import SliceDamaged
-from odf_workers.jobs.compact.run import run_compaction
+from odf_workers.jobs.upkeep.compact import SliceDamaged, run_compaction
 
 LATER = Instant.parse("2027-01-01T00:00:00Z")
 
@@ -129,7 +128,7 @@ def test_a_second_plan_merges_only_what_the_first_did_not(
 ) -> None:
     made, blocks = grown(stores, slices=3)
     merges: list[int] = []
-    monkeypatch.setattr("odf_workers.jobs.compact.run.merge_slices", _counting(merges))
+    monkeypatch.setattr("odf_workers.jobs.upkeep.compact.merge_slices", _counting(merges))
     info = linked(blocks[-1], infos("meanwhile")[0])
     dataset = dataset_of(stores, made)
     meanwhile(stores, monkeypatch, lambda: dataset.commit([info], expected=blocks[-1].hash))
@@ -139,7 +138,7 @@ def test_a_second_plan_merges_only_what_the_first_did_not(
 
 
 def _counting(merges: list[int]) -> Any:
-    from odf_workers.jobs.compact.merge import merge_slices
+    from odf_workers.jobs.upkeep.compact import merge_slices
 
     def counted(slices: Any, *args: Any, **more: Any) -> Any:
         merges.append(len(slices))
@@ -197,7 +196,7 @@ def test_old_blocks_and_slices_stay_for_the_grace_time(stores: Stores, tmp_path:
 
 
 def test_a_receipt_travels_as_json(stores: Stores, tmp_path: Path) -> None:
-    from odf_storage.datasets.rewrite.receipt import receipt_of, to_json
+    from odf_storage.datasets.rewrite.compact import receipt_of, to_json
 
     made, _ = grown(stores)
     receipt = compacted(stores, made, tmp_path)

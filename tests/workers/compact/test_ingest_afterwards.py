@@ -9,14 +9,14 @@ import pytest
 from tests.workers.datasets import created, ndjson, submit, worker_of
 from throwaway import throwaway_stores
 
-from odf_protocol.metadata.reading import MergeStrategySnapshot
+from odf_protocol.metadata.sources import MergeStrategySnapshot
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import compact_job
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.read import Asked, reading
 from odf_storage.datasets.read.rows import Projection
 from odf_storage.datasets.read.view import view_of_dataset
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.stores.ports.values import JobSpec, Succeeded
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from odf_workers import confine
 from odf_workers.confine import Rules, environment, landlock, launcher, program_reads, seccomp
 from odf_workers.confine.apply import check_alone
 from odf_workers.confine.rules import SYSTEM_READS
-from odf_workers.program import lifetime
+from odf_workers.program import wiring as lifetime
 from odf_workers.program.metrics import WorkerMetrics
 
 CANARY = "canary-of-the-parent"

@@ -11,15 +11,16 @@ import pyarrow.parquet as pq
 
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     DatasetVocabulary,
+    OffsetInterval,
+    SqlQueryStep,
     TransformRequest,
     TransformRequestInput,
     TransformResponseSuccess,
+    TransformSql,
     Watermark,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
 
 MS = pa.timestamp("ms", "UTC")
 SYSTEM = [

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from odf_workers.engines.spark import class_archive
-from odf_workers.engines.spark.class_archive import (
+from odf_workers.engines.spark import machine as class_archive
+from odf_workers.engines.spark.machine import (
     INDEX,
     JAVA,
     SPARK,
+    command_of,
     dumping,
     publish,
     recording,
     using,
 )
-from odf_workers.engines.spark.java import java_home
-from odf_workers.engines.spark.machine import command_of
+from odf_workers.engines.spark.session import java_home
 from odf_workers.main import main
 
 FILES = (INDEX, f"made/{JAVA}", f"made/{SPARK}")

@@ -16,7 +16,7 @@ from tests.workers.engine.changes import APPEND, CITIES, cities, listed
 from tests.workers.engine.requests import Derivative, sql
 
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseSuccess,

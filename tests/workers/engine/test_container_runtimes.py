@@ -12,14 +12,11 @@ from tests.workers.engine import images
 from tests.workers.engine.changes import APPEND, CITIES, cities, listed
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.metadata.engine import (
-    TransformResponseInternalError,
-    TransformResponseSuccess,
-)
+from odf_protocol.metadata.events import TransformResponseInternalError, TransformResponseSuccess
 from odf_workers.engines.port.port import Listener
 from odf_workers.engines.remote.container import ContainerEngine, EngineRules
 from odf_workers.engines.remote.runtimes import Runtime
-from odf_workers.program.scratch import clear, scratch_folder
+from odf_workers.program.wiring import clear, scratch_folder
 from odf_workers.runtime.progress import JobLost
 from odf_workers.settings import WorkerSettings
 

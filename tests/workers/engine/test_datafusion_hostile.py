@@ -13,7 +13,7 @@ from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.hostile_datafusion import BOMBS, HOSTILE, ODD
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
@@ -22,14 +22,8 @@ from odf_protocol.metadata.engine import (
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
 )
-from odf_workers.engines.datafusion.allowed import (
-    AGGREGATES,
-    FUNCTIONS,
-    MOMENTS,
-    REFUSED,
-    WINDOWS,
-)
 from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
+from odf_workers.engines.datafusion.plan import AGGREGATES, FUNCTIONS, MOMENTS, REFUSED, WINDOWS
 
 SECRET = "canary-of-a-file-nobody-reads"
 CANARY = "canary-of-the-environment"

@@ -20,7 +20,7 @@ import pytest
 from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
@@ -28,9 +28,8 @@ from odf_protocol.metadata.engine import (
     TransformResponseInternalError,
 )
 from odf_workers import confine
-from odf_workers.engines.datafusion.child import Spawner
+from odf_workers.engines.datafusion.child import Question, Source, Spawner, encoded
 from odf_workers.engines.datafusion.engine import DataFusionEngine, DataFusionLimits
-from odf_workers.engines.datafusion.wire import Question, Source, encoded
 from odf_workers.engines.port.job_listener import Heard
 from odf_workers.engines.port.port import InvalidQuery, Listener, is_beyond_limits
 from odf_workers.engines.port.query_size import QuerySize
@@ -342,7 +341,7 @@ class _Then(Listener):
 BEYOND = """
 import os, sys
 import odf_workers.engines.datafusion.process as child
-from odf_workers.engines.datafusion.wire import Question
+from odf_workers.engines.datafusion.child import Question
 from odf_protocol.typed import decode_json
 def beyond(question):
     with open(sys.argv[2]) as file:

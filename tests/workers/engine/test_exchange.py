@@ -24,8 +24,9 @@ from odf_storage.stores.objects.layout import EXCHANGE, bucket_name
 from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, StoredFile
-from odf_workers.engines.exchange import executor_side, links, worker_side
-from odf_workers.engines.exchange.files import (
+from odf_workers.engines.exchange import links, worker_side
+from odf_workers.engines.exchange import links as executor_side
+from odf_workers.engines.exchange.links import (
     ATTEMPTS,
     ExchangeFailed,
     ExchangeFault,
@@ -33,7 +34,7 @@ from odf_workers.engines.exchange.files import (
     name_of,
 )
 from odf_workers.engines.exchange.worker_side import failed
-from odf_workers.engines.spark.far_frames import reading, write_delivered
+from odf_workers.engines.spark.frames import reading, write_delivered
 
 
 @pytest.fixture(autouse=True)

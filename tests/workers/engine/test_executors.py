@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from odf_workers.engines.spark import executors, jvm
+from odf_workers.engines.spark import jvm
+from odf_workers.engines.spark import jvm as executors
 
 PATIENCE_S = 0.2
 

@@ -10,10 +10,7 @@ import pytest
 from tests.workers.engine.requests import SYSTEM, Derivative, sql
 
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.engine import (
-    TransformResponseInvalidQuery,
-    TransformResponseSuccess,
-)
+from odf_protocol.metadata.events import TransformResponseInvalidQuery, TransformResponseSuccess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +31,7 @@ def table(schema: pa.Schema, offset: int, value: int) -> pa.Table:
 def test_a_query_is_planned_once_unless_its_inputs_change_or_its_run_fails(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_workers.engines.spark_engine import state as spark_state
+    from odf_workers.engines.spark_engine import transform as spark_state
     from odf_workers.engines.spark_engine.engine import SparkEngine
 
     planned = []
@@ -70,7 +67,7 @@ def test_a_query_is_planned_once_unless_its_inputs_change_or_its_run_fails(
 
 
 def test_two_runs_of_a_query_at_once_have_a_plan_each(spark: SparkSession) -> None:
-    from odf_workers.engines.spark_engine.state import KEPT_PLANS, Plans
+    from odf_workers.engines.spark_engine.transform import KEPT_PLANS, Plans
 
     class Asked:
         """As much of a work and of a plan as is looked at."""

@@ -24,22 +24,23 @@ from throwaway import throwaway_stores
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.reading import ReadStepCsv, ReadStepNdJson, ReadStepParquet
+from odf_protocol.metadata.sources import ReadStepCsv, ReadStepNdJson, ReadStepParquet
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.stores.objects.layout import EXCHANGE
 from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import SENT_PART_BYTES, Bucket
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_workers.engines.exchange import executor_side, links, worker_side
-from odf_workers.engines.exchange.files import ExchangeFault, Loan, Span, Spans
+from odf_workers.engines.exchange import links, worker_side
+from odf_workers.engines.exchange import links as executor_side
+from odf_workers.engines.exchange.links import ExchangeFault, Loan, Span, Spans
 from odf_workers.jobs.ingest.source import Source, splits_of
-from odf_workers.jobs.transform.files import InputFiles
-from odf_workers.jobs.work.slice_files import local_file, readable
-from odf_workers.partitions.here import Here
-from odf_workers.readers.read_split import open_split
+from odf_workers.jobs.transform.result import InputFiles
+from odf_workers.jobs.work.context import local_file, readable
+from odf_workers.partitions.port import Here
+from odf_workers.readers.read import open_split
 from odf_workers.readers.splits import unpacked_size
-from odf_workers.slices.frame import Limits
+from odf_workers.slices.schema import Limits
 from odf_workers.slices.write import Written
 
 CONTENT = b"id,at\n" + b"1,2024-01-01T00:00:00Z\n" * 1000

@@ -13,13 +13,21 @@ from tests.workers.derivatives import START, node_of, root, transform
 from throwaway import throwaway_stores
 
 from odf_protocol.codec.manifests import to_data
-from odf_protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import (
+    RawQueryRequest,
+    RawQueryResponseInvalidQuery,
+    SqlQueryStep,
+    TransformSql,
+)
 from odf_storage.datasets.job_payloads.transform_job import CheckPayload
 from odf_workers.engines.datafusion.engine import DataFusionEngine
-from odf_workers.engines.port.dialects import refuse_quoted_columns
-from odf_workers.engines.port.port import InvalidQuery
-from odf_workers.engines.port.positions import blamed_on, place_of, said
+from odf_workers.engines.port.port import (
+    InvalidQuery,
+    blamed_on,
+    place_of,
+    refuse_quoted_columns,
+    said,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from tests.conformance.engine_transforms import ALL, Heard, TransformContract
 from tests.workers.engine.changes import APPEND, CITIES, RETRACT, cities
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
-from odf_protocol.metadata.engine import (
+from odf_protocol.codec.blocks import MalformedMessage, decode_message, encode_message
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
@@ -34,8 +34,15 @@ from odf_workers.engines.port import job_listener
 from odf_workers.engines.port.port import Listener
 from odf_workers.engines.remote import remote
 from odf_workers.engines.remote import server as serving
-from odf_workers.engines.remote.remote import UNKNOWN_VERSION, RemoteEngine
-from odf_workers.engines.remote.rpc import RAW_QUERY, SERVICE, TRANSFORM, unwrapped, wrapped
+from odf_workers.engines.remote.remote import (
+    RAW_QUERY,
+    SERVICE,
+    TRANSFORM,
+    UNKNOWN_VERSION,
+    RemoteEngine,
+    unwrapped,
+    wrapped,
+)
 from odf_workers.engines.remote.server import serve
 from odf_workers.runtime.progress import JobLost
 

@@ -11,7 +11,7 @@ import pytest
 from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, RETRACT, WAS, cities
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.metadata.engine import TransformResponseSuccess
+from odf_protocol.metadata.events import TransformResponseSuccess
 from odf_workers.engines.datafusion.engine import DataFusionEngine
 from odf_workers.engines.iteration import inputs
 from odf_workers.slices.write import described

@@ -16,8 +16,7 @@ from tests.conformance.engine_transforms import ALL
 from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.metadata.engine import TransformResponseSuccess
-from odf_protocol.metadata.transforms import TransformSql
+from odf_protocol.metadata.events import TransformResponseSuccess, TransformSql
 from odf_workers.engines.datafusion.engine import DataFusionEngine
 from odf_workers.engines.port.port import UnsupportedEngine, engine_for
 from odf_workers.engines.remote.container import ContainerEngine

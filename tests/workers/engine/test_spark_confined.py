@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.workers.datasets import created, ndjson, submit
 
-from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import AddPushSource, SqlQueryStep, TransformSql
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.stores.ports.values import Failed, Succeeded
 from odf_workers.confine import environment, launcher, missing

@@ -11,7 +11,7 @@ from tests.workers.engine.changes import APPEND, CITIES, cities
 from tests.workers.engine.hostile_spark import HOSTILE, ODD
 from tests.workers.engine.requests import Derivative, sql
 
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
@@ -111,7 +111,7 @@ def test_a_session_for_queries_has_the_functions_that_are_allowed_and_no_other(
     spark: SparkSession,
 ) -> None:
     from odf_workers.engines.spark.allowed import PREPROCESS, TRANSFORM
-    from odf_workers.engines.spark.query import Sessions
+    from odf_workers.engines.spark.plan import Sessions
 
     sessions = Sessions(spark)
     for allowed in (PREPROCESS, TRANSFORM):

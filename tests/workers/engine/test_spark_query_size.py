@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from odf_protocol.metadata.engine import RawQueryRequest, RawQueryResponseInvalidQuery
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import (
+    RawQueryRequest,
+    RawQueryResponseInvalidQuery,
+    SqlQueryStep,
+    TransformSql,
+)
 from odf_workers.engines.spark_engine.engine import SparkEngine
 
 

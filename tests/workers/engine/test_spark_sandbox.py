@@ -13,10 +13,7 @@ from tests.workers.engine.changes import APPEND, CITIES, NOW_IS, RETRACT, WAS, c
 from tests.workers.engine.requests import Derivative, sql
 
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.engine import (
-    TransformResponseInvalidQuery,
-    TransformResponseSuccess,
-)
+from odf_protocol.metadata.events import TransformResponseInvalidQuery, TransformResponseSuccess
 from odf_workers.engines.port.port import Listener
 
 if TYPE_CHECKING:
@@ -207,7 +204,7 @@ def test_a_time_read_out_of_what_may_have_no_date_is_refused_where_it_is_written
 ) -> None:
     from odf_workers.engines.port.port import InvalidQuery
     from odf_workers.engines.spark.catalyst import Catalyst
-    from odf_workers.engines.spark.implicit_times import without_today
+    from odf_workers.engines.spark.limit import without_today
     from odf_workers.engines.spark.plan import parts_of
 
     transform = sql(

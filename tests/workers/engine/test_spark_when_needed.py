@@ -13,8 +13,7 @@ import pytest
 from tests.workers.datasets import created, ndjson, submit, worker_of
 from throwaway import throwaway_stores
 
-from odf_protocol.metadata.engine import RawQueryRequest
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import RawQueryRequest, SqlQueryStep, TransformSql
 from odf_storage.stores.ports.values import Succeeded
 
 
@@ -75,7 +74,7 @@ def test_without_a_start_a_query_is_no_wrong_query(later: Any, starts: mock.Mock
 
 def test_that_there_is_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from odf_workers.engines.spark import session as spark
-    from odf_workers.engines.spark.java import JavaNotFound
+    from odf_workers.engines.spark.session import JavaNotFound
 
     monkeypatch.setattr(spark, "java_home", mock.Mock(side_effect=JavaNotFound("no Java")))
     with pytest.raises(JavaNotFound):

@@ -12,13 +12,15 @@ from tests.workers.engine.requests import Derivative
 from tests.workers.tables import cases, rows_of, table_from
 
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     DatasetVocabulary,
+    OffsetInterval,
+    SqlQueryStep,
+    TemporalTable,
     TransformResponseInvalidQuery,
     TransformResponseSuccess,
+    TransformSql,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TemporalTable, TransformSql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_storage.stores.ports import KeyedWrites
 from odf_storage.stores.ports.errors import KeyedFileTooLarge, KeyRefused
 from odf_workers.fetch.http import client_of
-from odf_workers.fetch.http_store import HttpKeyedStore
+from odf_workers.fetch.kartothek import HttpKeyedStore
 from odf_workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest
 
 

@@ -14,8 +14,7 @@ from tests.workers.derivatives import add_rows, derivative, moment, node_of, roo
 from odf_protocol.metadata.events import ExecuteTransform
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.integrity.errors import ObjectDamaged, ObjectHealing
-from odf_storage.datasets.integrity.healing import retry_open_damages
+from odf_storage.datasets.integrity.healing import ObjectDamaged, ObjectHealing, retry_open_damages
 from odf_storage.datasets.job_payloads import heal_job, transform_job
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores

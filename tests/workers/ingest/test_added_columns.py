@@ -21,9 +21,15 @@ from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.attributes import Attributes
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice
-from odf_protocol.metadata.events import AddData, AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.events import AddData, AddPushSource, DataSlice, SetDataSchema
+from odf_protocol.metadata.schema import (
+    DataField,
+    DataSchema,
+    DataTypeInt64,
+    DataTypeOption,
+    DataTypeString,
+)
+from odf_protocol.metadata.sources import (
     MergeStrategyLedger,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
@@ -32,24 +38,16 @@ from odf_protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_protocol.metadata.schema import (
-    DataField,
-    DataSchema,
-    DataTypeInt64,
-    DataTypeOption,
-    DataTypeString,
-)
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload, IngestReceipt
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import Failed, JobId, JobSpec, ObjectKind, Succeeded
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Here
 from odf_workers.plan.ingest import ColumnsAreDeclared
 from odf_workers.program.loop import Worker
-from odf_workers.slices.frame import BadInputSchema
-from odf_workers.slices.schema import IncompatibleSchema
+from odf_workers.slices.schema import BadInputSchema, IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 FIRST, WIDER = b"id,a\n1,x\n2,y\n", b"b,id,a\n0.5,2,y\n1.5,3,z\n"

@@ -16,7 +16,7 @@ from throwaway import throwaway_stores
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -25,13 +25,11 @@ from odf_protocol.metadata.reading import (
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest import run
 from odf_workers.jobs.ingest.run import prepare_post, push_extras, run_ingest, write_post
-from odf_workers.partitions.here import Here
-from odf_workers.partitions.port import Way
+from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import plan_ingest
 from odf_workers.readers import csv_cuts, splits
 from odf_workers.readers.rejected import TooManyBadRows
-from odf_workers.slices.columns import CannotMerge
-from odf_workers.slices.frame import BadRow, InputTooLarge, Limits
+from odf_workers.slices.schema import BadRow, CannotMerge, InputTooLarge, Limits
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 CSV = {"kind": "Csv", "header": True, "schema": ["event_time TIMESTAMP", "n BIGINT"]}

@@ -19,7 +19,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyLedger,
@@ -42,9 +42,10 @@ from odf_storage.stores.ports.values import (
     Succeeded,
 )
 from odf_workers.engines.port.job_listener import HeardOfAll
-from odf_workers.jobs.ingest import claim, post
+from odf_workers.jobs.ingest import claim
+from odf_workers.jobs.ingest import round as post
 from odf_workers.jobs.ingest import round as rounds
-from odf_workers.partitions.failure import StageFailed
+from odf_workers.partitions.messages import StageFailed
 from odf_workers.program.loop import Worker
 from odf_workers.program.metrics import WorkerMetrics
 from odf_workers.runtime.progress import JobProgress

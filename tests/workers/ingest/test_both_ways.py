@@ -29,11 +29,11 @@ from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores, throwing_away
 
 from odf_protocol.arrow_schema import from_arrow, to_arrow
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource, SetDataSchema
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -50,12 +50,11 @@ from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest import run
 from odf_workers.jobs.work.context import WorkerContext
 from odf_workers.merge.table import MERGE
-from odf_workers.partitions.here import Here
-from odf_workers.partitions.port import Way
+from odf_workers.partitions.port import Here, Way
 from odf_workers.readers import splits
 from odf_workers.slices.costs import Cut
 from odf_workers.stages import pipeline
-from odf_workers.stages.layout import Layout
+from odf_workers.stages.facts import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,14 +26,14 @@ from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyChangelogStream, ReadStepNdJson
 from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.sources import MergeStrategyChangelogStream, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.read.rows import Projection, project
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.merge.findings import NotWhatStands
+from odf_workers.merge.history import NotWhatStands
 
 HISTORIES = int(os.environ.get("ODF_TEST_CHANGELOGS", "40"))
 pytestmark = pytest.mark.timeout(120 + 2 * HISTORIES)

@@ -20,18 +20,18 @@ from tests.workers.partitions.many import Many
 from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepCsv
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepCsv
 from odf_protocol.multihash import Multihash
 from odf_workers.jobs.ingest.source import Source, splits_of
-from odf_workers.partitions.here import Here
-from odf_workers.partitions.port import Way
+from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import IngestPlan
-from odf_workers.readers import chunks, csv, csv_arrow, csv_cuts, splits, text
+from odf_workers.readers import csv, csv_cuts, splits, text
+from odf_workers.readers import csv_records as csv_arrow
+from odf_workers.readers import rejected as chunks
 from odf_workers.readers.csv_records import BOM
-from odf_workers.slices.columns import POSITION
 from odf_workers.slices.costs import Cut
-from odf_workers.slices.frame import Limits
-from odf_workers.stages.post_read import PostRead
+from odf_workers.slices.schema import POSITION, Limits
+from odf_workers.stages.read import PostRead
 from odf_workers.stages.read_posts import read
 
 FILES = int(os.environ.get("ODF_TEST_CSV_FILES", "120"))

@@ -14,7 +14,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData
-from odf_protocol.metadata.reading import ReadStepParquet
+from odf_protocol.metadata.sources import ReadStepParquet
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest.run import run_ingest
 

@@ -22,7 +22,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_workers.jobs.ingest import run
 from odf_workers.jobs.ingest.run import PreparedPost, prepare_post, push_extras
 from odf_workers.partitions import on_spark

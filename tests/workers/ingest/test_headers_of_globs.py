@@ -24,9 +24,9 @@ from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.fetch.values import FetchRules
 from odf_workers.jobs.ingest import run
-from odf_workers.jobs.poll.poll import run_poll
+from odf_workers.jobs.sources.poll import run_poll
 from odf_workers.jobs.work.context import PollOptions, WorkerContext
-from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Here
 from odf_workers.readers import csv_cuts, splits
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")

@@ -11,10 +11,10 @@ from throwaway import throwaway_stores
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
-from odf_protocol.linked import SUMMARY_KEY
 from odf_protocol.metadata.events import AddData, SetDataSchema
-from odf_protocol.metadata.reading import MergeStrategySnapshot
+from odf_protocol.metadata.sources import MergeStrategySnapshot
 from odf_protocol.multihash import Multihash
+from odf_protocol.references import SUMMARY_KEY
 from odf_storage.datasets.contents.linked import DanglingReference, InvalidValue
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind

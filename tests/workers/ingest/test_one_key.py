@@ -19,7 +19,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
@@ -32,8 +32,8 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest import run
-from odf_workers.merge.findings import NotWhatStands
-from odf_workers.partitions.here import Here
+from odf_workers.merge.history import NotWhatStands
+from odf_workers.partitions.port import Here
 from odf_workers.stages import pipeline
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")

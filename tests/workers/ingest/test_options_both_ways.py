@@ -21,11 +21,11 @@ from odf_storage.datasets.job_payloads.poll_job import PollPayload
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.fetch.values import FetchRules
 from odf_workers.jobs.ingest import run
-from odf_workers.jobs.poll.poll import run_poll
+from odf_workers.jobs.sources.poll import run_poll
 from odf_workers.jobs.work.context import PollOptions
-from odf_workers.partitions.here import Here
+from odf_workers.partitions.port import Here
 from odf_workers.readers import csv_cuts, splits
-from odf_workers.slices.frame import BadRow
+from odf_workers.slices.schema import BadRow
 
 NOW = Instant.parse("2026-01-01T00:00:00Z")
 FIELDS = [

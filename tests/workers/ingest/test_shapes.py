@@ -16,12 +16,11 @@ from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, SetDataSchema, SetVocab
-from odf_protocol.metadata.reading import ReadStepParquet
+from odf_protocol.metadata.sources import ReadStepParquet
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest.run import run_ingest
 from odf_workers.slices.conform import UnexpectedNulls
-from odf_workers.slices.frame import BadInputSchema, BadRow
-from odf_workers.slices.schema import MILLIS, IncompatibleSchema
+from odf_workers.slices.schema import MILLIS, BadInputSchema, BadRow, IncompatibleSchema
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 LATER = datetime(2050, 1, 1, tzinfo=UTC)

@@ -13,12 +13,11 @@ from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
 
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest import run
-from odf_workers.partitions.here import Here
-from odf_workers.partitions.port import Way
+from odf_workers.partitions.port import Here, Way
 from odf_workers.readers import splits
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")

@@ -12,7 +12,7 @@ import pytest
 from tests.workers.datasets import bench_without_engine, created, ndjson, now, upload
 from throwaway import throwaway_stores
 
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyAppend,
     MergeStrategyLedger,
@@ -24,8 +24,7 @@ from odf_storage.datasets.merge_state.store import MergeStates
 from odf_storage.datasets.node.stores import Stores
 from odf_workers.jobs.ingest import run as module
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.jobs.work.ahead import StatesAhead
-from odf_workers.jobs.work.context import WorkerContext
+from odf_workers.jobs.work.context import StatesAhead, WorkerContext
 
 Rows = list[dict[str, Any]]
 

@@ -20,8 +20,8 @@ from throwaway import throwaway_stores
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.events import AddPushSource, SqlQueryStep, TransformSql
+from odf_protocol.metadata.sources import (
     MergeStrategyAppend,
     MergeStrategySnapshot,
     ReadStep,
@@ -32,12 +32,11 @@ from odf_protocol.metadata.reading import (
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
 from odf_storage.datasets.node.stores import Stores
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.slices.frame import BadRow
+from odf_workers.slices.schema import BadRow
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 

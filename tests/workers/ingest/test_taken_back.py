@@ -16,16 +16,16 @@ from odf_protocol.attributes import Attributes
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.sources import (
     MergeStrategyAppend,
     MergeStrategyChangelogStream,
     ReadStepNdJson,
 )
-from odf_protocol.metadata.schema import DataSchema
 from odf_storage.datasets.node.stores import Stores
 from odf_workers.jobs.ingest.outcome import Extras
 from odf_workers.jobs.ingest.run import prepare_post, run_ingest, write_post
-from odf_workers.merge.findings import NotWhatStands
+from odf_workers.merge.history import NotWhatStands
 from odf_workers.plan.ingest import plan_ingest
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")

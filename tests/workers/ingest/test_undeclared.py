@@ -21,20 +21,14 @@ from throwaway import throwaway_stores
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import (
-    ReadStep,
-    ReadStepCsv,
-    ReadStepNdJson,
-    ReadStepParquet,
-)
+from odf_protocol.metadata.sources import ReadStep, ReadStepCsv, ReadStepNdJson, ReadStepParquet
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import IngestReceipt
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest import run
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.partitions.here import Here
-from odf_workers.partitions.port import Way
+from odf_workers.partitions.port import Here, Way
 from odf_workers.readers import splits
 from odf_workers.slices.schema import IncompatibleSchema
 

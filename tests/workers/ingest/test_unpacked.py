@@ -20,7 +20,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
     ReadStepEsriShapefile,
@@ -29,12 +29,8 @@ from odf_protocol.metadata.reading import (
 )
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest.run import run_ingest
-from odf_workers.runtime.input_limits import (
-    DecompressionTooLarge,
-    MalformedArchive,
-    PrepareLimits,
-)
-from odf_workers.slices.frame import Limits
+from odf_workers.runtime.command import DecompressionTooLarge, MalformedArchive, PrepareLimits
+from odf_workers.slices.schema import Limits
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")
 CSV = ReadStepCsv(header=True, infer_schema=True)

@@ -10,7 +10,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategyAppend, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategyAppend, ReadStepNdJson
 from odf_workers.jobs.ingest.run import run_ingest
 
 NOW = Instant.parse("2050-01-01T00:00:00Z")

@@ -14,19 +14,19 @@ from tests.workers.datasets import bench_without_engine, created, ingest_options
 from throwaway import throwaway_stores
 
 from odf_protocol.metadata.events import AddData, SetPollingSource
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
+    FetchStepUrl,
     MergeStrategy,
     MergeStrategyLedger,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
     ReadStepParquet,
 )
-from odf_protocol.metadata.sources import FetchStepUrl
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_workers.fetch.file_lists import FileLists
+from odf_workers.fetch.taken import FileLists
 from odf_workers.fetch.values import FetchRules
-from odf_workers.jobs.poll.poll import run_poll
+from odf_workers.jobs.sources.poll import run_poll
 from odf_workers.jobs.work.context import Engines, PollOptions, WorkerContext
 
 SYSTEM = ("offset", "op", "system_time", "event_time")

@@ -17,17 +17,15 @@ from static_files import answering, send
 from tests.workers.kartothek.polled import Polled, snapshot
 
 from odf_protocol.errors import NodeError, NotFound
-from odf_protocol.kartothek.errors import BadKartothek, KartothekFileMissing
+from odf_protocol.kartothek.keys import BadKartothek, KartothekFileMissing
 from odf_protocol.kartothek.source import MalformedAddress, UnfitSource
-from odf_protocol.metadata.reading import (
-    MergeStrategyAppend,
-    MergeStrategyChangelogStream,
-    ReadStepCsv,
-)
 from odf_protocol.metadata.sources import (
     CompressionFormat,
     EventTimeSourceFromPath,
+    MergeStrategyAppend,
+    MergeStrategyChangelogStream,
     PrepStepDecompress,
+    ReadStepCsv,
 )
 from odf_workers.fetch.values import (
     FetchedTooLarge,

@@ -14,17 +14,11 @@ from kartothek_published import A, C, D, Growing, Publisher, R
 from kartothek_vectors import KARTOTHEK, in_any_order
 from tests.workers.kartothek.polled import Polled, snapshot, state_of
 
-from odf_protocol.kartothek.errors import TableNotChosen
-from odf_protocol.kartothek.keys import partition_folder
-from odf_protocol.metadata.reading import ReadStepParquet
-from odf_protocol.metadata.schema import (
-    DataField,
-    DataSchema,
-    DataTypeInt32,
-    DataTypeString,
-)
-from odf_storage.datasets.kartothek.publication import Mode
-from odf_storage.datasets.kartothek.tables import open_table
+from odf_protocol.kartothek.keys import TableNotChosen, partition_folder
+from odf_protocol.metadata.schema import DataField, DataSchema, DataTypeInt32, DataTypeString
+from odf_protocol.metadata.sources import ReadStepParquet
+from odf_storage.datasets.kartothek.definition import Mode
+from odf_storage.datasets.kartothek.select import open_table
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 

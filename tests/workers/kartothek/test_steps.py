@@ -19,7 +19,7 @@ from tests.workers.kartothek.polled import Polled, ledger, snapshot, state_of, u
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime
-from odf_storage.stores.keyed.open import open_keyed_store
+from odf_storage.stores.keyed.folder import open_keyed_store
 
 EXPECTED = json.loads((KARTOTHEK / "expected" / "inventory-steps.json").read_text())
 EVENTS = {

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from chain_maker import NOON
 
-from odf_protocol.kartothek.errors import KartothekFileMissing
-from odf_protocol.kartothek.schema import encode_schema, table_schema
+from odf_protocol.kartothek.keys import KartothekFileMissing
+from odf_protocol.kartothek.partition_values import encode_schema, table_schema
 from odf_protocol.kartothek.state import State, encode_json
-from odf_storage.datasets.kartothek.tables import Table, open_table
+from odf_storage.datasets.kartothek.select import Table, open_table
 from odf_storage.stores.keyed.folder import FolderKeyedStore
-from odf_workers.fetch.table_copies import TooManyFiles, copied
+from odf_workers.fetch.kartothek import TooManyFiles, copied
 from odf_workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest, FetchRules
 
 FILES = 6

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_protocol.kartothek.errors import TypeConflict
+from odf_protocol.kartothek.keys import TypeConflict
 from odf_protocol.kartothek.source import file_list, state_of
-from odf_protocol.metadata.reading import ReadStepParquet
-from odf_workers.fetch.file_lists import FileLists
+from odf_protocol.metadata.sources import ReadStepParquet
+from odf_workers.fetch.taken import FileLists
 from odf_workers.readers.parquet import values_size
 from odf_workers.readers.parquet_bounds import MalformedParquet
-from odf_workers.readers.read_split import SplitRead, open_split, open_splits
+from odf_workers.readers.plain import TableFile, TableFiles, TablePart
+from odf_workers.readers.read import SplitRead, open_split, open_splits
 from odf_workers.readers.splits import Splits, splits_of_table
-from odf_workers.readers.table_files import TableFile, TableFiles, TablePart
-from odf_workers.slices.frame import Limits
+from odf_workers.slices.schema import Limits
 
 SCHEMA = pa.schema({"p": pa.string(), "n": pa.int64(), "t": pa.string()})
 

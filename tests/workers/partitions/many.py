@@ -11,10 +11,8 @@ from typing import Any, Literal
 from pyspark import cloudpickle
 
 from odf_workers.partitions import on_spark
-from odf_workers.partitions.failure import Failure
-from odf_workers.partitions.files import File, Outbox, Span
-from odf_workers.partitions.port import Read, Route, T, Work
-from odf_workers.partitions.usage import Usage
+from odf_workers.partitions.messages import Failure
+from odf_workers.partitions.port import File, Outbox, Read, Route, Span, T, Usage, Work
 
 
 class Many:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from odf_workers.slices.frame import BadRow
+from odf_workers.slices.schema import BadRow
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 
 from odf_workers.partitions import messages, on_spark
-from odf_workers.partitions.failure import Failure
-from odf_workers.partitions.messages import batch_of, gathered, message
+from odf_workers.partitions.messages import Failure, batch_of, gathered, message
 from odf_workers.partitions.port import Batches
 from odf_workers.readers.rejected import TooManyBadRows
-from odf_workers.slices.frame import BadRow, Limits
+from odf_workers.slices.schema import BadRow, Limits
 
 
 def rows(count: int, start: int = 0) -> pa.RecordBatch:

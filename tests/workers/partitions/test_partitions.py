@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.workers.partitions import stages
 
-from odf_workers.partitions.here import Here
-from odf_workers.slices.frame import BadRow
+from odf_workers.partitions.port import Here
+from odf_workers.slices.schema import BadRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odf_workers.partitions.task_memory import (
+from odf_workers.partitions.memory import (
     SMALLEST_PARTITION_BYTES,
     heap_bytes,
     of_spark,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
-from odf_protocol.metadata.engine import Watermark
+from odf_protocol.metadata.events import DataSlice, OffsetInterval, Watermark
 from odf_protocol.multihash import Multihash
 from odf_workers.plan.transform import Consumed, InputBlock, InputChain, input_plan
 

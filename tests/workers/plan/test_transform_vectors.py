@@ -10,15 +10,19 @@ from tests.workers import tables
 from odf_protocol.chain.state import ChainState
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice, ExecuteTransformInput, OffsetInterval
 from odf_protocol.metadata.events import (
     DatasetKind,
+    DataSlice,
     ExecuteTransform,
+    ExecuteTransformInput,
+    OffsetInterval,
     SetDataSchema,
     SetTransform,
+    SqlQueryStep,
+    TransformInput,
+    TransformSql,
 )
 from odf_protocol.metadata.schema import DataSchema
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformInput, TransformSql
 from odf_protocol.multihash import Multihash
 from odf_workers.plan.transform import (
     InputBlock,

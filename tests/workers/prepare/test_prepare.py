@@ -21,9 +21,8 @@ from tests.workers import tables
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.sources import PrepStep
-from odf_workers.prepare.gzip import gunzip
-from odf_workers.prepare.run import prepare
-from odf_workers.runtime.input_limits import (
+from odf_workers.prepare.run import gunzip, prepare
+from odf_workers.runtime.command import (
     DecompressionTooLarge,
     EntryNotFound,
     MalformedArchive,

@@ -17,13 +17,13 @@ from throwaway import throwaway_stores
 
 from odf_node.cli.main import main
 from odf_protocol.metadata.events import AddPushSource
-from odf_protocol.metadata.reading import MergeStrategySnapshot, ReadStepNdJson
+from odf_protocol.metadata.sources import MergeStrategySnapshot, ReadStepNdJson
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import query_job
 from odf_storage.datasets.job_payloads.query_job import QueriedDataset, QueryPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.query.messages import Form, View
-from odf_storage.datasets.query.results import QueryResults
+from odf_storage.datasets.query.tables import QueryResults
 from odf_storage.stores.ports.errors import KeyNotFound
 from odf_storage.stores.ports.values import AccountId, Failed, JobId, Succeeded
 

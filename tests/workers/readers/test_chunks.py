@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from odf_protocol.codec.manifests import from_data
-from odf_protocol.metadata.reading import ReadStep
-from odf_workers.readers import chunks
+from odf_protocol.metadata.sources import ReadStep
+from odf_workers.readers import rejected as chunks
 from odf_workers.readers.read import open_frame
 from odf_workers.readers.rejected import Rejected
-from odf_workers.slices.frame import Limits
+from odf_workers.slices.schema import Limits
 
 LONG = "x" * 1_000
 FEATURE = {"type": "Feature", "properties": {"n": 1}, "geometry": {"type": LONG}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from odf_workers.runtime.content import Content, Enclosed, mapped, opened, size_of
+from odf_workers.runtime.progress import Content, Enclosed, mapped, opened, size_of
 
 BYTES = b"a,b\n1,2\n"
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.csv_header import HeaderMismatch
-from odf_protocol.metadata.reading import ReadStepCsv
+from odf_protocol.metadata.sources import ReadStepCsv
 from odf_protocol.time_patterns import UnsupportedPattern
 from odf_workers.readers import csv as csv_reader
-from odf_workers.readers import csv_arrow
+from odf_workers.readers import csv_records as csv_arrow
 from odf_workers.readers.csv_records import CsvFormat, CsvRecords
 from odf_workers.readers.read import open_frame
-from odf_workers.slices.frame import (
+from odf_workers.slices.schema import (
     BadInputSchema,
     BadRow,
     Frame,

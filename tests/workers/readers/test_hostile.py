@@ -14,10 +14,10 @@ import pytest
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput, LimitExceeded, NodeError
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_workers.readers.parquet import MalformedParquet
 from odf_workers.readers.read import open_frame
-from odf_workers.slices.frame import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
+from odf_workers.slices.schema import BadInputSchema, BadRow, Frame, InputTooLarge, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 

@@ -10,9 +10,9 @@ import pytest
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_workers.readers.read import open_frame
-from odf_workers.slices.frame import BadRow, InputTooLarge, Limits, SubPathNotFound
+from odf_workers.slices.schema import BadRow, InputTooLarge, Limits, SubPathNotFound
 
 
 def read(

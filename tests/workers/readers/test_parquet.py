@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from odf_protocol.errors import NodeError
-from odf_protocol.metadata.reading import ReadStepParquet
+from odf_protocol.metadata.sources import ReadStepParquet
 from odf_workers.readers import parquet_bounds
 from odf_workers.readers.parquet import read_parquet
 from odf_workers.readers.parquet_bounds import MalformedParquet, sizes
-from odf_workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
-from odf_workers.slices.frame import InputTooLarge, Limits
+from odf_workers.runtime.command import DecompressionTooLarge, PrepareLimits
+from odf_workers.slices.schema import InputTooLarge, Limits
 
 SMALL = Limits(cell_bytes=1_000, row_bytes=1_500)
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_protocol.metadata.reading import ReadStepParquet
-from odf_workers.readers.known import Known
+from odf_protocol.metadata.sources import ReadStepParquet
+from odf_workers.readers.features import Known
 from odf_workers.readers.parquet import read_parquet
-from odf_workers.slices.frame import BadInputSchema, BadRow, Frame, Limits
+from odf_workers.slices.schema import BadInputSchema, BadRow, Frame, Limits
 
 SPARK = "org.apache.spark."
 

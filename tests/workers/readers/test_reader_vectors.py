@@ -14,9 +14,9 @@ from tests.workers import tables
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_workers.readers.read import open_frame
-from odf_workers.slices.frame import Frame, Limits, SubPathNotFound, Unsupported
+from odf_workers.slices.schema import Frame, Limits, SubPathNotFound, Unsupported
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 WIDER = {"reader-018"}

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odf_protocol.metadata.reading import ReadStepParquet
+from odf_protocol.metadata.sources import ReadStepParquet
 from odf_workers.readers.parquet import read_parquet
 from odf_workers.readers.recast import can_recast, recast
 from odf_workers.readers.text import BadValue
-from odf_workers.slices.frame import BadInputSchema, BadRow, Limits
+from odf_workers.slices.schema import BadInputSchema, BadRow, Limits
 
 MS, US, NS = (pa.timestamp(unit, "UTC") for unit in ("ms", "us", "ns"))
 NOON = datetime(2020, 1, 1, 12, 0, 0, 123_456, tzinfo=UTC)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from odf_protocol.codec.manifests import from_data
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_workers.readers.read import open_frame
-from odf_workers.slices.frame import BadRow, Limits
+from odf_workers.slices.schema import BadRow, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 DECIMAL = {"kind": "Decimal", "precision": 10, "scale": 2}

@@ -17,11 +17,11 @@ import shapefile
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import BadInput, NodeError
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_workers.readers.read import open_frame
 from odf_workers.readers.shapefile import MalformedShapefile
-from odf_workers.runtime.input_limits import DecompressionTooLarge, PrepareLimits
-from odf_workers.slices.frame import BadRow, InputTooLarge, Limits
+from odf_workers.runtime.command import DecompressionTooLarge, PrepareLimits
+from odf_workers.slices.schema import BadRow, InputTooLarge, Limits
 
 SQUARE = [[0, 0], [0, 10], [10, 10], [10, 0], [0, 0]]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odf_protocol.codec.manifests import from_data
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.sources import ReadStep
 from odf_protocol.source_options import (
     OPTIONS,
     UnknownSourceOption,
@@ -18,7 +18,7 @@ from odf_protocol.source_options import (
 )
 from odf_workers.readers.plain_text import TooFewLines
 from odf_workers.readers.read import open_frame
-from odf_workers.slices.frame import BadRow, Frame, Limits
+from odf_workers.slices.schema import BadRow, Frame, Limits
 
 pytestmark = pytest.mark.usefixtures("whichever_is_quicker")
 

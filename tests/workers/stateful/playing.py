@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import OffsetInterval
-from odf_protocol.metadata.transforms import SqlQueryStep, TemporalTable, TransformSql
+from odf_protocol.metadata.events import OffsetInterval, SqlQueryStep, TemporalTable, TransformSql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

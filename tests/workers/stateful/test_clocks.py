@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from odf_workers.engines.stateful.clock import (
+from odf_workers.engines.stateful.operators import (
     DAY,
     EPOCH,
     InputClock,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odf_workers.engines.stateful.clock import InputClock
 from odf_workers.engines.stateful.operators import (
     AsOfJoin,
+    InputClock,
     IntervalJoin,
     Moment,
     Ranking,

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from odf_workers.engines.stateful import ForeignState
-from odf_workers.engines.stateful.fold import BUCKET
-from odf_workers.engines.stateful.pieces import AT
+from odf_workers.engines.stateful.results import BUCKET
 from odf_workers.engines.stateful.state import (
     extract,
     open_state,
@@ -20,6 +19,7 @@ from odf_workers.engines.stateful.state import (
     write_section,
     write_state,
 )
+from odf_workers.engines.stateful.times import AT
 
 SCHEMA = pa.schema({BUCKET: pa.int64(), AT: pa.int64(), "v": pa.string()})
 Rows = list[tuple[int, int, str]]

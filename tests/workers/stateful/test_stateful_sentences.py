@@ -169,7 +169,7 @@ def test_results_and_state_do_not_depend_on_partitions(spark: SparkSession, tmp_
 def test_large_runs_are_computed_in_many_tasks_and_say_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_workers.engines.stateful import context
+    from odf_workers.engines.stateful import state as context
 
     query = DAILY.replace("1 day", "6 hours").replace("sum(amount)", "max(amount)")
     rows = [(A, t(n % 20), "abc"[n % 3], n % 7) for n in range(40)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odf_workers.engines.port.port import InvalidQuery
-from odf_workers.engines.stateful.text import as_of_joins
+from odf_workers.engines.stateful.plan import as_of_joins
 
 TIMES = {"stocks.owned": "at", "h": "event_time"}
 

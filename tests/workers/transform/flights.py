@@ -28,14 +28,14 @@ from tests.workers.derivatives import read
 from tests.workers.transform.manifests import EXAMPLES, made
 
 from odf_node.client import sync
-from odf_node.client.urls import Location
+from odf_node.client.remotes import Location
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import ExecuteTransform
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, Succeeded, Visibility
-from odf_workers.slices.columns import Operation
+from odf_workers.slices.schema import Operation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -363,7 +363,7 @@ def bench_on(
     stores: Stores, spark: SparkSession, scratch: Path, partitions: int | None
 ) -> Iterator[Any]:
     """A worker's bench; with a number, Spark cuts every input and shuffle into so many parts."""
-    from odf_workers.engines.spark_engine import state as spark_state
+    from odf_workers.engines.spark_engine import transform as spark_state
     from odf_workers.engines.spark_engine.engine import SparkEngine
     from odf_workers.jobs.work.context import Engines, WorkerContext
 

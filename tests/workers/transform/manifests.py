@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.workers.datasets import now
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import prepare
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.codec.manifests import load_snapshots

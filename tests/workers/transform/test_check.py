@@ -13,7 +13,7 @@ from throwaway import throwaway_stores
 
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.engine import TransformRequest, TransformResponseInvalidQuery
+from odf_protocol.metadata.events import TransformRequest, TransformResponseInvalidQuery
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import (
     CheckPayload,
@@ -21,7 +21,7 @@ from odf_storage.datasets.job_payloads.transform_job import (
     TransformPayload,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_workers.engines.iteration.checkpoint import (
+from odf_workers.engines.iteration.inputs import (
     Checkpoint,
     UnreadableCheckpoint,
     holds_state,

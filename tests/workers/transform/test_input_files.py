@@ -10,11 +10,11 @@ from tests.workers.derivatives import root
 from throwaway import throwaway_stores
 
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.integrity.errors import ObjectDamaged
+from odf_storage.datasets.integrity.healing import ObjectDamaged
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
-from odf_workers.jobs.transform.files import InputFiles
+from odf_workers.jobs.transform.result import InputFiles
 
 CONTENT = b"rows" * 100
 

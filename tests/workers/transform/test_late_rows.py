@@ -11,7 +11,7 @@ from tests.workers.derivatives import add_rows, derivative, moment, node_of, rea
 from throwaway import throwaway_stores
 
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.compact import reset
 from odf_workers.jobs.transform.run import run_transform
 
 if TYPE_CHECKING:

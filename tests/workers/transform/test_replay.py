@@ -17,8 +17,7 @@ from tests.workers.derivatives import (
 )
 from throwaway import throwaway_stores
 
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import ExecuteTransform
+from odf_protocol.metadata.events import ExecuteTransform, HashedBlock
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.engines import (
     Compatible,
@@ -29,7 +28,7 @@ from odf_storage.datasets.dataset.engines import (
 )
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_workers.jobs.transform.engines import engine_of, is_trusted
+from odf_workers.jobs.transform.chains import engine_of, is_trusted
 from odf_workers.jobs.transform.replay import NotVerifiable, replay
 from odf_workers.jobs.transform.run import run_transform
 from odf_workers.plan.transform import IterationLimits
@@ -86,7 +85,7 @@ def test_replay_takes_the_query_in_force_at_the_block(
 def test_rows_of_another_query_are_found_out(stores: Stores, bench: Any, tmp_path: Path) -> None:
     from msgspec.structs import replace
 
-    from odf_protocol.chain.author import author
+    from odf_protocol.chain.rules import author
     from odf_protocol.multihash import Multihash
 
     _, tens = computed(stores, bench, tmp_path)
@@ -135,7 +134,7 @@ def test_another_node_derives_the_same_rows_from_inputs_and_definition(
 
 def _copied(dataset: Dataset, stores: Stores) -> Dataset:
     """The dataset as another node has it once it pulled it."""
-    from odf_storage.datasets.contents.named_objects import named_objects
+    from odf_storage.datasets.contents.linked import named_objects
     from odf_storage.stores.ports.values import ObjectKey
 
     blocks = dataset.blocks()
@@ -201,7 +200,7 @@ def test_notes_survive_with_the_objects(stores: Stores, bench: Any, tmp_path: Pa
 def test_a_new_engine_version_stands_for_the_old_one_once_all_comes_out_the_same(
     stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_workers.jobs.transform.deprecate import deprecate
+    from odf_workers.jobs.transform.replay import deprecate
 
     _, tens = computed(stores, bench, tmp_path)
     old = bench.engines.first.version
@@ -218,7 +217,7 @@ def test_what_is_computed_while_versions_are_compared_stays_noted(
     stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from odf_storage.datasets.dataset.engines import write_note
-    from odf_workers.jobs.transform.deprecate import deprecate
+    from odf_workers.jobs.transform.replay import deprecate
 
     _, tens = computed(stores, bench, tmp_path)
     monkeypatch.setattr(bench.engines.first, "version", "99.0", raising=False)
@@ -236,7 +235,7 @@ def test_what_is_computed_while_versions_are_compared_stays_noted(
 def test_an_engine_that_gives_other_rows_is_not_noted(
     stores: Stores, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_workers.jobs.transform.deprecate import deprecate
+    from odf_workers.jobs.transform.replay import deprecate
 
     _, tens = computed(stores, bench, tmp_path)
     real = bench.engines.first.execute_transform

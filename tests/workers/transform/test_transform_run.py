@@ -22,7 +22,7 @@ from tests.workers.derivatives import (
 from throwaway import throwaway_stores
 
 from odf_protocol.arrow_schema import from_arrow
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.metadata.events import (
     ExecuteTransform,
     MetadataEvent,
@@ -32,11 +32,11 @@ from odf_protocol.metadata.events import (
 )
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_storage.datasets.node.dependencies import InputsNotHere
+from odf_storage.datasets.node.rights import InputsNotHere
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.reset import reset
-from odf_storage.stores.ports.definition_values import Author, definition_hash
+from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.stores.ports.errors import RefConflict
+from odf_storage.stores.ports.following import Author, definition_hash
 from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
 from odf_workers.jobs.transform.replay import replay
 from odf_workers.jobs.transform.run import run_transform
@@ -475,10 +475,10 @@ def test_a_dataset_without_a_transform_is_refused(stores: Stores, bench: Any) ->
 def test_a_long_chain_is_read_no_further_than_one_iteration_goes(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import odf_storage.datasets.dataset.chain
+    import odf_storage.datasets.dataset.state_cache
     from odf_workers.jobs.transform.chains import input_chains
 
-    monkeypatch.setattr(odf_storage.datasets.dataset.chain, "PAGE", 2)
+    monkeypatch.setattr(odf_storage.datasets.dataset.state_cache, "PAGE", 2)
     cities = root(stores, "cities")
     for n in range(8):
         add_rows(stores, cities, [("2024-01-01T00:00:00Z", "A", n)], tmp_path, at=10 + n)

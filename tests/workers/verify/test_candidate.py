@@ -11,14 +11,13 @@ from tests.workers.verify.test_elsewhere import forged_watermarks
 from tests.workers.verify.test_verification import another_number, forged
 from throwaway import throwaway_stores
 
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import ExecuteTransform, SetInfo
+from odf_protocol.metadata.events import ExecuteTransform, HashedBlock, SetInfo
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset, check_objects, put_blocks
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.job_payloads.verify_job import VerifyAnswer, VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.datasets.verify.note import read_note
 from odf_storage.stores.ports.errors import ObjectNotFound, RefConflict
 from odf_workers.jobs.transform import replay

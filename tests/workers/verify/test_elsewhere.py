@@ -11,12 +11,10 @@ from msgspec.structs import replace
 from tests.workers.derivatives import add_rows, derivative, moment, node_of, read, root
 from throwaway import throwaway_stores
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.errors import Conflict
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import Checkpoint
-from odf_protocol.metadata.engine import TransformResponseInvalidQuery
-from odf_protocol.metadata.events import ExecuteTransform
+from odf_protocol.metadata.events import Checkpoint, ExecuteTransform, TransformResponseInvalidQuery
 from odf_protocol.metadata.schema import DataTypeOption, DataTypeUInt64
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
@@ -31,14 +29,14 @@ from odf_storage.datasets.dataset.engines import (
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.jobs.transform import replay
-from odf_workers.jobs.transform.engines import noted_as_computed
-from odf_workers.jobs.transform.other_engines import CHANGES, STATE, WATERMARKS
+from odf_workers.jobs.transform.chains import noted_as_computed
+from odf_workers.jobs.transform.never_runs import CHANGES, STATE, WATERMARKS
 from odf_workers.jobs.transform.run import run_transform
-from odf_workers.jobs.verify import replays
+from odf_workers.jobs.verify import run as replays
 from odf_workers.jobs.verify.run import run_verification
 
 COPY = "select event_time, city, n * 10 as n from {}"
@@ -318,7 +316,7 @@ def test_intervals_of_other_engines_have_to_be_those_of_their_inputs(
 def test_state_of_this_engine_alone_proves_nothing(
     stores: Stores, source: Dataset, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from odf_workers.jobs.transform import other_engines as module
+    from odf_workers.jobs.transform import never_runs as module
 
     made = computed(stores, [source], bench)
     forged = Instant.parse("2030-01-01T00:00:00Z")

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from tests.workers.derivatives import add_rows, derivative, moment, node_of, root, transform
 from throwaway import throwaway_stores
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.metadata.events import SetTransform
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.engines import EngineNote, write_note
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.compact import reset
 from odf_workers.jobs.transform import sql_grammar
 from odf_workers.jobs.transform.never_runs import _defined
 from odf_workers.jobs.transform.run import run_transform

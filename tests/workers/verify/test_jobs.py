@@ -17,7 +17,7 @@ from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.receipt import receipt_of
+from odf_storage.datasets.rewrite.compact import receipt_of
 from odf_storage.stores.ports.values import Failed, JobOutcome, JobSpec, Succeeded
 from odf_workers.jobs.transform.run import run_transform
 from odf_workers.program.loop import Worker

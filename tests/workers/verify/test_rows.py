@@ -12,11 +12,11 @@ from tests.workers.derivatives import add_rows, moment, root
 from throwaway import throwaway_stores
 
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.slice_limits import GateLimits
+from odf_storage.datasets.contents.slices import GateLimits
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
+from odf_storage.datasets.verify.stages import Unverified, read_unverified, write_unverified
 from odf_workers.jobs.verify.rows import hash_rows
 from odf_workers.jobs.verify.run import run_verification
 
@@ -64,7 +64,7 @@ def test_right_rows_lose_their_mark_and_those_that_came_since_keep_it(
 def test_wrong_rows_stay_marked_with_the_reason(
     stores: Stores, source: Dataset, tmp_path: Path
 ) -> None:
-    from odf_protocol.chain.author import author
+    from odf_protocol.chain.rules import author
 
     last = source.blocks()[-1]
     event: Any = last.event

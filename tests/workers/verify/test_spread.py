@@ -22,24 +22,18 @@ from tests.workers.partitions.many import Many
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.attributes import Attributes
-from odf_protocol.metadata.events import (
-    AddData,
-    DatasetKind,
-    ExecuteTransform,
-    SetDataSchema,
-)
+from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.verify import data
 from odf_storage.datasets.verify.run import verify_chain
-from odf_storage.datasets.verify.source import ChainSource, ObjectSource
-from odf_storage.datasets.verify.stages import Split, in_threads
+from odf_storage.datasets.verify.stages import ChainSource, ObjectSource, Split, in_threads
 from odf_storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
 from odf_storage.stores.objects.local import LocalObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
 from odf_storage.stores.ports import LocatedObjects
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.engines.exchange import links, worker_side
-from odf_workers.engines.exchange.files import ExchangeFault
+from odf_workers.engines.exchange.links import ExchangeFault
 from odf_workers.jobs.verify import spread
 from odf_workers.jobs.verify.spread import OnPartitions
 from odf_workers.partitions.memory import bounded_memory

@@ -24,15 +24,17 @@ from tests.workers.derivatives import (
 )
 from throwaway import throwaway_stores
 
-from odf_protocol.chain.author import author
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.engine import (
+from odf_protocol.chain.rules import author
+from odf_protocol.metadata.events import (
+    AddData,
+    ExecuteTransform,
+    HashedBlock,
+    SetInfo,
     TransformResponseInternalError,
     TransformResponseInvalidQuery,
 )
-from odf_protocol.metadata.events import AddData, ExecuteTransform, SetInfo
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.dataset.info import chunks
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload
 from odf_storage.datasets.job_payloads.verify_job import (
@@ -42,14 +44,13 @@ from odf_storage.datasets.job_payloads.verify_job import (
     to_json,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.compact import keep_metadata_only
-from odf_storage.datasets.rewrite.reset import reset
+from odf_storage.datasets.rewrite.compact import keep_metadata_only, reset
 from odf_storage.datasets.verify.note import read_note
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.engines.port.port import QueryTooSlow
-from odf_workers.jobs.compact.run import run_compaction
-from odf_workers.jobs.transform.deprecate import deprecate
+from odf_workers.jobs.transform.replay import deprecate
 from odf_workers.jobs.transform.run import run_transform
+from odf_workers.jobs.upkeep.compact import run_compaction
 from odf_workers.jobs.verify.run import run_verification
 from odf_workers.runtime.progress import JobLost, JobProgress
 from odf_workers.slices.write import described, write_batches

@@ -17,7 +17,7 @@ from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.verify.note import read_note
 from odf_workers.jobs.transform.run import run_transform
 from odf_workers.main import main
-from odf_workers.program.verify_command import inputs_of
+from odf_workers.program.commands import inputs_of
 
 COPY = "select event_time, city, n * 10 as n from {}"
 

@@ -13,8 +13,8 @@ from throwaway import throwaway_stores
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_workers.jobs.ingest.ways import SMALL
 from odf_workers.jobs.verify.run import run_verification
-from odf_workers.jobs.verify.where import OUT_OF_REACH
-from odf_workers.jobs.work.stages_ran import BatchSize, StagesRan
+from odf_workers.jobs.verify.spread import OUT_OF_REACH
+from odf_workers.jobs.work.context import BatchSize, StagesRan
 
 
 @pytest.mark.parametrize(("limit", "because"), [(1 << 30, SMALL), (0, OUT_OF_REACH)])

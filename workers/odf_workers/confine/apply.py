@@ -8,8 +8,8 @@ import resource
 from collections.abc import Sequence
 
 from . import landlock, seccomp
+from .landlock import SET_DUMPABLE, SET_NO_NEW_PRIVILEGES, drop_capabilities, prctl
 from .rules import Mode, Rules
-from .system import SET_DUMPABLE, SET_NO_NEW_PRIVILEGES, drop_capabilities, prctl
 
 SETTING = "ODF_WORKER_ENGINE_CONFINEMENT"
 CALLS = "calls"

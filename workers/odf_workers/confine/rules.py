@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import odf_workers
-from odf_storage.runtime.import_places import import_places
+from odf_storage.runtime.processes import import_places
 
 Mode = Literal["auto", "require", "off"]
 Sockets = Literal["none", "stream", "any"]

@@ -12,8 +12,8 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 
+from .landlock import GET_SECCOMP, SET_SECCOMP, prctl
 from .rules import Rules
-from .system import GET_SECCOMP, SET_SECCOMP, prctl
 
 _FILTER_MODE = 2
 _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050000, 0x80000000

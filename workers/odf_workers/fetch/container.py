@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from odf_protocol.instant import Instant, MalformedInstant
-from odf_protocol.metadata.data import SourceState
+from odf_protocol.metadata.events import SourceState
 from odf_protocol.metadata.sources import FetchStepContainer
 
 from ..engines.remote.runtimes import Runtime, mounted
 from ..runtime.command import Command, output_of
-from .templates import ValueNotFound, expand
 from .values import (
     ETAG,
     LAST_MODIFIED,
@@ -28,6 +27,8 @@ from .values import (
     MalformedSource,
     SourceRefused,
     SourceUnreachable,
+    ValueNotFound,
+    expand,
     spooled,
     state,
 )

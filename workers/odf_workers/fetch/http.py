@@ -19,14 +19,12 @@ from urllib.parse import unquote
 import httpx
 
 from odf_protocol.instant import Instant, MalformedInstant
-from odf_protocol.metadata.data import SourceState
+from odf_protocol.metadata.events import SourceState
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
 from odf_protocol.source_options import ContentType, options_of
 
-from ..prepare.gzip import members
-from ..readers.web_pages import BEGIN_BYTES, is_page_type, is_text, web_page
-from .addresses import allowed_addresses
-from .templates import expand
+from ..prepare.run import members
+from ..readers.features import BEGIN_BYTES, is_page_type, is_text, web_page
 from .values import (
     ETAG,
     LAST_MODIFIED,
@@ -37,6 +35,8 @@ from .values import (
     MalformedSource,
     SourceMissing,
     SourceUnreachable,
+    allowed_addresses,
+    expand,
     spooled,
     state,
 )

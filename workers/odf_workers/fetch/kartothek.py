@@ -1,18 +1,36 @@
 """Kartothek tables as sources: each fetch reads one state file, which determines the data files.
 
 If a data file is missing, the writer has collected it meanwhile: the state file is read once more.
+
+Copy the data files of a table: several in parallel, with a common limit of bytes.
+
+Copies are numbered in the order of the partitions, whichever is finished first.
+
+Files on a web server, by key: a read-only keyed store that cannot list its keys.
+
+A percent sign in a key is encoded again for the URL. The checks of other fetches apply to every
+request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from threading import Lock
+from typing import BinaryIO
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx
+import pyarrow.parquet as pq
 
 from odf_protocol.attributes import MalformedAttributes
-from odf_protocol.kartothek.errors import KartothekFileMissing, MalformedState
+from odf_protocol.instant import Instant
+from odf_protocol.kartothek.keys import KartothekFileMissing, MalformedState
 from odf_protocol.kartothek.source import (
     SourceAddress,
     check_source,
@@ -20,29 +38,169 @@ from odf_protocol.kartothek.source import (
     parse_address,
     state_of,
 )
-from odf_protocol.metadata.reading import MergeStrategyLedger
-from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
-from odf_storage.datasets.kartothek.tables import Table, open_table
+from odf_protocol.metadata.sources import (
+    EventTimeSourceFromSystemTime,
+    FetchStepUrl,
+    MergeStrategyLedger,
+)
+from odf_storage.datasets.kartothek.rows import open_partition
+from odf_storage.datasets.kartothek.select import Partition, Table, open_table
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_storage.stores.ports import KeyedReads
+from odf_storage.stores.ports.errors import (
+    KeyedFileTooLarge,
+    KeyNotFound,
+    KeyRefused,
+    KeysNotListed,
+)
+from odf_storage.stores.ports.keyed import Content, KeyInfo
 
-from ..readers.table_files import TableFile, TableFiles
-from .files import allowed_folder
-from .http import checked, client_of, parsed
-from .http_store import HttpKeyedStore
-from .table_copies import copied
-from .templates import expand
+from ..readers.plain import TableFile, TableFiles, TablePart
+from .files import CHUNK_BYTES, allowed_folder
+from .http import answered, body_of, checked, client_of, http_time, parsed
 from .values import (
     ETAG,
+    HIDDEN,
     Deadline,
     Fetched,
+    FetchedTooLarge,
     FetchRequest,
+    FetchRules,
     MalformedSource,
     SourceRefused,
     SourceUnreachable,
+    check_size,
+    expand,
+    saying,
+    spooled,
     state,
 )
-from .written import HIDDEN, saying
+
+
+class TooManyFiles(FetchedTooLarge):
+    """A table has more new data files than this node fetches in one poll."""
+
+    def __init__(self, files: int, most: int) -> None:
+        super().__init__(
+            f"the table has {files} new data files, more than the {most} that one poll takes",
+            limit="max_fetched_files",
+            value=most,
+        )
+
+
+class _Total:
+    """Bytes of all files together, and whether copying has ended."""
+
+    def __init__(self, rules: FetchRules) -> None:
+        self._rules, self._lock, self._bytes = rules, Lock(), 0
+        self.is_over = False
+
+    def chunks(self, stream: BinaryIO) -> Iterator[bytes]:
+        """Yield the bytes of a file. Raises `FetchedTooLarge`, and `CancelledError` once copying
+        has ended."""
+        while chunk := stream.read(CHUNK_BYTES):
+            if self.is_over:
+                raise CancelledError
+            with self._lock:
+                self._bytes += len(chunk)
+                check_size(self._bytes, self._rules)
+            yield chunk
+
+
+def copied(
+    table: Table, partitions: Sequence[Partition], request: FetchRequest, deadline: Deadline
+) -> list[TableFile]:
+    """Copy data files into the folder of the request; a table without rows becomes one file without
+    rows.
+
+    Raises:
+        TooManyFiles, FetchedTooLarge, SourceUnreachable: a limit of number, size or time.
+        KartothekFileMissing: the first missing file.
+    """
+    rules = request.rules
+    if len(partitions) > rules.max_files:
+        raise TooManyFiles(len(partitions), rules.max_files)
+    if not partitions:
+        empty = request.folder / "empty.parquet"
+        pq.write_table(table.schema.empty_table(), empty)
+        return [TableFile(empty, TablePart(table.found.key, table.schema))]
+    total = _Total(rules)
+
+    def copy(at: int, partition: Partition) -> TableFile:
+        path = request.folder / f"part-{at}.parquet"
+        with open_partition(table, partition) as stream:
+            spooled(total.chunks(stream), path, rules, deadline)
+        return TableFile(path, TablePart(partition.key, table.schema, partition.values))
+
+    with ThreadPoolExecutor(rules.threads, thread_name_prefix="fetching") as pool:
+        copies = [pool.submit(copy, at, each) for at, each in enumerate(partitions)]
+        try:
+            return [each.result() for each in copies]
+        finally:
+            total.is_over = True
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class HttpKeyedStore:
+    """`KeyedReads` below `url`. `now` is the time of a file for which the server reports none."""
+
+    def __init__(
+        self,
+        client: httpx.Client,
+        url: str,
+        headers: Mapping[str, str],
+        rules: FetchRules,
+        *,
+        deadline: Deadline,
+        folder: Path,
+        now: Instant,
+    ) -> None:
+        self._client, self._url, self._headers = client, url, headers
+        self._rules, self._deadline, self._folder, self._now = rules, deadline, folder, now
+
+    def read(self, key: str, *, most: int) -> Content | None:
+        with self._asked(key) as response:
+            if response is None:
+                return None
+            raw = bytearray()
+            for chunk in body_of(response):
+                raw += chunk
+                if len(raw) > most:
+                    raise KeyedFileTooLarge(key, most)
+                self._deadline.check()
+            modified = http_time(response.headers.get("last-modified"))
+            return Content(bytes(raw), hashlib.sha3_256(raw).hexdigest(), modified or self._now)
+
+    def open(self, key: str) -> BinaryIO:
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix="file-") as named:
+            with self._asked(key) as response:
+                if response is None:
+                    raise KeyNotFound(key)
+                path = Path(named.name)
+                spooled(body_of(response), path, self._rules, self._deadline)
+            return path.open("rb")  # the bytes remain until it is closed
+
+    def list(self, folder: str) -> Iterator[KeyInfo]:
+        raise KeysNotListed(folder, "a web server does not tell what it has")
+
+    @contextmanager
+    def _asked(self, key: str) -> Iterator[httpx.Response | None]:
+        """Yield the response with the file; None if it does not exist."""
+        parts = key.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts):
+            raise KeyRefused(key, "it is no path below the address")
+        url = parsed(f"{self._url}/{quote(key, safe='/')}")
+        with answered(self._client, url, self._headers, self._rules, self._deadline) as response:
+            if response.status_code == 404:
+                yield None
+            elif response.status_code == 200:
+                yield response
+            else:
+                raise SourceUnreachable(
+                    f"the source answers with status {response.status_code}",
+                    status=response.status_code,
+                )
+
 
 TRIES = 2
 """Attempts in one poll, each with its own state file."""

@@ -1,25 +1,40 @@
-"""The values of a fetch: request, rules, result, and errors."""
+"""The values of a fetch: request, rules, result, and errors.
+
+Check addresses of sources with `runtime/networks.py`, and raise the errors of a fetch.
+
+Templates in source definitions: `${{ env.NAME || 'text' || 1 }}`.
+
+The first alternative with a value is used; an empty variable is a value. Text is expanded once,
+left to right: the value of a variable is never read as a template, and `||` inside quotes does not
+separate alternatives. Source: ODF data plane notes, "Templates".
+
+Errors of a fetch show the source as it is written, never the values of its templates.
+"""
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from odf_protocol.errors import BadInput, LimitExceeded, RemoteFailed
+import msgspec
+
+from odf_protocol.errors import BadInput, LimitExceeded, NodeError, RemoteFailed
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import SourceState
-from odf_protocol.metadata.events import SetPollingSource
-from odf_storage.runtime.networks import Resolver, resolved
+from odf_protocol.metadata.events import SetPollingSource, SourceState
+from odf_protocol.metadata.sources import FetchStep
+from odf_protocol.source_rules import CLOSE, OPEN, templates
+from odf_storage.runtime.networks import HostRefused, Resolver, reachable, resolved
 
 from ..engines.remote.runtimes import ContainerRules
 from ..plan.poll import SOURCE_NAME
-from ..readers.table_files import TableFiles
-from .file_lists import FileLists
-from .files_taken import FilesTaken
+from ..readers.plain import TableFiles
+from .taken import FileLists, FilesTaken
 
 ETAG = "odf/etag"
 LAST_MODIFIED = "odf/last-modified"
@@ -109,7 +124,7 @@ class Fetched:
     table: TableFiles | None = None
     warnings: tuple[str, ...] = ()
     marks: Mapping[str, Any] = field(default_factory=dict)
-    """What the block notes of the bytes (`odf_protocol/source_marks.py`)."""
+    """What the block notes of the bytes (`odf_protocol/source_rules.py`)."""
 
 
 def state(kind: str, value: str) -> SourceState:
@@ -158,3 +173,143 @@ def check_size(size: int, rules: FetchRules) -> None:
             value=rules.max_bytes,
             setting="ODF_WORKER_MAX_FETCHED_BYTES",
         )
+
+
+def allowed_addresses(host: str, port: int, rules: FetchRules) -> list[str]:
+    """Return the addresses to connect to, in the order of the resolver.
+
+    Raises:
+        SourceUnreachable: the name has no address.
+        SourceRefused: fetching from one of its addresses is not allowed.
+    """
+    try:
+        return reachable(host, port, rules.networks, rules.resolve)
+    except (OSError, UnicodeError, ValueError) as bad:
+        raise SourceUnreachable(f"the host {host!r} has no address ({bad})", host=host) from None
+    except HostRefused as refused:
+        raise SourceRefused(
+            refused.message, host=host, setting="ODF_WORKER_FETCH_NETWORKS"
+        ) from None
+
+
+_ALTERNATIVE = re.compile(r"(?:'[^']*'|(?!\|\|).)*", re.DOTALL)
+_VARIABLE = re.compile(r"env\.([A-Za-z0-9_-]+)")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_TEXT = re.compile(r"'([^']*)'")
+MAX_CHARS = 1 << 20
+"""Limit of the characters of an expanded text."""
+
+
+class InvalidPattern(BadInput):
+    """A template contains something other than a variable, a number or quoted text."""
+
+
+class ValueNotFound(BadInput):
+    """No alternative of a template has a value."""
+
+
+class ExpansionTooLong(BadInput):
+    """A template expands to a text longer than any source needs."""
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Return the text with every template replaced by its value.
+
+    Raises:
+        InvalidPattern: the facts name the token.
+        ValueNotFound: the facts name the inner text of the template.
+    """
+    parts, at = [], 0
+    for begin, end in templates(text):
+        parts += [text[at:begin], _value(text[begin + len(OPEN) : end].strip(), variables)]
+        at = end + len(CLOSE)
+    expanded = "".join([*parts, text[at:]])
+    if len(expanded) > MAX_CHARS:
+        raise ExpansionTooLong(f"a template expands to more than {MAX_CHARS} characters")
+    return expanded
+
+
+def _value(inner: str, variables: Mapping[str, str]) -> str:
+    values = [_looked_up(token, variables) for token in [_parsed(t) for t in _tokens(inner)]]
+    found = next((value for value in values if value is not None), None)
+    if found is None:
+        raise ValueNotFound(
+            f"the template {inner!r} has no value: set one of its variables", detail=inner
+        )
+    return found
+
+
+def _tokens(inner: str) -> list[str]:
+    """Return the alternatives, trimmed; `||` inside quotes belongs to the text."""
+    tokens, at = [], 0
+    while True:
+        match = _ALTERNATIVE.match(inner, at)
+        end = match.end() if match else at
+        tokens.append(inner[at:end].strip())
+        if end >= len(inner):
+            return tokens
+        at = end + len("||")
+
+
+def _parsed(token: str) -> tuple[str, str]:
+    """Return (`env`, name) or (`text`, value)."""
+    if variable := _VARIABLE.fullmatch(token):
+        return "env", variable[1]
+    if _NUMBER.fullmatch(token):
+        return "text", token
+    if text := _TEXT.fullmatch(token):
+        return "text", text[1].strip()
+    raise InvalidPattern(
+        f"{token!r} is no variable (env.NAME), number or quoted text", detail=token
+    )
+
+
+def _looked_up(token: tuple[str, str], variables: Mapping[str, str]) -> str | None:
+    kind, value = token
+    return variables.get(value) if kind == "env" else value
+
+
+HIDDEN = "…"
+_OF_THE_SOURCE = frozenset({"host", "path", "scheme", "image", "reason", "given"})
+"""Facts that are parts of an expanded text; a message repeats such a part only with its fact."""
+
+
+def as_written(error: NodeError, step: FetchStep) -> NodeError:
+    """Return the error without text that is not written in the source, since it may be part of a
+    secret.
+
+    For example, a slash in a password turns the password's first half into a port.
+    """
+    source = msgspec.json.encode(step).decode()
+    if "${{" not in source:
+        return error
+    known, message, facts = source.lower(), error.message, dict(error.facts)
+    for name in _OF_THE_SOURCE & facts.keys():
+        part = str(facts[name])
+        if part.lower() not in known:
+            message = message.replace(repr(part), repr(HIDDEN)).replace(part, HIDDEN)
+            del facts[name]
+    return error if facts == error.facts else type(error)(message, **facts)
+
+
+@contextmanager
+def saying(hidden: Sequence[str], *, is_template: bool) -> Iterator[None]:
+    """Remove values of templates from errors of a store. If an error is about a file, its `reason`
+    concerns the file, not the source, and stays in the message."""
+    try:
+        yield
+    except NodeError as bad:
+        if not is_template:
+            raise
+        if "key" in bad.facts:
+            bad.facts.pop("reason", None)
+        bad.facts = {name: _without(hidden, value) for name, value in bad.facts.items()}
+        bad.args = tuple(_without(hidden, each) for each in bad.args)
+        raise
+
+
+def _without(hidden: Sequence[str], value: object) -> object:
+    if isinstance(value, str):
+        for text in hidden:
+            value = value.replace(text, HIDDEN)
+    return value

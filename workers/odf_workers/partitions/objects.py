@@ -17,11 +17,9 @@ from odf_storage.stores.ports import LocatedObjects
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
-from ..engines.exchange.files import Loan
-from ..engines.exchange.links import opened
+from ..engines.exchange.links import Loan, opened
 from ..engines.exchange.worker_side import Place, exchange_of, lend_object
-from .files import File
-from .port import Way
+from .port import File, Way
 
 Name = tuple[ObjectKind, Multihash]
 NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)

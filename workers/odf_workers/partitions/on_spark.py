@@ -6,16 +6,19 @@ and stores the result of a stage on the disks of its executors. A repeated stage
 rows, since a partition's messages are sorted before the stage receives them. The facts of a stage
 reach the worker through an accumulator, apart from the rows: otherwise Python would have to read
 all rows to find them.
+
+The resources that jobs used, by Spark's own counters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -27,18 +30,43 @@ from odf_protocol.errors import NodeError
 from ..engines.exchange import worker_side
 from ..engines.exchange.worker_side import exchange_of
 from ..engines.port.port import QUIET, Listener, QueryTooSlow
-from ..engines.spark.attempts import name_attempt
-from ..engines.spark.errors import reason
+from ..engines.spark.frames import name_attempt
+from ..engines.spark.jvm import shown
 from ..engines.spark.limit import limited
+from ..engines.spark.plan import reason
 from ..engines.spark.session import Spark
-from ..engines.spark.visible_files import shown
-from .failure import Failure, StageFailed
-from .files import File, Outbox, Spans
-from .messages import batch_of, gathered, message
-from .port import Output, Read, Route, T, Work
-from .spark_counters import with_jobs
-from .task_memory import of_spark
-from .usage import Usage
+from .memory import of_spark
+from .messages import Failure, StageFailed, batch_of, gathered, message
+from .port import File, Outbox, Output, Read, Route, Spans, T, Usage, Work
+
+MAX_WAIT_MILLIS: Final = 10_000
+
+
+def with_jobs(usage: Usage, spark: Any, group: str) -> Usage:
+    """Return the usage with the ended jobs of a group added."""
+    context = spark._jsc.sc()
+    # Spark counts reports of tasks through a queue, which it empties late on a busy machine. If
+    # the queue stays full, the figures are too small, but the job must not fail for that.
+    with suppress(Py4JJavaError):
+        context.listenerBus().waitUntilEmpty(MAX_WAIT_MILLIS)
+    tracker, store = spark.statusTracker(), context.statusStore()
+    jobs = tracker.getJobIdsForGroup(group)
+    stages = {
+        stage
+        for job in jobs
+        if (info := tracker.getJobInfo(job)) is not None
+        for stage in info.stageIds
+    }
+    ran = [store.lastStageAttempt(stage) for stage in sorted(stages)]
+    return replace(
+        usage,
+        jobs=usage.jobs + len(jobs),
+        tasks=usage.tasks + sum(each.numCompleteTasks() for each in ran),
+        shuffle_bytes=usage.shuffle_bytes + sum(each.shuffleWriteBytes() for each in ran),
+        spill_bytes=usage.spill_bytes + sum(each.diskBytesSpilled() for each in ran),
+        page=spark.uiWebUrl,
+    )
+
 
 STAGE_SECONDS = 86_400.0
 """Time limit of a stage in seconds; the budget of its job may end it earlier."""

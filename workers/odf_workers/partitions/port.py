@@ -3,18 +3,60 @@
 A stage receives batches, and returns batches and facts about them: small values that are passed to
 the caller. A stage does not know where the partitions are, nor how rows move between them. Facts
 and functions are pickled: functions belong to modules, with values bound by `functools.partial`.
+
+Files as stages access them, on any machine: see `odf_workers/engines/exchange`.
+
+The resources that stages used on Spark: for the receipt of a job.
+
+Partitions in this process, one after the other: for batches that fit into its memory.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
-from .files import File, Outbox, Spans
-from .usage import Usage
+from ..engines.exchange.links import (
+    Delivered,
+    File,
+    Outbox,
+    Span,
+    Spans,
+    at_hand,
+    deliver,
+    workplace,
+)
+
+__all__ = [
+    "Delivered",
+    "File",
+    "Outbox",
+    "Span",
+    "Spans",
+    "at_hand",
+    "deliver",
+    "workplace",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Where stages ran, the number of jobs and tasks, and bytes: shuffled between tasks, and
+    spilled by Spark's sort of a shuffle, which takes place for more than 200 partitions only."""
+
+    way: Literal["process", "spark"] = "process"
+    jobs: int = 0
+    tasks: int = 0
+    shuffle_bytes: int = 0
+    spill_bytes: int = 0
+    page: str | None = None
+    """URL of Spark's page about its jobs, if it serves one."""
+
 
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]
@@ -83,3 +125,53 @@ class Way(Protocol):
 
     def close(self) -> None:
         """Release the rows of all stages, which are no longer needed."""
+
+
+class Here:
+    """Runs stages in the caller's thread, one at a time."""
+
+    in_process = True
+    width = 1
+    partition_bytes = sys.maxsize
+    usage = Usage()
+
+    def file(self, path: Path, *, lasting: str | None = None) -> File:  # noqa: ARG002
+        return path
+
+    def spans(self, path: Path, parts: Sequence[Spans | None]) -> Sequence[File]:
+        return [path] * len(parts)
+
+    def outbox(self, folder: Path, partitions: int) -> Outbox:  # noqa: ARG002
+        return Outbox(folder=folder)
+
+    def close(self) -> None:
+        """Do nothing: the rows are released with the partitions."""
+
+    def read(self, inputs: Sequence[T], read: Read[T]) -> PartitionsHere:
+        return PartitionsHere([_kept(read(each)) for each in inputs])
+
+
+class PartitionsHere:
+    """Batches in memory. An error of a stage is raised at once."""
+
+    def __init__(self, kept: list[tuple[list[pa.RecordBatch], list[Any]]]) -> None:
+        self.kept = kept
+
+    def facts(self) -> list[list[Any]]:
+        return [facts for _, facts in self.kept]
+
+    def then(self, partitions: int, route: Route, work: Work) -> PartitionsHere:
+        groups: list[list[pa.RecordBatch]] = [[] for _ in range(partitions)]
+        for number, (batches, _) in enumerate(self.kept):
+            for group, batch in route(number, iter(batches)):
+                groups[group].append(batch)
+        return PartitionsHere([_kept(work(at, iter(each))) for at, each in enumerate(groups)])
+
+    def release(self) -> None:
+        self.kept = []
+
+
+def _kept(output: Output) -> tuple[list[pa.RecordBatch], list[Any]]:
+    every = list(output)
+    batches = [each for each in every if isinstance(each, pa.RecordBatch)]
+    return batches, [each for each in every if not isinstance(each, pa.RecordBatch)]

@@ -16,20 +16,24 @@ from msgspec.structs import replace
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import NANOS, Instant
-from odf_protocol.metadata.data import SourceState
-from odf_protocol.metadata.events import AddPushSource, DatasetKind, SetPollingSource
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.events import (
+    AddPushSource,
+    DatasetKind,
+    SetPollingSource,
+    SourceState,
+    Transform,
+)
+from odf_protocol.metadata.schema import DataSchema, DataType, DataTypeOption
+from odf_protocol.metadata.sources import (
     MergeStrategy,
     MergeStrategyChangelogStream,
     MergeStrategySnapshot,
     ReadStep,
     ReadStepCsv,
 )
-from odf_protocol.metadata.schema import DataSchema, DataType, DataTypeOption
-from odf_protocol.metadata.transforms import Transform
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_marks import repeated_marks
 from odf_protocol.source_options import options_of
+from odf_protocol.source_rules import repeated_marks
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_storage.stores.ports.errors import RefConflict
 
@@ -89,7 +93,7 @@ class IngestPlan:
     source_state: SourceState | None
     """Source state of the newest data block."""
     source_marks: Mapping[str, Any] = field(default_factory=dict)
-    """Marks that go with the source state (`odf_protocol/source_marks.py`)."""
+    """Marks that go with the source state (`odf_protocol/source_rules.py`)."""
     has_history: bool
     system_time: Instant
     source_event_time: Instant

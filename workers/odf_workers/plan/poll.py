@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odf_protocol.chain.state import ChainState
-from odf_protocol.metadata.data import SourceState
-from odf_protocol.metadata.events import SetPollingSource
+from odf_protocol.metadata.events import SetPollingSource, SourceState
 from odf_protocol.metadata.sources import FetchStepMqtt
-from odf_protocol.source_marks import body_of, marks_of
+from odf_protocol.source_rules import body_of, marks_of
 
 SOURCE_NAME = "default"
 """Source name in states of the polling source."""
@@ -21,7 +20,7 @@ class PollPlan:
     source: SetPollingSource
     state: SourceState | None
     body: str | None = None
-    """Mark of the bytes that were taken last (`odf_protocol/source_marks.py`)."""
+    """Mark of the bytes that were taken last (`odf_protocol/source_rules.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,23 +15,21 @@ from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.errors import BadInput, Conflict
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import (
-    Checkpoint,
-    DataSlice,
-    ExecuteTransformInput,
-    OffsetInterval,
-)
-from odf_protocol.metadata.engine import Watermark
 from odf_protocol.metadata.events import (
     AddData,
+    Checkpoint,
     DatasetKind,
+    DataSlice,
     ExecuteTransform,
+    ExecuteTransformInput,
+    HashedBlock,
+    OffsetInterval,
     SetDataSchema,
     SetTransform,
+    Transform,
+    Watermark,
 )
 from odf_protocol.metadata.schema import DataSchema
-from odf_protocol.metadata.transforms import Transform
 from odf_protocol.multihash import Multihash
 
 NO_SCHEMA = "input has no schema yet"

@@ -16,10 +16,9 @@ from typing import Any
 
 from odf_protocol.errors import BadInput
 
-from ..runtime.command import Command, output_of
-from ..runtime.content import Content, opened
-from ..runtime.input_limits import PrepareLimits
-from .zip import entry_names, unzip
+from ..runtime.command import Command, PrepareLimits, output_of
+from ..runtime.progress import Content, opened
+from .run import entry_names, unzip
 
 PROGRAM = Path(__file__).with_name("workbook_program.py")
 SECONDS = 300.0

@@ -24,18 +24,17 @@ from odf_storage.datasets.job_payloads import (
     verify_job,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite import receipt as history_receipt
+from odf_storage.datasets.rewrite import compact as history_receipt
 from odf_storage.stores.ports.values import DatasetEntry, Job
 
-from ..jobs.compact.run import run_compaction
-from ..jobs.heal.run import run_heal
-from ..jobs.poll.poll import run_poll
-from ..jobs.publish.run import run_publication
-from ..jobs.query.run import run_query
-from ..jobs.transform.check import run_check
-from ..jobs.transform.check_source import run_source_check
+from ..jobs.reading.publish import run_publication
+from ..jobs.reading.query import run_query
+from ..jobs.sources.poll import run_poll
+from ..jobs.sources.trial import run_trial
+from ..jobs.transform.check import run_check, run_source_check
 from ..jobs.transform.run import run_transform
-from ..jobs.trial.run import run_trial
+from ..jobs.upkeep.compact import run_compaction
+from ..jobs.upkeep.heal import run_heal
 from ..jobs.verify.candidate import run_candidate
 from ..jobs.verify.rows import hash_rows
 from ..jobs.verify.run import run_verification

@@ -23,30 +23,20 @@ from odf_protocol.metadata.events import SetPollingSource
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.datasets.job_payloads import ingest_job, query_job
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.context import part_of
-from odf_storage.runtime.tracing import span
+from odf_storage.runtime.logs import part_of, span
 from odf_storage.stores.ports.errors import LeaseLost
-from odf_storage.stores.ports.values import (
-    DatasetEntry,
-    Failed,
-    Job,
-    JobEnd,
-    JobOutcome,
-    Succeeded,
-)
-from odf_storage.stores.wakeups.port import Topic
+from odf_storage.stores.ports.values import DatasetEntry, Failed, Job, JobEnd, JobOutcome, Succeeded
+from odf_storage.stores.wakeups.wakeups import Topic
 
 from ..engines.exchange import worker_side as exchange
 from ..engines.spark import jvm
-from ..engines.spark import visible_files as shown
+from ..engines.spark import jvm as shown
 from ..jobs.ingest.claim import PostRun
-from ..jobs.ingest.post import Post
-from ..jobs.work.budget import Budget, Watching
-from ..jobs.work.context import WorkerContext
-from ..jobs.work.lease import LeaseKeeper
-from ..jobs.work.stages_ran import StagesRan
-from ..partitions.failure import StageFailed
-from ..runtime.log import LOGGER, line
+from ..jobs.ingest.round import Post
+from ..jobs.work.budget import Budget, LeaseKeeper, Watching
+from ..jobs.work.context import StagesRan, WorkerContext
+from ..partitions.messages import StageFailed
+from ..runtime.command import LOGGER, line
 from ..runtime.progress import JobProgress
 from ..settings import Jobs
 from .handlers import HANDLERS, JobContext, payload_of

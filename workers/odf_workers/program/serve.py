@@ -11,10 +11,9 @@ import click
 
 from odf_protocol.errors import NodeError
 
-from ..runtime.log import LOGGER, line, set_up
+from ..runtime.command import LOGGER, line, set_up
 from ..settings import WorkerSettings, load_settings, warn_of_old_names
-from .lifetime import check_confinement
-from .scratch import scratch_folder
+from .wiring import check_confinement, scratch_folder
 
 if TYPE_CHECKING:
     from ..engines.spark.session import SparkWhenNeeded

@@ -1,39 +1,88 @@
-"""Build a worker from its settings: its engines and its context."""
+"""Build a worker from its settings: its engines and its context.
+
+The scratch folder of a worker: its own while it lives; after a kill, others remove it.
+
+The life of a worker process: settings, scratch folder, stores, Spark, the loop, and its end.
+
+The parent process of a worker: the worker ends when its parent is gone.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.environment import InvalidSetting
+from odf_storage.runtime.logs import start_tracing, stop_tracing
+from odf_storage.runtime.private_files import keep_private
+from odf_storage.runtime.processes import JAVA_NEEDS, is_dead, own_folder, raise_limit, remove_dead
 from odf_storage.stores.ports import ObjectStore
-from odf_storage.stores.publishing.sealing import open_keys
+from odf_storage.stores.registers.sealing import open_keys
 
-from ..settings import WorkerSettings, container_rules, environment
+from ..confine import SETTING as CONFINEMENT_SETTING
+from ..confine import Mode, close_own_memory
+from ..confine import told as confinement_lacks
+from ..engines.remote.runtimes import ContainerRules, remove_left_behind
+from ..runtime.command import LOGGER, line, set_up
+from ..settings import (
+    WorkerSettings,
+    container_rules,
+    environment,
+    load_settings,
+    warn_of_old_names,
+)
 from .engines import query_size
-from .scratch import scratch_folder
 
 if TYPE_CHECKING:
     from odf_storage.datasets.merge_state.store import MergeStates
 
     from ..jobs.work.context import IngestOptions, PollOptions, WorkerContext
-    from ..runtime.input_limits import PrepareLimits
-    from ..slices.frame import Limits
+    from ..runtime.command import PrepareLimits
+    from ..slices.schema import Limits
+
+
+PREFIX = "odf-worker-"
+
+
+@contextmanager
+def scratch_folder(settings: WorkerSettings, prefix: str = PREFIX) -> Iterator[Path]:
+    """Create a folder for this process, after removing the folders of killed ones beside it."""
+    base = (settings.scratch or Path(tempfile.gettempdir())).absolute()
+    clear(base, container_rules(settings), prefix)
+    with own_folder(base, prefix) as scratch:
+        yield scratch
+
+
+def clear(base: Path, rules: ContainerRules, prefix: str = PREFIX) -> None:
+    """Remove containers and folders of processes that are gone."""
+
+    def is_left(folder: Path) -> bool:
+        inside = folder.is_relative_to(base) and folder != base
+        return inside and is_dead(base / folder.relative_to(base).parts[0])
+
+    remove_left_behind(rules, is_left)
+    remove_dead(base, prefix)
 
 
 def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any) -> Any:
     from ..engines.spark.session import SparkWhenNeeded
-    from ..jobs.poll.secrets import Secrets
+    from ..jobs.sources.poll import Secrets
     from ..jobs.work.budget import STUCK_LEASES, bounded
     from ..jobs.work.context import Engines, WorkerContext
-    from ..runtime.input_limits import PrepareLimits
+    from ..runtime.command import PrepareLimits
     from .engines import engines
     from .loop import KINDS_OF
 
@@ -75,8 +124,7 @@ def worker_of(settings: WorkerSettings, stores: Stores, scratch: Path, make: Any
 
 
 def _ingest(settings: WorkerSettings, archives: PrepareLimits, scratch: Path) -> IngestOptions:
-    from ..jobs.work.ahead import StatesAhead
-    from ..jobs.work.context import IngestOptions
+    from ..jobs.work.context import IngestOptions, StatesAhead
     from ..slices.costs import Cut
 
     return IngestOptions(
@@ -100,7 +148,7 @@ def _polls(settings: WorkerSettings, archives: PrepareLimits) -> PollOptions:
 
 
 def _limits(settings: WorkerSettings, archives: PrepareLimits) -> Limits:
-    from ..slices.frame import Limits
+    from ..slices.schema import Limits
 
     return Limits(
         cell_bytes=settings.max_row_bytes // 2,
@@ -128,7 +176,7 @@ def _spark_options(settings: WorkerSettings, stores: Stores, scratch: Path) -> A
 
 
 def _transforms(settings: WorkerSettings) -> Any:
-    from ..jobs.work.transform_options import TransformOptions
+    from ..jobs.work.context import TransformOptions
     from ..plan.transform import IterationLimits
 
     return TransformOptions(
@@ -171,14 +219,14 @@ def _exchange(settings: WorkerSettings) -> str | None:
 def _read_in_place(objects: ObjectStore, scratch: Path) -> tuple[Path, ...]:
     """Return the folder of the objects, if Spark needs access to it in order to read slices in
     place."""
-    from ..engines.spark.visible_files import can_link
+    from ..engines.spark.jvm import can_link
 
     local = objects.local_paths
     return () if local is None or can_link(local.root, scratch) else (local.root,)
 
 
 def _fetch_rules(settings: WorkerSettings) -> Any:
-    from ..fetch.file_lists import FOLDER, LIST_BYTES, FileLists
+    from ..fetch.taken import FOLDER, LIST_BYTES, FileLists
     from ..fetch.values import FetchRules
 
     return FetchRules(
@@ -218,3 +266,111 @@ def on_the_spot(settings: WorkerSettings) -> Iterator[tuple[Stores, Callable[[],
             for each in made:
                 each.finish()
             stores.close()
+
+
+def run(given: Mapping[str, Any], *, once: bool, parent_pid: int | None) -> int:
+    """Work until stopped, or with `once` until no job is waiting; return the exit code.
+
+    Raises:
+        NodeError: settings are wrong, stores cannot be opened, or Java is missing.
+    """
+    settings = load_settings(given)
+    set_up(settings.log_level, settings.log_format)
+    warn_of_old_names()
+    if few := raise_limit(JAVA_NEEDS):
+        LOGGER.warning(few)
+    check_confinement(settings.engine_confinement)
+    if settings.private_files:
+        keep_private(settings.data)
+    with scratch_folder(settings) as scratch:
+        return _run_in(scratch, settings, once=once, parent_pid=parent_pid)
+
+
+def _run_in(scratch: Path, settings: WorkerSettings, *, once: bool, parent_pid: int | None) -> int:
+    # Spark is imported late, because wrong settings can be reported without it.
+    from .loop import EngineGone, Worker
+
+    began = time.monotonic()
+    start_tracing("odf-worker", version("odf-node"))
+    with ExitStack() as ending:
+        ending.callback(stop_tracing)
+        stores = open_stores(StoreSettings.of(settings), repair=False)
+        ending.callback(stores.close)
+        worker = worker_of(settings, stores, scratch, Worker)
+        ending.callback(worker.context.finish)
+        ending.callback(worker.end)
+        _stop_on_signals(worker.stop.set)
+        if parent_pid is not None:
+            watch_parent(parent_pid, worker.stop)
+        try:
+            if settings.warm_up and not once:
+                _warm_up(worker)
+            _count(worker, settings)
+            LOGGER.info(line("worker ready", worker=worker.name, seconds=time.monotonic() - began))
+            worker.work(once=once)
+        except EngineGone as gone:
+            LOGGER.error(line("worker ends", reason=gone))
+            return 1
+        LOGGER.info(line("worker ends", worker=worker.name))
+        worker.context.engines.session.stop()
+    return 0
+
+
+def check_confinement(mode: Mode) -> None:
+    """Log what untrusted code in engines could access here, and protect our memory from it.
+
+    Raises:
+        InvalidSetting: a setting requires a protection that this kernel does not offer.
+    """
+    close_own_memory()
+    if (lacking := confinement_lacks(mode)) is None:
+        return
+    if mode == "require":
+        raise InvalidSetting(lacking, setting=CONFINEMENT_SETTING)
+    LOGGER.warning(line("engines are not wholly confined", message=lacking))
+
+
+def _count(worker: Any, settings: WorkerSettings) -> None:
+    """Count ended jobs and runs of stages for Prometheus."""
+    if settings.metrics_port:
+        from .metrics import WorkerMetrics
+
+        metrics = WorkerMetrics()
+        metrics.confinement(settings.engine_confinement)
+        metrics.serve(settings.metrics_port)
+        worker.on_end, worker.on_stages = metrics.ended, metrics.stages_ran
+
+
+def _warm_up(worker: Any) -> None:
+    from .engines import warm_up
+    from .handlers import now
+
+    worker.context.engines.session.newSession()  # if Spark cannot start, the worker cannot either
+    try:
+        warm_up(worker.context, now=now())
+    except Exception:  # a slow first job is better than no worker
+        LOGGER.exception("warm-up failed")
+
+
+def _stop_on_signals(stop: Any) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+
+
+PARENT_CHECK_S = 1.0
+
+
+def watch_parent(parent: int, stop: threading.Event) -> None:
+    """Set `stop` once the process `parent` has ended."""
+
+    def watch() -> None:
+        while not stop.wait(PARENT_CHECK_S):
+            try:
+                os.kill(parent, 0)
+            except ProcessLookupError:
+                LOGGER.warning(line("parent is gone", parent=parent))
+                stop.set()
+            except PermissionError:
+                continue
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

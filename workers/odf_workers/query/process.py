@@ -21,7 +21,7 @@ from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionConte
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.transforms import SqlQueryStep
+from odf_protocol.metadata.events import SqlQueryStep
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.query.messages import (
     END,
@@ -40,19 +40,17 @@ from odf_storage.datasets.query.messages import (
     Why,
     encoded,
     frame,
+    with_own_names,
 )
-from odf_storage.datasets.query.reference_sql import with_own_names
 
 from ..confine import Rules, confine, program_reads
 from ..engines.datafusion import process as engine
 from ..engines.datafusion.plan import check_words, forget_functions, judge
-from ..engines.datafusion.rows import quoted
-from ..engines.port.port import ONLY_QUERIES, InvalidQuery
-from ..engines.port.positions import Where, line_and_column, located, told
-from ..engines.port.query_size import QuerySize, check_size
-from ..engines.port.views import columns_of
-from . import encode
-from .pruning import OpenIndex, needed
+from ..engines.datafusion.plan_messages import quoted
+from ..engines.port.port import ONLY_QUERIES, InvalidQuery, Where, line_and_column, located, told
+from ..engines.port.query_size import QuerySize, check_size, columns_of
+from . import tables as encode
+from .conditions import OpenIndex, needed
 from .tables import base_names, register, view_names
 
 MAPPED_BYTES = 4 << 30

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.csv_header import Matched
-from odf_protocol.metadata.reading import ReadStepCsv
+from odf_protocol.metadata.sources import ReadStepCsv
 from odf_protocol.source_options import options_of
 from odf_protocol.source_rules import check_read_step, csv_characters
 
-from ..runtime.content import Content, opened, size_of
-from ..slices.frame import (
+from ..runtime.progress import Content, opened, size_of
+from ..slices.schema import (
     INFER_ROWS,
     BadRow,
     Frame,
@@ -31,14 +31,21 @@ from ..slices.frame import (
     Unsupported,
     check_names,
 )
-from .chunks import chunks
-from .csv_arrow import NotAgreed, arrow_texts
-from .csv_headers import matched, refuse_header
-from .csv_records import CsvFormat, CsvRecord, CsvRecords, check_decoded, printable
+from .csv_records import (
+    CsvFormat,
+    CsvRecord,
+    CsvRecords,
+    NotAgreed,
+    arrow_texts,
+    check_decoded,
+    matched,
+    printable,
+    refuse_header,
+)
+from .features import Known
 from .forms import Forms, forms_of, is_number, not_of
-from .known import Known
-from .losses import Losses
-from .rejected import Rejected, sifted
+from .recast import Losses
+from .rejected import Rejected, chunks, sifted
 from .text import BadValue, cast_text, has_text_form, refuse_padded
 
 FEW_BYTES = 2 << 10

@@ -14,13 +14,12 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from odf_protocol.metadata.reading import ReadStepCsv
+from odf_protocol.metadata.sources import ReadStepCsv
 from odf_protocol.source_rules import csv_characters
 
-from ..runtime.content import Content, opened
-from ..slices.frame import Limits
-from .csv_headers import refuse_header
-from .csv_records import BOM, CsvFormat
+from ..runtime.progress import Content, opened
+from ..slices.schema import Limits
+from .csv_records import BOM, CsvFormat, refuse_header
 
 SCAN_BYTES = 4 << 20
 _LF, _CR = 10, 13

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from odf_protocol.arrow_schema import UnsupportedSchema, from_arrow
-from odf_protocol.metadata.reading import ReadStep
 from odf_protocol.metadata.schema import DataTypeOption
+from odf_protocol.metadata.sources import ReadStep
 from odf_protocol.source_options import (
     DEFAULTS,
     GROUP_SIGNS,

@@ -17,31 +17,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepGeoJson,
     ReadStepJson,
     ReadStepNdGeoJson,
     ReadStepNdJson,
 )
-from odf_protocol.scalar_text import is_scalar_text
 from odf_protocol.source_options import options_of
 from odf_protocol.source_rules import check_read_step
+from odf_protocol.stored_values import is_scalar_text
 
-from ..runtime.content import Content, opened, size_of
-from ..slices.frame import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
-from .features import Features, features_of
-from .fields_seen import MAX_REMARKS, FieldsSeen
+from ..runtime.progress import Content, opened, size_of
+from ..slices.schema import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
+from .features import Features, Known, Pages, features_of
 from .forms import forms_of
-from .json_lines import numbered_lines, value_of
-from .json_rows import Shape, typed_batches
-from .json_scan import JsonScanner, Value, array_of, compact_json, keys_of
+from .json_scan import MAX_REMARKS, FieldsSeen, JsonScanner, Value, array_of, compact_json, keys_of
 from .json_values import How, infer
-from .known import Known
-from .losses import Losses
-from .ndjson_lines import NotAgreed, quick_batches
-from .pages import Pages
-from .rejected import Rejected
+from .ndjson_lines import NotAgreed, numbered_lines, quick_batches, value_of
+from .recast import Losses
+from .rejected import Rejected, Shape, typed_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from odf_protocol.source_options import JsonNumbers
 
-from ..slices.frame import Unsupported
+from ..slices.schema import Unsupported
 from .forms import PLAIN, Forms, of_epoch
 from .json_scan import NumberText, compact_json
-from .losses import Losses, may_lose
+from .recast import Losses, may_lose
 from .text import UNIT_NANOS, cast_text, is_padded, parse_float, parse_one
 
 Convert = Callable[[Any], Any]

@@ -3,12 +3,16 @@
 A compiled decoder converts whole lines to typed records. Everything it does not accept (a number in
 quotes, a fraction for a whole number, any error), and every line that is not exactly one record,
 ends this reading with `NotAgreed`; lines are then read one by one from that row on.
+
+Lines of JSON: each line that is not blank is one value, whatever the other lines are.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from itertools import count
 from operator import attrgetter
 from typing import Any, BinaryIO
 
@@ -18,10 +22,10 @@ import pyarrow.compute as pc
 
 from odf_protocol.typed import json_decoder
 
-from ..runtime.content import Content, opened
-from ..slices.frame import Limits
+from ..runtime.progress import Content, opened
+from ..slices.schema import BadRow, Limits
 from .csv_records import BOM
-from .fields_seen import FieldsSeen
+from .json_scan import DECODER, SHOWN_TEXT, FieldsSeen, Value
 from .json_values import AS_DECLARED, How
 from .text import BadValue, cast_text, has_text_form
 
@@ -164,3 +168,40 @@ def _column(values: list[Any], field: pa.Field, how: How) -> pa.Array:
         raise NotAgreed from None
     how.losses.met(field.name, texts, wanted)
     return made
+
+
+BLANKS = b" \t\r\n"
+
+
+def numbered_lines(content: Content, limits: Limits) -> Iterator[Value]:
+    """Yield lines that are not blank, not decoded, with their numbers from 1. Raises
+    `InputTooLarge`."""
+    with opened(content) as stream:
+        for number in count(1):
+            line = stream.readline(limits.row_bytes + 1)
+            if len(line) > limits.row_bytes:
+                raise limits.row_too_large(number)
+            if not line:
+                return
+            if text := (line if number > 1 else line.removeprefix(BOM)).strip(BLANKS):
+                yield Value(number, text, len(text))
+
+
+def value_of(number: int, line: bytes) -> Any:
+    """Decode the value of a line without blanks around it. Raises `BadRow`."""
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise BadRow("the text is not UTF-8", line=number) from None
+    try:
+        value, end = DECODER.raw_decode(text)
+    except RecursionError:
+        raise BadRow("the value is nested too deeply", line=number) from None
+    except ValueError as bad:
+        reason = bad.msg if isinstance(bad, json.JSONDecodeError) else str(bad)
+        shown = text[:SHOWN_TEXT]
+        raise BadRow(f"the line is not JSON ({reason})", line=number, value=shown) from None
+    if end < len(text):
+        shown = text[end : end + SHOWN_TEXT].strip()
+        raise BadRow("a line holds one record; text follows it", line=number, value=shown)
+    return value

@@ -11,16 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odf_protocol.metadata.reading import ReadStepParquet
-from odf_protocol.scalar_text import scalar_text
-from odf_protocol.stored_values import first_misfit
+from odf_protocol.metadata.sources import ReadStepParquet
+from odf_protocol.stored_values import first_misfit, scalar_text
 
-from ..runtime.content import Content, mapped, size_of
-from ..slices.frame import BadInputSchema, BadRow, Frame, Limits, check_names
-from .features import is_wgs84, not_wgs84
-from .fields_seen import not_stored
+from ..runtime.progress import Content, mapped, size_of
+from ..slices.schema import BadInputSchema, BadRow, Frame, Limits, check_names
+from .features import Known, is_wgs84, not_wgs84
 from .forms import not_of
-from .known import Known
+from .json_scan import not_stored
 from .parquet_bounds import (
     UNREADABLE,
     MalformedParquet,
@@ -32,9 +30,9 @@ from .parquet_bounds import (
     row_sizes,
 )
 from .parquet_columns import FileColumns, columns_of
+from .plain import TablePart, in_table
 from .recast import can_recast, loss, recast
 from .rejected import Rejected, shown, sifted
-from .table_files import TablePart, in_table
 from .text import BadValue
 
 INT96_UNIT = "us"

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from ..slices.frame import BadInputSchema, BadRow
+from ..slices.schema import BadInputSchema, BadRow
 
 Change = Callable[[pa.Array], pa.Array]
 KNOWN_EXTENSIONS = ("arrow.", "geoarrow.")

@@ -5,21 +5,29 @@ A source may receive `rows.csv.gz`, `.bz2`, `.zst` or `.zip` without a declarati
 formats that readers accept begin with other bytes. A zip archive must contain a single file; a
 shapefile is a zip archive, which may be compressed with gzip. Arrow streams are converted to
 Parquet first, so that one reader handles all typed columns. A web page instead of data is refused.
+
+Read the head of a message of an Arrow stream, for facts that the Arrow library does not offer.
+
+Source: Arrow "Message.fbs": the table `Message` has the kind of its header in slot 1 and the header
+in slot 2; `DictionaryBatch` has its rows in slot 1; `RecordBatch` has `compression` in slot 3.
+
+Data files of a Kartothek table, each read as a split: its columns become those of the table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.errors import BadInput
-from odf_protocol.metadata.reading import (
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
     ReadStepEsriShapefile,
@@ -27,17 +35,53 @@ from odf_protocol.metadata.reading import (
 )
 from odf_protocol.source_options import options_of
 from odf_protocol.source_rules import csv_characters
+from odf_storage.datasets.kartothek.rows import in_schema
 
-from ..prepare.gzip import gunzip
-from ..prepare.streams import bunzip2, unzstd
+from ..prepare.run import bunzip2, entry_names, gunzip, unzip, unzstd
 from ..prepare.workbook import OLE, ZIP, Dialect, UnusableWorkbook, is_workbook, sheet_as_csv
-from ..prepare.zip import entry_names, unzip
-from ..runtime.content import Content, mapped, opened
-from ..runtime.input_limits import CHUNK_BYTES, MalformedArchive, PrepareLimits
-from ..slices.frame import Limits
-from .arrow_messages import is_compressed
+from ..runtime.command import CHUNK_BYTES, MalformedArchive, PrepareLimits
+from ..runtime.progress import Content, mapped, opened
+from ..slices.schema import Limits
+from .features import BEGIN_BYTES, refuse_page
 from .plain_text import TEXTS, Plain, plain_text
-from .web_pages import BEGIN_BYTES, refuse_page
+
+_DICTIONARY, _RECORDS = 2, 3
+
+
+def is_compressed(head: bytes) -> bool:
+    """Whether the buffers that follow the head are compressed. Raises `ValueError` for a damaged
+    head."""
+    try:
+        message = _u32(head, 0)
+        kind_at, header_at = _slot(head, message, 1), _slot(head, message, 2)
+        if kind_at is None or header_at is None:
+            raise ValueError("a message without a header")
+        kind, rows = head[kind_at], header_at + _u32(head, header_at)
+        if kind == _DICTIONARY:
+            if (inside := _slot(head, rows, 1)) is None:
+                raise ValueError("a dictionary without rows")
+            kind, rows = _RECORDS, inside + _u32(head, inside)
+        return kind == _RECORDS and _slot(head, rows, 3) is not None
+    except (struct.error, IndexError):
+        raise ValueError("a message that is cut short") from None
+
+
+def _slot(head: bytes, table: int, number: int) -> int | None:
+    """Return the position of a table's field; None if it is absent."""
+    vtable = table - int(struct.unpack_from("<i", head, table)[0])
+    if vtable < 0:
+        raise ValueError("a table without fields")
+    (size,) = struct.unpack_from("<H", head, vtable)
+    place = 4 + 2 * number
+    if place + 2 > size:
+        return None
+    (offset,) = struct.unpack_from("<H", head, vtable + place)
+    return table + offset if offset else None
+
+
+def _u32(head: bytes, at: int) -> int:
+    return int(struct.unpack_from("<I", head, at)[0])
+
 
 ARROW_FILE = b"ARROW1"
 STREAMS = (
@@ -173,3 +217,42 @@ def _refuse_compressed(content: Content) -> None:
                     "the buffers of the Arrow stream are compressed: send them plain, and the body "
                     "with Content-Encoding"
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """The role of a data file in its table: `key` names it in errors, `schema` has the table's
+    columns, `values` are the columns given by its key."""
+
+    key: str
+    schema: pa.Schema
+    values: Mapping[str, pa.Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file on this machine."""
+
+    path: Path
+    part: TablePart
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """Files of one table, at least one."""
+
+    files: tuple[TableFile, ...]
+
+
+def in_table(batches: Iterator[pa.RecordBatch], part: TablePart) -> Iterator[pa.RecordBatch]:
+    """Convert the rows of a data file to the columns of its table. Raises `TypeConflict`."""
+    for batch in batches:
+        yield in_schema(batch, part.schema, part.values, key=part.key)
+
+
+def naming(bad: NodeError, key: str) -> NodeError:
+    """Add the name of the file to an error."""
+    if key not in bad.message:
+        bad.args = (f"{key}: {bad.message}", *bad.args[1:])
+    bad.facts.setdefault("key", key)
+    return bad

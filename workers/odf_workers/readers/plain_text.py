@@ -19,8 +19,9 @@ from typing import Any
 from msgspec import structs
 
 from odf_protocol.attributes import Attributes
+from odf_protocol.csv_header import UTF8, marked_encoding
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
     ReadStepGeoJson,
@@ -30,11 +31,10 @@ from odf_protocol.metadata.reading import (
 )
 from odf_protocol.source_options import PREFIX, ReadOptions, RepeatedHeader, options_of
 from odf_protocol.source_rules import csv_characters, text_encoding
-from odf_protocol.text_encodings import UTF8, marked_encoding
 
-from ..runtime.content import Content, opened
-from ..runtime.input_limits import CHUNK_BYTES
-from ..slices.frame import BadRow, Limits
+from ..runtime.command import CHUNK_BYTES
+from ..runtime.progress import Content, opened
+from ..slices.schema import BadRow, Limits
 
 TEXTS = ReadStepCsv | ReadStepJson | ReadStepNdJson | ReadStepGeoJson | ReadStepNdGeoJson
 """Steps of formats that are text."""

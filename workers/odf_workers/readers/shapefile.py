@@ -23,21 +23,18 @@ from typing import Any
 import pyarrow as pa
 import shapefile
 
+from odf_protocol.csv_header import UTF8, encoding_of
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.reading import ReadStepEsriShapefile
-from odf_protocol.text_encodings import UTF8, encoding_of
+from odf_protocol.metadata.sources import ReadStepEsriShapefile
 
-from ..prepare.zip import entry_names, unzip
-from ..runtime.content import Content, size_of
-from ..slices.frame import BadRow, Frame, Limits, check_names
-from .features import is_wgs84, not_wgs84
-from .fields_seen import FieldsSeen
+from ..prepare.run import entry_names, unzip
+from ..runtime.progress import Content, size_of
+from ..slices.schema import BadRow, Frame, Limits, check_names
+from .features import Known, is_wgs84, not_wgs84
 from .forms import forms_of
-from .json_rows import typed_batches
-from .json_scan import NumberText, Value, compact_json
+from .json_scan import FieldsSeen, NumberText, Value, compact_json
 from .json_values import How
-from .known import Known
-from .rejected import Rejected
+from .rejected import Rejected, typed_batches
 
 GEOMETRY, MEASURES = "geometry", "geometry_m"
 _OWN = (GEOMETRY, MEASURES)

@@ -13,22 +13,22 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from odf_protocol.metadata.reading import (
+from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepCsv,
     ReadStepNdGeoJson,
     ReadStepNdJson,
     ReadStepParquet,
 )
-from odf_protocol.parquet_footer import RowGroup, footer_span, row_groups_of
+from odf_protocol.slice_file import RowGroup, footer_span, row_groups_of
 from odf_protocol.source_rules import csv_characters
 
-from ..partitions.files import File, Span, Spans
-from ..runtime.content import Content, Enclosed, mapped, opened, size_of
-from ..slices.frame import Limits
+from ..partitions.port import File, Span, Spans
+from ..runtime.progress import Content, Enclosed, mapped, opened, size_of
+from ..slices.schema import Limits
 from .csv_cuts import Head, csv_cuts, csv_head
 from .parquet import values_size
-from .table_files import TableFiles, TablePart
+from .plain import TableFiles, TablePart
 
 SPLIT_BYTES = 64 << 20
 """Limit of the bytes of a split, exceeded by less than a record."""

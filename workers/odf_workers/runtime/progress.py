@@ -2,14 +2,19 @@
 
 The work counts rows and sets its phase; the thread that extends the lease reads both. Once the job
 is lost, or beyond its budget, the next row or phase raises an error that ends the work.
+
+The content of a file to read: on the disk, or in memory.
 """
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -110,3 +115,30 @@ class JobProgress:
         counts = {"rows": self._rows, "bytes": self._bytes}
         told = {"phase": self._phase, **{name: count for name, count in counts.items() if count}}
         return {**told, "done": self._done, "total": self._total} if self._total else told
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """A small file in memory: its bytes are sent with the task that reads them."""
+
+    content: bytes = field(repr=False)
+
+
+Content = Path | Enclosed
+
+
+def opened(content: Content) -> BinaryIO:
+    """Open the content for reading, from its beginning."""
+    return io.BytesIO(content.content) if isinstance(content, Enclosed) else content.open("rb")
+
+
+def size_of(content: Content) -> int:
+    """Return the number of bytes."""
+    return len(content.content) if isinstance(content, Enclosed) else content.stat().st_size
+
+
+def mapped(content: Content) -> pa.NativeFile:
+    """Open the content as memory, as Arrow reads it."""
+    if isinstance(content, Enclosed):
+        return pa.BufferReader(content.content)
+    return pa.memory_map(str(content))

@@ -2,17 +2,183 @@
 
 Names, order and types must be those of the dataset; nothing is reordered or widened. A column that
 the dataset requires may be optional in the batch: the writer checks for nulls.
+
+The result of a reader: a schema and batches of rows, read lazily, strictly, in limited memory.
+
+One bad record fails the whole batch, unless the publisher asked to set bad records aside
+(`rejected.py`). The error has the record's position and the reason.
+
+Times in the form of slices: in milliseconds UTC, and an event time in every row.
+
+Common parts of merges and writers: operation codes, system columns, the input position.
+
+Rows keep their position in the input through every merge, which makes every order total.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from odf_protocol.arrow_digest import UnsupportedColumn, beginnings
 from odf_protocol.chain.state import Vocab
+from odf_protocol.errors import BadInput, LimitExceeded
+from odf_protocol.instant import Instant
 from odf_protocol.source_rules import AS_TEXT
+from odf_protocol.source_rules import Unsupported as Unsupported
+from odf_protocol.stored_values import scalar_text
 
-from .frame import BadInputSchema, shorten
+from ..runtime.command import PrepareLimits
+
+BATCH_ROWS = 10_000
+"""Limit of the records that a reader converts at once."""
+BATCH_BYTES = 4 << 20
+"""Limit of the text of these records, exceeded by less than a record; objects take several times as
+much memory."""
+INFER_ROWS = 1_000
+"""Number of records that are read to infer a schema."""
+SHOWN_CHARS = 120
+"""Limit of the characters of a value in an error."""
+RAW_CHARS = 2_000
+"""Limit of the characters of a row that is set aside."""
+
+
+class BadInputSchema(BadInput):
+    """The columns of the batch cannot become rows of the dataset."""
+
+
+class SubPathNotFound(BadInput):
+    """A document lacks the path at which its rows should be."""
+
+
+class BadRow(BadInput):
+    """A record cannot be read. Facts, as far as known: line (from 1), column, value."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        line: int | None = None,
+        column: str | None = None,
+        value: object = None,
+    ) -> None:
+        column = None if column is None else scalar_text(column)
+        where = [f"line {line}"] if line is not None else []
+        where += [f"column `{column}`"] if column is not None else []
+        shown = shorten(value) if value is not None else None
+        message = f"{', '.join(where) or 'input'}: {reason}"
+        if shown is not None:
+            message += f": {shown!r}"
+        super().__init__(message, line=line, column=column, value=shown)
+        self.reason, self.line, self.column, self.value = reason, line, column, shown
+
+    def moved(self, lines: int) -> BadRow:
+        """Return the same error for a part of the input, adding the number of lines before that
+        part."""
+        if self.line is None or not lines:
+            return self
+        return self.at(self.line + lines)
+
+    def in_row(self, number: int) -> BadRow:
+        """Return the same error with the number of its record, from 1, in a format without
+        lines."""
+        reason = f"row {number}: {self.reason}"
+        return BadRow(reason, column=self.column, value=self.value)
+
+    def at(self, line: int | None) -> BadRow:
+        """Return the same error with the line of its record."""
+        return BadRow(self.reason, line=line, column=self.column, value=self.value)
+
+
+class InputTooLarge(LimitExceeded):
+    """A part of the input is larger than this node accepts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits: columns of a batch, bytes of a value and of a record, and the output of archives."""
+
+    columns: int = 2_000
+    cell_bytes: int = 16 << 20
+    row_bytes: int = 32 << 20
+    archives: PrepareLimits = field(default_factory=PrepareLimits)
+
+    def check_columns(self, count: int) -> None:
+        if count > self.columns:
+            raise InputTooLarge(
+                f"the batch has {count} columns, at most {self.columns} are accepted",
+                limit="columns",
+                value=self.columns,
+            )
+
+    def check_cell(self, size: int, *, line: int, column: str) -> None:
+        if size > self.cell_bytes:
+            raise InputTooLarge(
+                f"line {line}, column `{column}`: the value is longer than {self.cell_bytes} bytes",
+                limit="cell_bytes",
+                value=self.cell_bytes,
+                setting="ODF_WORKER_MAX_ROW_BYTES",
+            )
+
+    def row_too_large(self, line: int) -> InputTooLarge:
+        return InputTooLarge(
+            f"line {line}: the record is longer than {self.row_bytes} bytes",
+            limit="row_bytes",
+            value=self.row_bytes,
+            setting="ODF_WORKER_MAX_ROW_BYTES",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Rows that are still to be read. `batches` can be consumed once, and raises errors
+    meanwhile."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    warnings: list[str] = field(default_factory=list)
+    """Warnings for the publisher; complete when all batches are consumed."""
+    names: Any = None
+    """Field names of the records, if the format allows any; complete when all batches are
+    consumed."""
+    lines: Iterator[int] = field(default_factory=lambda: iter(()))
+    """The lines on which records begin, bad records included, if the format has lines. To consume
+    them reads the input again."""
+
+    @classmethod
+    def empty(cls, schema: pa.Schema) -> Frame:
+        return cls(schema, iter(()))
+
+    def table(self) -> pa.Table:
+        """Read all rows at once; for small inputs and tests."""
+        return pa.Table.from_batches(self.batches, self.schema)
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """Return the same columns, all optional."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def check_names(names: Iterable[str], limits: Limits) -> None:
+    """Check that column names differ and are not too many."""
+    listed = list(names)
+    limits.check_columns(len(listed))
+    seen: set[str] = set()
+    for name in listed:
+        if name in seen:
+            raise BadInputSchema(f"column `{name}` occurs more than once", column=name)
+        seen.add(name)
+
+
+def shorten(value: object) -> str:
+    text = scalar_text(str(value)) if isinstance(value, str) else repr(value)
+    return text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
+
 
 MILLIS = pa.timestamp("ms", "UTC")
 SHOWN_NAMES = 10
@@ -127,12 +293,12 @@ def _check_same(fields: list[pa.Field], dataset: pa.Schema) -> None:
             missing=missing,
             expected=wanted,
         )
-    for field, expected in zip(fields[4:], list(dataset)[4:], strict=True):
-        if not same_type(field.type, expected.type):
+    for given, expected in zip(fields[4:], list(dataset)[4:], strict=True):
+        if not same_type(given.type, expected.type):
             raise IncompatibleSchema(
-                f"column `{field.name}` is {field.type} in the batch and {expected.type} in the "
+                f"column `{given.name}` is {given.type} in the batch and {expected.type} in the "
                 "dataset",
-                column=field.name,
+                column=given.name,
             )
     event_time = dataset.field(3).type
     if pa.types.is_date(fields[3].type) != pa.types.is_date(event_time):
@@ -187,3 +353,80 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind)
     )
+
+
+def to_millis(array: pa.Array) -> pa.Array:
+    """Convert a timestamp of any unit and zone to milliseconds UTC, cutting the rest; without a
+    zone it is UTC."""
+    kind = array.type
+    counts = pc.cast(array, pa.timestamp(kind.unit)) if kind.tz is None else array
+    utc = pc.cast(pc.cast(counts, pa.int64()), pa.timestamp(kind.unit, "UTC"))
+    if kind.unit in ("us", "ns"):
+        utc = pc.floor_temporal(utc, unit="millisecond")
+    try:
+        return pc.cast(utc, MILLIS)
+    except pa.ArrowInvalid as bad:
+        raise BadRow(f"a time is out of range ({bad})") from None
+
+
+def is_finer(array: pa.Array) -> bool:
+    """Whether a time has digits beyond its milliseconds."""
+    per_milli = {"us": 1_000, "ns": 1_000_000}.get(array.type.unit, 1)
+    counts = array.view(pa.int64())
+    kept = pc.multiply(pc.divide(counts, per_milli), per_milli)
+    return pc.any(pc.not_equal(kept, counts)).as_py() is True
+
+
+def filled(times: pa.Array | pa.ChunkedArray, fallback: Instant) -> pa.Array | pa.ChunkedArray:
+    """Replace missing times or days by the fallback."""
+    if not times.null_count:
+        return times
+    value = pa.scalar(fallback.millis, MILLIS).cast(times.type, safe=False)
+    return times.fill_null(value)
+
+
+POSITION = "odf position"
+
+
+class Operation(IntEnum):
+    """The operation of a row in the ledger."""
+
+    APPEND = 0
+    RETRACT = 1
+    CORRECT_FROM = 2
+    CORRECT_TO = 3
+
+
+class CannotMerge(BadInput):
+    """The strategy cannot be applied to this batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merging:
+    """Input of every merge strategy: names of the system columns, key and compared columns."""
+
+    vocab: Vocab
+    key: tuple[str, ...] = ()
+    compare: tuple[str, ...] | None = None
+    source_event_time: Instant | None = None
+    """Event time that rows without one receive when they are written. None: the writer knows."""
+
+    @property
+    def op(self) -> str:
+        return self.vocab.operation_type_column
+
+    def compared(self, columns: Sequence[str]) -> list[str]:
+        """Return the columns whose change counts: the requested ones, else all data outside the
+        key."""
+        system = {POSITION, self.vocab.offset_column, self.op, self.vocab.system_time_column}
+        wanted = columns if self.compare is None else self.compare
+        return [name for name in wanted if name not in system and name not in self.key]
+
+
+def check_columns(columns: Sequence[str], needed: Sequence[str], what: str) -> None:
+    """Raise `CannotMerge` if the list is empty or names a column that the batch lacks."""
+    if not needed:
+        raise CannotMerge(f"the merge strategy names no {what} columns")
+    for name in needed:
+        if name not in columns:
+            raise CannotMerge(f"the batch has no {what} column `{name}`", column=name)

@@ -20,23 +20,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from odf_protocol.arrow_columns import SliceDigest
 from odf_protocol.arrow_digest import KNOWN_SCHEMAS, logical_hash, logical_hash_of, windows
 from odf_protocol.chain.state import Vocab
-from odf_protocol.float_columns import bounded_leaves, leaves
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.multihash import SHA3_256, Multihash
-from odf_protocol.slice_digest import SliceDigest
-from odf_protocol.stored_values import Misfit
-from odf_storage.datasets.dataset.local_files import chunks
+from odf_protocol.stored_values import Misfit, bounded_leaves, leaves
+from odf_storage.datasets.dataset.info import chunks
 from odf_storage.lanes import THREADS, expect, hash_all
 from odf_storage.stores.ports.values import StoredFile
 
-from .columns import Operation
 from .conform import NullCounts, conform
-from .millis import filled
-from .pieces import Piece, leaves_of, pieces, weight
-from .schema import MILLIS
+from .costs import Piece, leaves_of, pieces, weight
+from .schema import MILLIS, Operation, filled
 
 WRITE_ROWS = 65_536
 WINDOW_VALUES = 4 << 20

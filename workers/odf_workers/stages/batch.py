@@ -14,17 +14,15 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
-from ..partitions.failure import Failure
-from ..partitions.here import Here
-from ..partitions.port import Output, Way
-from ..partitions.usage import Usage
+from ..partitions.messages import Failure
+from ..partitions.port import Here, Output, Usage, Way
 from ..plan.ingest import IngestPlan
 from ..readers.rejected import Rejected
 from ..readers.splits import Split
 from ..slices.write import SlicePlan, Written
 from .facts import NONE_AHEAD, Ahead
 from .pipeline import in_order, write
-from .post_read import PostRead
+from .read import PostRead
 from .read_posts import PostRows, read
 
 AfterRead = Callable[[int], None]

@@ -3,6 +3,9 @@
 A value that a dataset must not store is a bad row, whatever the format. Top-level times become
 milliseconds UTC. Each row has an event time column; its position in the input makes every later
 order total.
+
+Rows that were read well and must not be stored: the first one fails the batch, or all are set
+aside, with their lines.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,22 +22,57 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.chain.state import Vocab
-from odf_protocol.column_names import same_but_case
 from odf_protocol.instant import Instant
 from odf_protocol.source_rules import FINER_UNITS
-from odf_protocol.stored_values import first_misfit, may_misfit
+from odf_protocol.stored_values import first_misfit, may_misfit, same_but_case
 
 from ..readers.forms import PLAIN, Forms, not_of
-from ..readers.losses import FINER, Losses
-from ..readers.recast import recast
-from ..readers.rejected import Rejected, halved
+from ..readers.recast import FINER, Losses, recast
+from ..readers.rejected import Rejected, halved, shown
 from ..readers.text import BadValue, cast_text
-from ..slices.columns import POSITION
-from ..slices.frame import BadInputSchema, BadRow, Frame
-from ..slices.millis import is_finer, to_millis
-from ..slices.schema import MILLIS, check_input, holds_null_type, is_text, same_type
-from .bad_rows import BadRows
+from ..slices.schema import (
+    MILLIS,
+    POSITION,
+    BadInputSchema,
+    BadRow,
+    Frame,
+    check_input,
+    holds_null_type,
+    is_finer,
+    is_text,
+    same_type,
+    to_millis,
+)
 from .facts import NONE_AHEAD, Ahead
+
+
+class BadRows:
+    """Takes the bad rows in the order of the input, which has `before` rows before these.
+
+    Readers do not number lines while they read many rows at once. Only if a row is bad, `lines`
+    reads the input again.
+    """
+
+    def __init__(self, lines: Iterator[int], rejected: Rejected | None, *, before: int) -> None:
+        self._lines, self._rejected, self._before = lines, rejected, before
+        self._passed = 0
+
+    def met(self, batch: pa.RecordBatch, done: int, at: int, bad: BadRow) -> None:
+        """Handle the row `at` of a batch, before which `done` good rows were read. Raises `BadRow`,
+        `TooManyBadRows`."""
+        if self._rejected is None:
+            number = done + at + 1
+            line = self._line(number)
+            raise bad.in_row(self._before + number) if line is None else bad.at(line)
+        bad = bad.at(self._line(self._rejected.number_of(done + at)))
+        self._rejected.add_later(done + at, bad, shown(batch, at))
+
+    def _line(self, number: int) -> int | None:
+        """Return the line of the row with this number, which is higher than those before."""
+        line = next(islice(self._lines, number - self._passed - 1, None), None)
+        self._passed = number
+        return line
+
 
 Change = Callable[[pa.Array], pa.Array]
 DAY_MS = 86_400_000

@@ -2,38 +2,196 @@
 
 Rows of the posts of a Batch are merged, sorted, and written together. The result does not depend on
 where the partitions (`odf_workers/partitions`) are processed.
+
+The stage that merges rows with the history of their keys.
+
+The last stage: rows in their final order become slices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from odf_protocol.source_options import options_of
 
-from ..merge.findings import Findings, judged
-from ..merge.history import HistoryFiles
-from ..merge.order import Order, bounds
-from ..merge.table import MERGE, bytes_of_all, merging_of
-from ..partitions.port import Partitions, Route, Way, Work
-from ..partitions.task_memory import SMALLEST_PARTITION_BYTES
+from ..merge.history import Findings, HistoryFiles, hashes_of, judged, key_range, key_ranges
+from ..merge.table import MERGE, Order, bounds, bytes_of_all, in_ranges, merging_of
+from ..partitions.memory import SMALLEST_PARTITION_BYTES
+from ..partitions.port import (
+    Batches,
+    Outbox,
+    Output,
+    Partitions,
+    Route,
+    Way,
+    Work,
+    deliver,
+    workplace,
+)
 from ..plan.ingest import IngestPlan
-from ..slices.columns import POSITION
 from ..slices.conform import NullCounts
-from ..slices.costs import Cut
-from ..slices.write import SlicePlan, Written
-from .facts import MergeFacts, RowFacts, SliceFacts
-from .layout import Layout
-from .merge import by_key, merge_rows
-from .order import by_order, order_rows
-from .post_read import PostRead
+from ..slices.costs import Cut, costs_of, in_slices, row_costs
+from ..slices.schema import POSITION
+from ..slices.write import SlicePlan, Written, write_slice
+from .facts import (
+    Cuts,
+    Layout,
+    MergeFacts,
+    RowFacts,
+    SliceFacts,
+    Starts,
+    Totals,
+    dealt,
+    numbered,
+    without_position,
+)
+from .read import BATCH_ROWS, PostRead, all_sorted, by_order, order_rows, sorted_rows
 from .read_posts import PostRows, ReadRows
-from .write import by_slice, write_rows, write_sorted
+
+SEVERAL = 0.5
+"""Share of a slice from which a result is expected to be several slices: it is estimated from one
+partition."""
+
+
+def by_key(
+    key: Sequence[str], starts: Starts, ranges: int, number: int, batches: Batches
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Assign rows to ranges by the hash of their key."""
+    for batch in batches:
+        rows = numbered(batch, starts[number])
+        yield from dealt(rows, key_range(hashes_of(pa.table(rows), key), ranges))
+
+
+def merge_rows(
+    read: PostRead,
+    schema: pa.Schema,
+    ranges: int,
+    begins: pa.Table | None,
+    number: int,
+    batches: Batches,
+) -> Output:
+    """Merge the rows of one range of key hashes, which have the schema, with the history of that
+    range. `begins` cuts the result into ranges of keys, in case that it is several slices."""
+    plan = read.plan
+    merging = replace(merging_of(plan.merge, plan.vocab), source_event_time=plan.source_event_time)
+    every = list(batches)
+    rule = MERGE[type(plan.merge)]
+    if not every and not (rule.reads_all and read.history is not None):
+        yield MergeFacts()
+        return
+    known = None
+    if read.history is not None:
+        known = read.history.opened(*key_ranges(ranges)[number])
+    rows = pa.Table.from_batches(every) if every else schema.empty_table()
+    merged = rule.merge(merging, rows, known)
+    totals = Totals(read.cut, read.order if ranges > 1 else None)
+    whole = merged.rows.combine_chunks()
+    cuts: Cuts = ()
+    if ranges == 1:
+        ordered = sorted_rows(whole, read.order)
+    else:
+        if begins is not None:
+            whole, cuts = _in_ranges(read, whole, begins, ranges)
+        ordered = iter(whole.to_batches(BATCH_ROWS))
+    yield from totals.passed(ordered)
+    yield MergeFacts(
+        rows=totals.rows,
+        cost=totals.cost,
+        size=totals.size,
+        samples=totals.keys(),
+        findings=merged.findings,
+        ranges=cuts,
+    )
+
+
+def _in_ranges(
+    read: PostRead, rows: pa.Table, begins: pa.Table, partitions: int
+) -> tuple[pa.Table, Cuts]:
+    """Return the rows in the order of ranges of keys, and how many there are of each; unchanged if
+    all partitions together hardly are more than a slice."""
+    costs = costs_of(rows.drop_columns(POSITION), read.cut)
+    if costs.sum() * partitions < read.cut.size * SEVERAL:
+        return rows, ()
+    at, counts = in_ranges(rows, read.key_order, begins)
+    sums = np.concatenate([[0], np.cumsum(costs[at])])[np.cumsum(counts)]
+    cuts = zip(counts.tolist(), np.diff(sums, prepend=0).tolist(), strict=True)
+    return rows.take(at), tuple(cuts)
+
+
+def by_slice(
+    cut: Cut, rows: Starts, costs: Starts, number: int, batches: Batches
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Assign rows to slices; the position of each row becomes its number among all rows."""
+    before, cost = rows[number], costs[number]
+    is_one = cut.count(costs[-1]) == 1
+    for batch in batches:
+        data = without_position(batch)
+        at = pa.array(np.arange(before, before + batch.num_rows, dtype=np.int64))
+        placed = data.append_column(POSITION, at)
+        before += batch.num_rows
+        if is_one:
+            yield 0, placed
+            continue
+        each = row_costs(data, cut)
+        yield from in_slices(placed, each, cost, cut)
+        cost += int(each.sum())
+
+
+def write_sorted(
+    plan: SlicePlan,
+    outbox: Outbox,
+    in_memory: bool,
+    order: Order,
+    layout: Layout,
+    number: int,
+    batches: Batches,
+) -> Output:
+    """Write a slice from all rows of its ranges, which it sorts. Raises the same errors as
+    `write_rows`."""
+    rows = list(all_sorted(list(batches), order))
+    if not rows:
+        return
+    before, taken = layout.taken(number, pa.Table.from_batches(map(without_position, rows)))
+    if taken.num_rows:
+        batches = iter(taken.to_batches())
+        yield _written(replace(plan, start=plan.start + before), outbox, in_memory, batches)
+
+
+def write_rows(
+    plan: SlicePlan, outbox: Outbox, in_memory: bool, _: int, batches: Batches
+) -> Output:
+    """Write one slice.
+
+    Raises:
+        UnsupportedColumn: a column type without a logical hash.
+    """
+    if (first := next(batches, None)) is not None:
+        start = plan.start + first.column(POSITION)[0].as_py()
+        rows = map(without_position, chain([first], batches))
+        yield _written(replace(plan, start=start), outbox, in_memory, rows)
+
+
+def _written(plan: SlicePlan, outbox: Outbox, in_memory: bool, batches: Batches) -> SliceFacts:
+    """Write a slice under a unique name: a task may run twice at the same time."""
+    path = workplace(outbox) / f"slice-{plan.start}-{secrets.token_hex(8)}.parquet"
+    nulls = NullCounts(plan.schema)
+    try:
+        written = write_slice(batches, plan, path, nulls, in_memory=in_memory)
+    except BaseException:  # Spark repeats the task, and each attempt would leave a file
+        path.unlink(missing_ok=True)
+        raise
+    on_disk = written.data is not None and written.content is None
+    delivered = deliver(path, outbox) if on_disk else None
+    return SliceFacts(written=written, nulls=nulls, delivered=delivered)
+
 
 RANGES_PER_SLICE = 16
 """Ranges of keys for each expected slice: writers receive a range twice if two slices share it."""

@@ -17,15 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import DatasetSnapshot
-from odf_protocol.metadata.events import AddPushSource, DatasetKind, Seed
-from odf_protocol.metadata.reading import ReadStep
+from odf_protocol.metadata.events import AddPushSource, DatasetKind, DatasetSnapshot, Seed
+from odf_protocol.metadata.sources import ReadStep
 
-from ..partitions.here import Here
+from ..partitions.port import Here
 from ..plan.ingest import IngestPlan, plan_source
 from ..prepare.workbook import Dialect, sheet_as_csv
 from ..readers.csv_records import CsvFormat, CsvRecord, CsvRecords
@@ -33,16 +32,15 @@ from ..readers.json import records
 from ..readers.json_values import infer
 from ..readers.plain import plain_file
 from ..readers.plain_text import Plain, plain_text
-from ..readers.read import open_frame, schema_of
-from ..readers.read_split import SplitRead
+from ..readers.read import SplitRead, open_frame, schema_of
 from ..readers.rejected import RejectedRow
 from ..readers.splits import Split
-from ..runtime.content import Content, Enclosed
+from ..runtime.progress import Content, Enclosed
 from ..slices.costs import Cut
-from ..slices.frame import Limits
+from ..slices.schema import Limits
 from .batch import slice_plan
 from .pipeline import in_order, is_passing, write
-from .post_read import PostRead
+from .read import PostRead
 from .read_posts import read
 
 _NOBODY = DatasetId(bytes(32))

@@ -1,37 +1,176 @@
-"""The first stage: the rows of a split, in the types of their slice."""
+"""The first stage: the rows of a split, in the types of their slice.
+
+How the stages process a post.
+
+The stage that sorts rows in their final order, and sorting in other stages.
+
+Batches of sources without a declared schema: the dataset's schema, once it exists, applies.
+
+The first batch determines columns and types. Later batches may have their columns in another order,
+another format, or only whole numbers in a column of fractions.
+
+Columns that a batch adds to its dataset: the plan of the batch, on the schema that they extend.
+
+The head of the batch is read once before the stages, so that these, and the history with which rows
+are compared, know the new columns as all others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
-from odf_protocol.arrow_schema import to_arrow
+from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.state import Vocab
-from odf_protocol.metadata.reading import ReadStepParquet
+from odf_protocol.csv_header import key_of_name
+from odf_protocol.metadata.schema import DataField, DataSchema
+from odf_protocol.metadata.sources import ReadStepCsv, ReadStepParquet
+from odf_protocol.stored_values import same_but_case
 
-from ..merge.changes import coded, in_slice_types
-from ..merge.keys import ALL_HASHES
-from ..merge.order import Order
-from ..merge.table import MERGE, check_batch, merging_of, takes_operations
-from ..partitions.failure import Failure
-from ..partitions.messages import gathered
+from ..merge.history import ALL_HASHES, HistoryFiles, coded, in_slice_types
+from ..merge.table import (
+    MERGE,
+    Order,
+    check_batch,
+    merging_of,
+    range_of,
+    sort_indices,
+    takes_operations,
+)
+from ..partitions.messages import Failure, gathered
 from ..partitions.port import Batches, Output
 from ..plan.ingest import IngestPlan
+from ..readers.features import Known, loosened
 from ..readers.forms import forms_of
-from ..readers.read_split import open_split
+from ..readers.read import SplitRead, open_split
 from ..readers.rejected import Rejected, RejectedRow
 from ..readers.splits import Split
-from ..slices.columns import POSITION, Operation
 from ..slices.conform import NullCounts, may_forbid_nulls
-from ..slices.frame import Frame
-from ..slices.millis import filled
-from ..slices.schema import slice_schema
-from .facts import Ahead, ReadFacts, Totals
-from .normalize import Normalized, Seen, normalized
-from .order import all_sorted
-from .post_read import PostRead
-from .undeclared import arranged
+from ..slices.costs import Cut
+from ..slices.schema import POSITION, Frame, Operation, check_known, filled, slice_schema
+from .facts import Ahead, ReadFacts, RowFacts, Starts, Totals, dealt, numbered
+from .normalize import Normalized, Seen, clashing, normalized, renamed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostRead:
+    """How to read the rows of a post. `split` describes its file, `plan` the further processing."""
+
+    plan: IngestPlan
+    split: SplitRead
+    cut: Cut
+    history: HistoryFiles | None = None
+    """The history with which the rows are compared."""
+    max_bad_rows: int | None = None
+    passes: bool = False
+    """Whether a row is appended regardless of other rows of the post."""
+    sorts: bool = False
+    """Whether the partition sorts its rows: it has all rows of the post, and memory for them."""
+    is_alone: bool = False
+    """Whether one process runs all stages, so that rows are not cut into ranges."""
+
+    @property
+    def key_order(self) -> Order:
+        """The beginning of the order of rows that are merged: their key."""
+        return replace(self.order, columns=merging_of(self.plan.merge, self.plan.vocab).key)
+
+    @property
+    def order(self) -> Order:
+        merging = merging_of(self.plan.merge, self.plan.vocab)
+        columns = MERGE[type(self.plan.merge)].order(merging)
+        if self.passes:  # all rows have one operation code, and none yet
+            columns = tuple(name for name in columns if name != merging.op)
+        return Order(
+            columns=columns,
+            event_time=self.plan.vocab.event_time_column,
+            fallback=self.plan.source_event_time,
+        )
+
+
+BATCH_ROWS = 65_536
+
+
+def all_sorted(every: list[pa.RecordBatch], order: Order) -> Batches:
+    """Return all rows, sorted if they are not yet."""
+    if every:
+        yield from sorted_rows(pa.Table.from_batches(every), order)
+
+
+def sorted_rows(table: pa.Table, order: Order) -> Batches:
+    if table.num_rows < 2:
+        yield from table.to_batches()
+        return
+    at = sort_indices(table, order)
+    ascends = bool((np.diff(at.to_numpy()) == 1).all())
+    yield from (table if ascends else table.take(at)).to_batches(BATCH_ROWS)
+
+
+def by_order(
+    order: Order, begins: pa.Table, starts: Starts, number: int, batches: Batches
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Assign rows to ranges by their final order."""
+    for batch in batches:
+        rows = numbered(batch, starts[number]) if starts else batch
+        yield from dealt(rows, range_of(pa.table(rows), order, begins))
+
+
+def order_rows(read: PostRead, _: int, batches: Batches) -> Output:
+    """Sort the rows of a range."""
+    totals = Totals(read.cut)
+    yield from totals.passed(all_sorted(list(batches), read.order))
+    yield RowFacts(rows=totals.rows, cost=totals.cost, size=totals.size)
+
+
+def known_of(plan: IngestPlan) -> Known | None:
+    """Return the dataset's columns, for a batch whose source does not declare them.
+
+    The event time is not included: separate rules convert whole numbers and texts to times.
+    """
+    if plan.declares or plan.schema is None:
+        return None
+    schema, vocab = to_arrow(plan.schema), plan.vocab
+    own = {vocab.offset_column, vocab.system_time_column, vocab.event_time_column}
+    operations = takes_operations(plan.merge)
+    if not operations:
+        own.add(vocab.operation_type_column)
+    fields = {}
+    clashes = clashing(vocab, takes_operations=operations)
+    for field in schema:
+        if field.name in own:
+            continue
+        is_operation = field.name == vocab.operation_type_column
+        fields[field.name] = field.with_nullable(False) if is_operation else field
+        for name in clashes:
+            if f"_{name}" == field.name:
+                fields[name] = fields.pop(field.name)
+    return Known(fields, vocab.event_time_column)
+
+
+def arranged(frame: Frame, plan: IngestPlan) -> Frame:
+    """Put the frame's columns in the order of the dataset; new ones stay at the end."""
+    if plan.declares or plan.schema is None:
+        return frame
+    names = renamed(
+        list(frame.schema.names), plan.vocab, takes_operations=takes_operations(plan.merge)
+    )
+    places = {field.name: at for at, field in enumerate(to_arrow(plan.schema))}
+    order = sorted(range(len(names)), key=lambda at: (places.get(names[at], len(places)), at))
+    if order == list(range(len(names))):
+        return frame
+    schema = pa.schema([frame.schema.field(at) for at in order])
+    return replace(frame, schema=schema, batches=_in_order(frame.batches, schema, order))
+
+
+def _in_order(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, order: list[int]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([batch.column(at) for at in order], schema=schema)
+
 
 LOOKUP_BYTES = 16 << 20
 """Bytes of rows whose keys are looked up together in the history: the more, the closer the hashes
@@ -191,3 +330,64 @@ def _timed(batches: Batches, plan: IngestPlan) -> Batches:
 def _known(schema: pa.Schema, batch: pa.Schema) -> list[str]:
     names = set(batch.names)
     return [name for name in schema.names if name in names]
+
+
+def with_added_columns(plan: IngestPlan, frame: Frame) -> tuple[IngestPlan, tuple[str, ...]]:
+    """Return the plan with the columns of the frame that the dataset lacks: optional, after all
+    others; and remarks on them for the publisher. A first batch makes the schema itself.
+
+    Raises:
+        BadInputSchema: a new column has no values, or values that cannot be stored.
+    """
+    if plan.schema is None:
+        return plan, ()
+    names = {field.name for field in plan.schema.fields} | set(plan.vocab.columns)
+    rows = rows_of(frame, plan)
+    new = [field for field in rows.schema if field.name not in names]
+    for field in new:
+        check_known(field, "leave it out until it has values")
+    if not new:
+        return plan, ()
+    every = [*(field.name for field in plan.schema.fields), *(field.name for field in new)]
+    remarks = dict.fromkeys([*rows.remarks, *same_but_case(every)])
+    return replace(plan, schema=_extended(plan.schema, new)), tuple(remarks)
+
+
+def with_declared_columns(plan: IngestPlan, found: pa.Schema) -> tuple[IngestPlan, tuple[str, ...]]:
+    """Return the plan of a source that declares its columns by a schema, which gets the `found`
+    columns of the batch that it lacks, as does the dataset; and remarks. A header of CSV that lacks
+    declared columns names none by which others are new.
+
+    Raises:
+        BadInputSchema: a new column has no values, or values that cannot be stored.
+    """
+    declared = plan.read.schema
+    assert declared is not None  # noqa: S101 - the caller looked
+    named = key_of_name if isinstance(plan.read, ReadStepCsv) else str
+    names = {named(field.name) for field in declared.fields}
+    if isinstance(plan.read, ReadStepCsv) and not names <= set(map(named, found.names)):
+        return plan, ()
+    known = names | set(map(named, plan.vocab.columns))
+    new = [field for field in found if named(field.name) not in known]
+    for field in new:
+        check_known(field, "leave it out until it has values")
+    if not new:
+        return plan, ()
+    stored = () if plan.schema is None else plan.schema.fields
+    old = {field.name: field for field in stored}
+    fields = [old.get(field.name, added) for field, added in zip(new, _optional(new), strict=True)]
+    read = structs.replace(declared, fields=(*declared.fields, *fields))
+    added = tuple(field for field in fields if field.name not in old)
+    schema = plan.schema and structs.replace(plan.schema, fields=(*stored, *added))
+    every = dict.fromkeys(field.name for field in (*stored, *read.fields))
+    grown = replace(plan, read=structs.replace(plan.read, schema=read), schema=schema)
+    return grown, tuple(dict.fromkeys(same_but_case([*every])))
+
+
+def _extended(schema: DataSchema, new: list[pa.Field]) -> DataSchema:
+    return structs.replace(schema, fields=(*schema.fields, *_optional(new)))
+
+
+def _optional(new: list[pa.Field]) -> tuple[DataField, ...]:
+    optional = [field.with_type(loosened(field.type)).with_nullable(True) for field in new]
+    return from_arrow(pa.schema(optional)).fields

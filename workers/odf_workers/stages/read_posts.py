@@ -14,14 +14,13 @@ from itertools import accumulate, islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..partitions.failure import Failure
+from ..partitions.messages import Failure
 from ..partitions.port import Partitions, Way
 from ..readers.rejected import Rejected
 from ..readers.splits import Split
 from ..slices.conform import NullCounts
 from .facts import NONE_AHEAD, Ahead, ReadFacts
-from .post_read import PostRead
-from .read import read_part
+from .read import PostRead, read_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

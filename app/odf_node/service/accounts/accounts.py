@@ -1,28 +1,36 @@
-"""Create accounts, set their passwords, and create their tokens."""
+"""Create accounts, set their passwords, and create their tokens.
+
+Access tokens that users create for themselves, after a login.
+
+A token cannot create another token, so a leaked one is harmless once it is revoked or expires.
+
+Administration of accounts: list and create them, set passwords, revoke tokens.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
-from odf_protocol.errors import NotFound
-from odf_protocol.identity import DatasetId, Name
+import msgspec
+
+from odf_protocol.commitments import SEED_BYTES, key_pair
+from odf_protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_protocol.identity import DatasetId, DatasetRef, Name
 from odf_protocol.instant import Instant
-from odf_protocol.keys import SEED_BYTES, key_pair
-from odf_storage.datasets.node.naming import refuse_reserved_account
-from odf_storage.runtime.randomness import Random
+from odf_storage.datasets.node.commits import refuse_reserved_account
+from odf_storage.runtime.durations import Clock, Random
+from odf_storage.runtime.logs import add_facts
 from odf_storage.stores.ports import AccountStore
-from odf_storage.stores.ports.errors import AccountNameTaken
-from odf_storage.stores.ports.values import (
-    Account,
-    AccountId,
-    Reach,
-    Scope,
-    StoredPassword,
-    Token,
-)
+from odf_storage.stores.ports.errors import AccountNameTaken, TokenNotFound
+from odf_storage.stores.ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 
+from ..auth.access import Action, DatasetHidden, Unauthenticated, Unauthorized, require_admin
+from ..auth.actors import ID_BYTES, AccessToken, Actor
+from ..auth.actors import TOKEN_BYTES as SECRET_BYTES
+from ..auth.dataset_access import DatasetAccess
 from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
-from ..auth.tokens import ID_BYTES, SECRET_BYTES, AccessToken
 
 ALL_SCOPES = frozenset(Scope)
 
@@ -117,3 +125,233 @@ def create_token(
         )
     )
     return token
+
+
+MAX_ACCOUNT_TOKENS = 100
+"""Access tokens that hold which an account may make for itself."""
+
+MAX_LABEL_CHARS = 200
+
+
+class MalformedTokenRequest(BadInput):
+    """The properties of the requested token are invalid."""
+
+
+class TooManyTokens(LimitExceeded):
+    """The account has reached its limit of valid tokens."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the account has {limit} tokens that hold: revoke one first",
+            limit=limit,
+        )
+
+
+class TokenAsked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A request for a token: a label, its scopes (default: all), its expiry (RFC 3339), and the
+    dataset to which it is restricted (an id or a name)."""
+
+    label: str = ""
+    scopes: tuple[Scope, ...] | None = None
+    expires_at: str | None = None
+    dataset: str | None = None
+    own_datasets_only: bool = False
+
+
+@dataclass(frozen=True)
+class OwnTokens:
+    """The dependencies of functions that manage tokens. `most` is the limit for each account."""
+
+    accounts: AccountStore
+    access: DatasetAccess
+    clock: Clock
+    random: Random
+    most: int
+
+
+def list_tokens(tokens: OwnTokens, actor: Actor) -> list[dict[str, Any]]:
+    """Return the tokens of the actor's account, without their secrets. Raises `Unauthenticated`,
+    `Unauthorized`."""
+    return [token_data(one) for one in tokens.accounts.tokens(_manager(actor).id)]
+
+
+def make_token(tokens: OwnTokens, actor: Actor, asked: TokenAsked) -> dict[str, Any]:
+    """Create a token of the actor's account. Only this result contains its text, `token`.
+
+    Raises:
+        Unauthenticated, Unauthorized, MalformedTokenRequest, TooManyTokens, DatasetHidden.
+    """
+    account = _manager(actor)
+    if not actor.has_session:
+        raise Unauthorized("tokens are made by those who logged in, not by tokens: log in")
+    now = tokens.clock()
+    ends = None if asked.expires_at is None else Instant.parse(asked.expires_at)
+    _refuse_unfit(asked, ends, now)
+    valid = [one for one in tokens.accounts.tokens(account.id) if _holds(one, now)]
+    if len(valid) >= tokens.most:
+        raise TooManyTokens(tokens.most)
+    dataset = None if asked.dataset is None else _dataset(tokens.access, actor, asked.dataset)
+    reach = Reach.ACCOUNT if asked.own_datasets_only else Reach.NODE
+    made = create_token(
+        tokens.accounts,
+        account,
+        tokens.random,
+        now,
+        scopes=asked.scopes or tuple(Scope),
+        expires_at=ends,
+        label=asked.label,
+        reach=reach if dataset is None else Reach.DATASET,
+        dataset=dataset,
+    )
+    kept = tokens.accounts.find_token(made.stored_id)
+    shown = {} if kept is None else token_data(kept)
+    return {"token": str(made), "account": account.name, **shown}
+
+
+def revoke_token(tokens: OwnTokens, actor: Actor, name: str) -> None:
+    """Revoke a token, permanently. Raises `TokenNotFound` if no token of the actor has this id."""
+    account = _manager(actor)
+    found = tokens.accounts.find_token(name)
+    if found is None or found.account != account.id:
+        raise TokenNotFound(name[:100])
+    tokens.accounts.revoke_token(name)
+
+
+def token_data(token: Token) -> dict[str, Any]:
+    """Return a token as JSON, without its secret."""
+    return {
+        "id": token.id,
+        "label": token.label,
+        "scopes": sorted(token.scopes),
+        "reach": token.reach.value,
+        "datasetId": str(token.dataset) if token.dataset else None,
+        "createdAt": str(token.created_at),
+        "expiresAt": str(token.expires_at) if token.expires_at else None,
+        "revokedAt": str(token.revoked_at) if token.revoked_at else None,
+    }
+
+
+def _manager(actor: Actor) -> Account:
+    if actor.account is None:
+        raise Unauthenticated
+    if actor.reach is not Reach.NODE or not actor.may(Scope.MANAGE):
+        raise Unauthorized("this token may not manage the account")
+    return actor.account
+
+
+def _refuse_unfit(asked: TokenAsked, ends: Instant | None, now: Instant) -> None:
+    if len(asked.label) > MAX_LABEL_CHARS or not asked.label.isprintable():
+        raise MalformedTokenRequest(f"a label is one line of {MAX_LABEL_CHARS} characters at most")
+    if asked.scopes is not None and not asked.scopes:
+        raise MalformedTokenRequest("a token without scopes allows nothing; leave scopes out")
+    if asked.dataset is not None and asked.own_datasets_only:
+        raise MalformedTokenRequest("dataset and ownDatasetsOnly are two different reaches")
+    if ends is not None and ends <= now:
+        raise MalformedTokenRequest(f"a token cannot end at {ends}: that is over")
+
+
+def _holds(token: Token, now: Instant) -> bool:
+    return token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+
+
+def _dataset(access: DatasetAccess, actor: Actor, text: str) -> DatasetId:
+    """Return the id of the dataset, which the actor must be allowed to read."""
+    ref = DatasetRef.parse(text)
+    if ref.alias is not None:
+        ref = DatasetRef(alias=access.new_alias(actor, ref.alias))
+    entry = access.registry.find(ref)
+    if entry is None or Action.READ not in access.grants(actor, entry):
+        raise DatasetHidden
+    return entry.id
+
+
+@dataclass(frozen=True)
+class Administration:
+    """The dependencies of functions that administer accounts."""
+
+    accounts: AccountStore
+    cost: Cost
+    clock: Clock
+    random: Random
+
+
+def list_accounts(
+    its: Administration, actor: Actor, *, after: str | None, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return a page of accounts, ordered by name, and the cursor of the next page (None at the
+    end). Raises `Unauthenticated`, `Unauthorized`."""
+    require_admin(actor)
+    found = its.accounts.page(after=after, limit=limit + 1)
+    page = found[:limit]
+    more = page[-1].name.lower() if len(found) > limit else None
+    return [_shown(its, account) for account in page], more
+
+
+def one_account(
+    its: Administration, actor: Actor, name: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return an account and its tokens. Raises the errors of `list_accounts`, and
+    `AccountUnknown`."""
+    require_admin(actor)
+    account = find_account(its.accounts, name)
+    return _shown(its, account), [token_data(one) for one in its.accounts.tokens(account.id)]
+
+
+def make_account(
+    its: Administration, actor: Actor, name: str, password: str, *, is_admin: bool
+) -> Account:
+    """Create an account. Without a password, it can be used by tokens only.
+
+    Raises:
+        Unauthenticated, Unauthorized, MalformedName, ReservedName, AccountNameTaken,
+        PasswordNotTaken.
+    """
+    _require_session(actor)
+    chosen = check_new(password) if password else None
+    made = create_account(its.accounts, name, its.random, is_admin=is_admin)
+    add_facts(account=made.name, admin=str(is_admin))
+    if chosen is not None:
+        set_password(its.accounts, made, chosen, its.random, its.clock(), its.cost)
+    return made
+
+
+def set_password_of(its: Administration, actor: Actor, name: str, password: str) -> Account:
+    """Set the password of an account, which ends its sessions.
+
+    Raises:
+        Unauthenticated, Unauthorized, AccountUnknown, PasswordNotTaken.
+    """
+    _require_session(actor)
+    account = find_account(its.accounts, name)
+    add_facts(account=account.name)
+    set_password(its.accounts, account, password, its.random, its.clock(), its.cost)
+    return account
+
+
+def revoke_token_of(its: Administration, actor: Actor, name: str, token: str) -> None:
+    """Revoke a token of an account, permanently. Raises the errors of `one_account`, and
+    `TokenNotFound`."""
+    require_admin(actor)
+    account = find_account(its.accounts, name)
+    found = its.accounts.find_token(token)
+    if found is None or found.account != account.id:
+        raise TokenNotFound(token[:100])
+    add_facts(account=account.name, token=token)
+    its.accounts.revoke_token(token)
+
+
+def _require_session(actor: Actor) -> None:
+    """Require an administrator who logged in. Access tokens cannot create accounts or set
+    passwords, so that a leaked token is harmless once it is revoked."""
+    require_admin(actor)
+    if not actor.has_session:
+        raise Unauthorized("accounts and passwords are made by those who signed in by password")
+
+
+def _shown(its: Administration, account: Account) -> dict[str, Any]:
+    return {
+        "name": account.name,
+        "id": account.id,
+        "isAdmin": account.is_admin,
+        "hasPassword": its.accounts.find_password(account.id) is not None,
+    }

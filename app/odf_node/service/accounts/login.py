@@ -1,8 +1,12 @@
-"""Login: exchange a password for a session, or log in a command line on a web page (RFC 8628)."""
+"""Login: exchange a password for a session, or log in a command line on a web page (RFC 8628).
+
+Change of the caller's own password, which needs the old password: a token is not enough.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 
 import msgspec
@@ -10,15 +14,23 @@ import msgspec
 from odf_protocol.errors import BadInput, LimitExceeded, Refused
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.typed import decode_json
-from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.durations import Clock, Random
 from odf_storage.runtime.networks import network_of
-from odf_storage.runtime.randomness import Random
 from odf_storage.stores.ports import AccountStore, DeviceLogins, Identities
 from odf_storage.stores.ports.values import Account, DeviceLogin
 
-from ..auth.passwords import MAX_PASSWORD_CHARS, SALT_BYTES, Cost, hash_password, verify_password
-from ..auth.sessions import Session
-from ..auth.throttle import SharedThrottle, Throttle
+from ..auth.access import Unauthenticated
+from ..auth.actors import Actor, Session
+from ..auth.passwords import (
+    MAX_PASSWORD_CHARS,
+    SALT_BYTES,
+    Cost,
+    SharedThrottle,
+    Throttle,
+    hash_password,
+    verify_password,
+)
+from .accounts import set_password
 
 MAX_DEVICE_LOGINS = 2_000
 """Most command lines that may wait for their users at a time."""
@@ -294,3 +306,19 @@ def decide_device(devices: Devices, login: DeviceLogin, account: Account | None)
 
 def _hash(code: str) -> bytes:
     return hashlib.sha3_256(code.encode(errors="replace")).digest()
+
+
+def change_password(
+    passwords: Passwords, sessions: Sessions, actor: Actor, old: str, new: str, address: str
+) -> Account:
+    """Change the password of the actor's account, which ends its sessions.
+
+    Raises:
+        Unauthenticated, CredentialsRejected, TooManyAttempts, PasswordNotTaken.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    account = check_password(passwords, str(actor.account.name), old, address)
+    accounts = passwords.accounts
+    set_password(accounts, account, new, os.urandom, sessions.clock(), passwords.cost)
+    return account

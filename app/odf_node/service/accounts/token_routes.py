@@ -14,8 +14,8 @@ from odf_protocol.typed import decode_json
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import ActorDep, wired
-from . import own_tokens as usecase
-from .own_tokens import MalformedTokenRequest, OwnTokens, TokenAsked
+from . import accounts as usecase
+from .accounts import MalformedTokenRequest, OwnTokens, TokenAsked
 
 MAX_BODY_BYTES = 4096
 NO_STORE = {"cache-control": "no-store"}

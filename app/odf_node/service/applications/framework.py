@@ -13,15 +13,13 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
 from odf_protocol.errors import BadInput, NodeError
-from odf_storage.runtime.version import app_version
+from odf_storage.runtime.extras import app_version
 
 from ..http.addresses import Addresses
 from ..http.answers import error_answer, not_found_answer
-from ..http.authentication import Authentication
 from ..http.deps import base_of
-from ..http.dispatch import Dispatch
+from ..http.dispatch import Authentication, Dispatch, error_answer_for
 from ..http.parameters import InvalidRequest
-from ..http.peer_errors import error_answer_for
 from ..http.sending import Sharing
 from ..iceberg import routes as iceberg
 from ..observe.middleware import Observed

@@ -22,6 +22,8 @@ The reference refuses a bad token before it checks whether the dataset is hidden
 6), and a push to a hidden dataset otherwise than one to a missing one, by which anybody can find
 out which datasets exist. Here the header `WWW-Authenticate` in lines 4 and 6 informs a caller
 whose token has expired.
+
+The check for actions of administrators, which also need a token without restrictions.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from enum import StrEnum
 
 from odf_protocol.errors import BadInput, NotFound, Refused
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
-from odf_storage.datasets.node.naming import SINGLE_OWNER
-from odf_storage.stores.ports.values import DatasetEntry, Reach, Role, Scope, Visibility
+from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.stores.ports.values import Account, DatasetEntry, Reach, Role, Scope, Visibility
 
 from ..setting_groups.words import AnonymousReads, Tenancy
 from .actors import Actor, Reason
@@ -240,3 +242,15 @@ def may_create(actor: Actor, alias: DatasetAlias) -> None:
     is_lesser = actor.reach is Reach.DATASET or not actor.may(Scope.CREATE)
     if not owns(actor, alias) or is_lesser:
         raise Unauthorized
+
+
+def require_admin(actor: Actor) -> Account:
+    """Return the account of the actor, an administrator. Raises `Unauthenticated`,
+    `Unauthorized`."""
+    if actor.account is None:
+        raise Unauthenticated
+    if not actor.account.is_admin:
+        raise Unauthorized("only administrators may see or do this")
+    if actor.reach is not Reach.NODE or not actor.may(Scope.MANAGE):
+        raise Unauthorized("this token may not do all that its account may; sign in with another")
+    return actor.account

@@ -4,24 +4,219 @@ There are two kinds of token: access tokens (`ka_…`), and sessions of users wh
 A well-formed token that is unknown, revoked or expired is no error here: its bearer becomes
 an anonymous actor with a reason, and the dataset layer decides (see `access`).
 Source: transfer protocol, common HTTP rules.
+
+Session tokens: JSON Web Tokens (RFC 7519) signed with HMAC-SHA256 by a secret of the node.
+
+The secret is derived from a secret in the database and the node's key, which is not in the
+database: a copy of the database does not suffice to sign sessions.
+
+The code uses no library, because the task is small: one algorithm, one issuer, four claims. A
+library would bring a choice of algorithms, which forgeries of such tokens exploit.
+
+Access tokens: `ka_` and Crockford base32 of id ‖ secret ‖ CRC32.
+
+The id (16 bytes) is the key of the stored token, and the secret (16 random bytes) proves
+possession. The store keeps only the hash of the secret. The checksum detects typing errors without
+a query to the store.
+Source: reference node, personal access tokens (61 characters in all).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import logging
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.stores.ports import Identities
+from odf_storage.stores.ports import Accounts, Identities
 from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope
+from odf_storage.stores.registers.sealing import SecretKeys
 
-from .sessions import MalformedSession, read_session
-from .tokens import PREFIX, AccessToken, MalformedToken
+ISSUER = "odf-node"
+SECRET_NAME = "session"  # noqa: S105
+SECRET_BYTES = 32
+_USE = b"odf-node session "
+"""Text from which session secrets are derived with the node's key. Each other use of the key has
+another text."""
+MAX_CHARS = 4096
+_log = logging.getLogger("odf.node")
+_HEADER: dict[str, object] = {"alg": "HS256", "typ": "JWT"}
+
+
+class MalformedSession(BadInput):
+    """The text is not a session token of this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A login of an account. Times are in whole seconds since 1970."""
+
+    account: AccountId
+    issued_s: int
+    expires_s: int
+
+    @classmethod
+    def begin(cls, account: AccountId, now: Instant, ttl_s: int) -> Session:
+        issued = now.ns // NANOS
+        return cls(account, issued, issued + ttl_s)
+
+    def is_expired(self, now: Instant) -> bool:
+        return self.expires_s * NANOS <= now.ns
+
+    def sign(self, secret: bytes) -> str:
+        """Return the token for the client, signed with the secret."""
+        claims = {
+            "iat": self.issued_s,
+            "exp": self.expires_s,
+            "iss": ISSUER,
+            "sub": self.account,
+        }
+        signed = f"{_encoded(_HEADER)}.{_encoded(claims)}"
+        return f"{signed}.{_text(_signature(signed, secret))}"
+
+
+def signing_secrets(stored: bytes, keys: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Return the secrets that sign sessions, one for each of the node's keys. The first signs;
+    signatures of all are accepted."""
+    return tuple(hmac.digest(key, _USE + stored, hashlib.sha256) for key in keys)
+
+
+def read_session(text: str, secrets: Iterable[bytes]) -> Session:
+    """Return the session of a token, expired or not.
+
+    Raises:
+        MalformedSession: the token is not signed with one of `secrets`, or is not of the form
+            that `Session.sign` writes.
+    """
+    signed, _, signature = text.rpartition(".")
+    if len(text) > MAX_CHARS or not text.isascii() or signed.count(".") != 1:
+        raise MalformedSession("not a session token of this node")
+    if not any(hmac.compare_digest(_text(_signature(signed, one)), signature) for one in secrets):
+        raise MalformedSession("the session token is not signed by this node")
+    header, claims = (_decoded(part) for part in signed.split("."))
+    issued, expires, account = claims.get("iat"), claims.get("exp"), claims.get("sub")
+    if header != _HEADER or claims.get("iss") != ISSUER or not isinstance(account, str):
+        raise MalformedSession("the session token is of another kind")
+    if type(issued) is not int or type(expires) is not int:
+        raise MalformedSession("the session token has no times")
+    return Session(AccountId(account), issued, expires)
+
+
+def _signature(signed: str, secret: bytes) -> bytes:
+    return hmac.digest(secret, signed.encode(), hashlib.sha256)
+
+
+def _encoded(value: dict[str, object]) -> str:
+    return _text(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _decoded(part: str) -> dict[str, object]:
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        raise MalformedSession("the session token cannot be read") from None
+    if not isinstance(value, dict):
+        raise MalformedSession("the session token cannot be read")
+    return value
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def session_secrets(accounts: Accounts, keys: SecretKeys, *, lies_open: bool) -> tuple[bytes, ...]:
+    """Return the secrets that sign sessions. Services on one database need a common key: without
+    one, `lies_open` makes them use the unsealed secret in the database, which all can read."""
+    stored = accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES))
+    if lies_open:
+        _log.warning(
+            "sessions are signed by a secret that lies open in the database: set "
+            "ODF_STORE_SECRETS_KEYS, the same for all services, to seal it"
+        )
+        return (stored,)
+    return signing_secrets(stored, keys.keys.values())
+
+
+PREFIX = "ka_"
+ID_BYTES = TOKEN_BYTES = 16
+CHECKSUM_BYTES = 4
+TEXT_CHARS = 61
+
+_RFC4648 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_TO_CROCKFORD = str.maketrans(_RFC4648, _CROCKFORD)
+_FROM_CROCKFORD = str.maketrans(_CROCKFORD, _RFC4648)
+
+
+class MalformedToken(BadInput):
+    """The text is not an access token."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """An access token as the client keeps it. Only `str()` shows the secret, `repr()` does not."""
+
+    id: bytes
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def of_random(cls, random: bytes) -> AccessToken:
+        """Make a token from 32 random bytes: id and secret."""
+        if len(random) != ID_BYTES + TOKEN_BYTES:
+            raise MalformedToken(f"a token is made of {ID_BYTES + TOKEN_BYTES} random bytes")
+        return cls(random[:ID_BYTES], random[ID_BYTES:])
+
+    @classmethod
+    def parse(cls, text: str) -> AccessToken:
+        """Parse a token. Raises `MalformedToken`: wrong prefix, length, alphabet or checksum."""
+        if not text.startswith(PREFIX) or len(text) != TEXT_CHARS or not text.isascii():
+            raise MalformedToken("not an access token of this node")
+        body = text[len(PREFIX) :].upper()
+        if any(char not in _CROCKFORD for char in body):
+            raise MalformedToken("an access token is written in Crockford base32")
+        try:
+            raw = base64.b32decode(body.translate(_FROM_CROCKFORD) + "=" * (-len(body) % 8))
+        except binascii.Error:
+            raise MalformedToken("an access token is written in Crockford base32") from None
+        token = cls(raw[:ID_BYTES], raw[ID_BYTES : ID_BYTES + TOKEN_BYTES])
+        if raw[-CHECKSUM_BYTES:] != token.checksum:
+            raise MalformedToken("the access token's checksum is wrong; was it typed by hand?")
+        return token
+
+    @property
+    def checksum(self) -> bytes:
+        return zlib.crc32(self.id + self.secret).to_bytes(CHECKSUM_BYTES, "big")
+
+    @property
+    def stored_id(self) -> str:
+        """The key of the stored token: the id in hexadecimal."""
+        return self.id.hex()
+
+    @property
+    def secret_hash(self) -> bytes:
+        """The SHA3-256 of the secret, which the node stores in place of the secret."""
+        return hashlib.sha3_256(self.secret).digest()
+
+    def matches(self, secret_hash: bytes) -> bool:
+        """Return whether a stored hash is the hash of this secret, in constant time."""
+        return hmac.compare_digest(self.secret_hash, secret_hash)
+
+    def __str__(self) -> str:
+        raw = self.id + self.secret + self.checksum
+        return PREFIX + base64.b32encode(raw).decode().rstrip("=").translate(_TO_CROCKFORD)
+
 
 MAX_HEADER_CHARS = 8192
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")

@@ -2,6 +2,13 @@
 
 The stored text contains its parameters, `$scrypt$ln=15,r=8,p=3$salt$hash`, so that the cost
 of new passwords can be raised while old ones remain valid.
+
+Limits on attempts: failed logins per account and network, per network, and per account, and
+other expensive requests per network. The network of a client is its IPv4 address, or its IPv6 /64.
+
+A process counts in its memory, bounded in size; services on one PostgreSQL count in the database.
+An attempt counts before its password is checked, so that concurrent guesses cannot exceed the
+limit.
 """
 
 from __future__ import annotations
@@ -11,10 +18,17 @@ import binascii
 import hashlib
 import hmac
 import re
+import threading
+import time
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, LimitExceeded
+from odf_storage.runtime.durations import Clock, system_clock
+from odf_storage.runtime.networks import network_of
+from odf_storage.stores.registers.accounts import SqlAttempts
 
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_CHARS = 1024
@@ -105,3 +119,135 @@ def _text(raw: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+Key = tuple[str, str]
+LOGIN_WINDOW_S = 300.0
+"""Seconds after which failed logins are forgotten."""
+MAX_KEYS = 10_000
+ADDRESS_FACTOR = 20
+"""Factor by which one network may fail more often, over all accounts, than with one account."""
+ACCOUNT_FACTOR = 100
+"""Factor by which guesses of one account's password from all networks together may be more than
+those from one. It is large, because whoever reaches it keeps the account's owner out, too."""
+
+
+class TooManyAttempts(LimitExceeded):
+    """Too many logins failed. `retry_after_s` is the number of seconds until the next attempt."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        super().__init__(
+            f"Too many failed logins; try again in {retry_after_s} seconds",
+            retry_after_s=retry_after_s,
+        )
+
+
+def limits_of(account: str, address: str, attempts: int) -> dict[Key, int]:
+    """Return the counters that an attempt increases, with their limits: one for the account from
+    the network of this address, one for all accounts from there, one for the account from
+    everywhere."""
+    network, name = network_of(address), account.lower()[:200]
+    return {
+        (network, name): attempts,
+        (network, ""): attempts * ADDRESS_FACTOR,
+        ("", name): attempts * ACCOUNT_FACTOR,
+    }
+
+
+@dataclass
+class _Window:
+    ends: float
+    count: int = 0
+
+
+@dataclass
+class Throttle:
+    """Counters of failures within a time window, which begins with the first failure. `now` is a
+    monotonic clock in seconds."""
+
+    attempts: int = 5
+    window_s: float = LOGIN_WINDOW_S
+    now: Callable[[], float] = time.monotonic
+    _windows: dict[Key, _Window] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def enter(self, account: str, address: str) -> None:
+        """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
+        wait = self.count(self._limits(account, address))
+        if wait is not None:
+            raise TooManyAttempts(wait)
+
+    def count(self, limits: Mapping[Key, int]) -> int | None:
+        """Count one attempt for each key and return None. If a limit is reached, count nothing
+        and return the seconds to wait."""
+        with self._lock:
+            now = self.now()
+            windows = [self._window(key, now) for key in limits]
+            waits = [
+                window.ends - now
+                for window, limit in zip(windows, limits.values(), strict=True)
+                if window.count >= limit
+            ]
+            if waits:
+                return max(1, round(max(waits) + 0.5))
+            for window in windows:
+                window.count += 1
+        return None
+
+    def succeeded(self, account: str, address: str) -> None:
+        """Remove the attempt and the failures before it from the counters, because the password
+        was right."""
+        with self._lock:
+            own, *wider = self._limits(account, address)
+            known = self._windows.pop(own, None)
+            for shared in map(self._windows.get, wider):
+                if known is not None and shared is not None:
+                    shared.count = max(0, shared.count - known.count)
+
+    def _limits(self, account: str, address: str) -> dict[Key, int]:
+        return limits_of(account, address, self.attempts)
+
+    def _window(self, key: Key, now: float) -> _Window:
+        window = self._windows.get(key)
+        if window is None or window.ends <= now:
+            self._windows.pop(key, None)
+            if len(self._windows) >= MAX_KEYS:
+                self._windows.pop(next(iter(self._windows)))
+            window = self._windows[key] = _Window(now + self.window_s)
+        return window
+
+
+@dataclass(frozen=True)
+class SharedThrottle:
+    """A `Throttle` whose counters services on one database share."""
+
+    counted: SqlAttempts
+    attempts: int
+    window_s: float
+    now: Clock = system_clock
+
+    def enter(self, account: str, address: str) -> None:
+        """Count one more guess. Raises `TooManyAttempts`, and then counts nothing."""
+        wait = self.count(self._limits(account, address))
+        if wait is not None:
+            raise TooManyAttempts(wait)
+
+    def count(self, limits: Mapping[Key, int]) -> int | None:
+        """Count one attempt for each key and return None. If a limit is reached, count nothing
+        and return the seconds to wait."""
+        hashed = {_hashed(key): most for key, most in limits.items()}
+        wait = self.counted.count(hashed, self.now(), timedelta(seconds=self.window_s))
+        return None if wait is None else max(1, round(wait + 0.5))
+
+    def succeeded(self, account: str, address: str) -> None:
+        """Remove the attempt and the failures before it from the counters, because the password
+        was right."""
+        own, *wider = self._limits(account, address)
+        self.counted.forgive(_hashed(own), [_hashed(key) for key in wider])
+
+    def _limits(self, account: str, address: str) -> dict[Key, int]:
+        return limits_of(account, address, self.attempts)
+
+
+def _hashed(key: Key) -> bytes:
+    return hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).digest()

@@ -4,6 +4,18 @@ Clients of table formats send no Authorization header with requests for files. T
 base64 of the expiry (8 bytes, seconds) and an HMAC-SHA256 over kind, dataset, hash and expiry.
 Nothing is stored, so such a URL stays valid until it expires, even if the account that requested it
 loses its rights.
+
+Upload tokens, which a client sends to upload a file, to download it, and to ingest it.
+
+A token is URL-safe base64 of JSON. It is not signed, so the node looks up the owner of the upload
+and does not trust the token. Source: reference node, file upload.
+
+Temporary keys with which S3 clients read the files of one dataset, and the check of requests
+signed with them.
+
+Nothing is stored: the session token is an expiry (8 bytes, seconds) with an HMAC-SHA256 over it and
+the dataset, in URL-safe base64, and the secret key is an HMAC over that text. Like a signed URL,
+such a key cannot be revoked before it expires.
 """
 
 from __future__ import annotations
@@ -18,13 +30,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import parse_qs
 
-from odf_protocol.errors import Refused
+import msgspec
+
+from odf_protocol.errors import BadInput, NotFound, Refused
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS
 from odf_protocol.multihash import Multihash
-from odf_storage.runtime.clock import Clock
+from odf_protocol.s3.signature import TOKEN_HEADER, Claim, S3Request, signature, time_of
+from odf_protocol.typed import decode_json
+from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.logs import add_facts
 
-from .access import DatasetHidden
+from .access import DatasetHidden, address
+from .actors import Actor
+from .dataset_access import DatasetAccess
 
 PARAMETER = "sp"
 """Query parameter of the signature. By this name the client of Delta Sharing recognizes a signed
@@ -108,3 +127,174 @@ def _decoded(text: str) -> bytes:
     if len(text) > MAX_CHARS or len(raw) <= _EXPIRY.size:
         raise DatasetHidden
     return raw
+
+
+MAX_UPLOAD_TOKEN_CHARS = 8192
+
+
+class InvalidUploadToken(BadInput):
+    """The text is not an upload token."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid upload token")
+
+
+class UploadToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The claims of a token. `content_length` is in bytes; `owner_account_id` has no `did:odf:`."""
+
+    upload_id: str
+    file_name: str
+    owner_account_id: str
+    content_length: int
+    content_type: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> UploadToken:
+        """Parse a token. Raises `InvalidUploadToken`."""
+        if len(text) > MAX_UPLOAD_TOKEN_CHARS or not text.isascii():
+            raise InvalidUploadToken
+        bare = text.rstrip("=")
+        try:
+            raw = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_", validate=True)
+            return decode_json(raw, cls)
+        except (binascii.Error, msgspec.DecodeError, UnicodeError):
+            raise InvalidUploadToken from None
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode()
+
+
+ACCESS_KEY = "odf-node"
+"""The access key id, the same for all clients: the session token identifies the keys."""
+MAX_SKEW_S = 900
+"""Largest allowed difference of the clocks of client and node, in seconds, as in S3."""
+READS = ("GET", "HEAD")
+_KEY_USE = b"odf-node keys of s3"
+"""Text from which this module derives its keys from the session secrets. Each other use of the
+secrets has another text."""
+
+
+class S3Denied(Refused):
+    """The request is not signed with keys of this node for the files of this dataset."""
+
+    def __init__(self) -> None:
+        super().__init__("these keys do not open this; load the table again for its keys")
+
+
+class S3KeysExpired(Refused):
+    """The node made these keys, and they have expired."""
+
+    def __init__(self) -> None:
+        super().__init__("these keys have expired; load the table again for new ones")
+
+
+class S3ClockOff(Refused):
+    """The time of the signature is too far from the time of the node."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the request was not signed within {MAX_SKEW_S} seconds of the node's time; "
+            "set the clock of the client"
+        )
+
+
+class S3ReadsOnly(Refused):
+    """A request with an S3 signature tries to do something else than read."""
+
+    def __init__(self) -> None:
+        super().__init__("keys of S3 read the files of one dataset, and do nothing else here")
+
+
+class NoSuchS3Key(NotFound):
+    """The address serves nothing to S3 clients, whatever their keys."""
+
+    def __init__(self) -> None:
+        super().__init__("no object can be here; slices are below …/data/")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Keys:
+    """The keys with which a client signs requests. `expires_s` is in seconds since 1970."""
+
+    secret: str = field(repr=False)
+    token: str = field(repr=False)
+    expires_s: int
+
+
+@dataclass(frozen=True)
+class VendedKeys:
+    """Makes and finds keys. Services on one database accept each other's keys."""
+
+    secrets: Sequence[bytes] = field(repr=False)
+    """The first secret makes keys; keys of all secrets are accepted."""
+    ttl_s: int
+    clock: Clock
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return [hmac.digest(secret, _KEY_USE, hashlib.sha256) for secret in self.secrets]
+
+    def make(self, dataset: DatasetId) -> S3Keys:
+        """Make keys for the files of a dataset."""
+        expires_s = self.now_s + self.ttl_s
+        token = _token(self._keys[0], dataset, expires_s)
+        return S3Keys(_secret(self._keys[0], token), token, expires_s)
+
+    def find(self, token: str, dataset: DatasetId) -> S3Keys:
+        """Return the keys of a session token. Raises `S3Denied` if it is not for the dataset."""
+        try:
+            (expires_s,) = _EXPIRY.unpack_from(base64.urlsafe_b64decode(token[:12]))
+        except (ValueError, struct.error):
+            raise S3Denied from None
+        for key in self._keys:
+            made = _token(key, dataset, expires_s)
+            if hmac.compare_digest(made.encode(), token.encode()):
+                return S3Keys(_secret(key, token), token, expires_s)
+        raise S3Denied
+
+    @property
+    def now_s(self) -> int:
+        return self.clock().ns // NANOS
+
+
+@dataclass(frozen=True)
+class S3Callers:
+    """Turns signed requests into actors that may read one dataset."""
+
+    access: DatasetAccess
+    keys: VendedKeys
+
+    def identify(self, request: S3Request, account: str | None, dataset: str) -> Actor:
+        """Return the actor of a signed request for a file of the dataset.
+
+        Raises:
+            MalformedS3Signature, MalformedAddress, S3ReadsOnly, S3Denied, S3KeysExpired,
+            S3ClockOff.
+        """
+        if request.method not in READS:
+            raise S3ReadsOnly
+        claim, time_s = Claim.of(request), time_of(request)
+        entry = self.access.entries.find(address(self.access.tenancy, account, dataset))
+        if entry is None:
+            raise S3Denied
+        keys = self.keys.find(request.header(TOKEN_HEADER), entry.id)
+        made = signature(request, claim, keys.secret)
+        if not hmac.compare_digest(made, claim.signature):
+            raise S3Denied
+        if keys.expires_s <= self.keys.now_s:
+            raise S3KeysExpired
+        if abs(time_s - self.keys.now_s) > MAX_SKEW_S:
+            raise S3ClockOff
+        add_facts(dataset=str(entry.id))
+        return Actor(reads=entry.id)
+
+
+def _token(key: bytes, dataset: DatasetId, expires_s: int) -> str:
+    expiry = _EXPIRY.pack(expires_s)
+    proof = hmac.digest(key, expiry + f"token\n{dataset}".encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(expiry + proof).decode().rstrip("=")
+
+
+def _secret(key: bytes, token: str) -> str:
+    proof = hmac.digest(key, f"secret\n{token}".encode(), hashlib.sha256)
+    return base64.b64encode(proof).decode().rstrip("=")

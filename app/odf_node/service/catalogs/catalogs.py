@@ -1,24 +1,276 @@
-"""Documents for catalogues, about one dataset and about all datasets that everybody may read."""
+"""Documents for catalogues, about one dataset and about all datasets that everybody may read.
+
+A dataset as a Croissant document, which is also a schema.org Dataset. Pure functions.
+
+Source: MLCommons Croissant format 1.1.
+
+Datasets of a node as a DCAT catalogue. Pure functions. Source: DCAT 3, DCAT-AP 3.
+
+Site maps: lists of pages for search engines. Source: sitemaps.org, protocol 0.9.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
+from xml.etree import ElementTree as Xml
 
 from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata import schema as odf
+from odf_protocol.metadata.schema import DataField, DataSchema, DataType
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.versions.histories import Histories
-from odf_storage.datasets.versions.versions import Versions
+from odf_storage.datasets.versions.versions import Histories, Versions
 from odf_storage.stores.ports.values import DatasetEntry
 
 from ..auth.actors import ANONYMOUS
 from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
 from ..read.outlines import Outlines
-from . import dcat, sitemap
-from .croissant import DatasetTold, croissant
+
+CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
+ROWS = "rows"
+"""Id of the file with the current rows."""
+_CROISSANT_TERMS = (
+    "arrayShape citeAs column containedIn equivalentProperty extract field fileProperty fileObject "
+    "fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet "
+    "references regex repeated replace samplingRate separator source subField transform"
+)
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": {"@container": "@language"},
+    "sc": "https://schema.org/",
+    **{name: f"cr:{name}" for name in _CROISSANT_TERMS.split()},
+}
+_TYPES: dict[type, str] = {
+    odf.DataTypeBool: "sc:Boolean",
+    odf.DataTypeDate: "sc:Date",
+    odf.DataTypeTimestamp: "sc:DateTime",
+    odf.DataTypeDecimal: "sc:Float",
+    odf.DataTypeString: "sc:Text",
+    **{getattr(odf, f"DataTypeInt{bits}"): f"cr:Int{bits}" for bits in (8, 16, 32, 64)},
+    **{getattr(odf, f"DataTypeUInt{bits}"): f"cr:UInt{bits}" for bits in (8, 16, 32, 64)},
+    **{getattr(odf, f"DataTypeFloat{bits}"): f"cr:Float{bits}" for bits in (16, 32, 64)},
+}
+"""Croissant types of the column types that the Croissant reader supports: it does not turn decimals
+into text, and fails on nulls in lists. Other columns are in the file, but not in the record set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetTold:
+    """The facts of a dataset that catalogues publish."""
+
+    id: str
+    name: str
+    account: str
+    url: str
+    """URL of the dataset, without a slash at the end."""
+    base: str
+    """URL of the node, with a slash at the end."""
+    head: str
+    version: str
+    description: str
+    keywords: tuple[str, ...]
+    license: str | None
+    published: str
+    modified: str
+    watermark: str | None
+    size: int
+    schema: DataSchema | None
+
+    @property
+    def rows_url(self) -> str:
+        """The URL of the current rows as of the head, as one file."""
+        asked = {"format": "parquet", "projection": "facts", "asAt": self.head}
+        return f"{self.url}/read?{urlencode(asked)}"
+
+
+def croissant(dataset: DatasetTold) -> dict[str, Any]:
+    """Return the document of the dataset as of its head."""
+    fields = () if dataset.schema is None else dataset.schema.fields
+    told: dict[str, Any] = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "@id": dataset.url,
+        "conformsTo": CONFORMS_TO,
+        "name": dataset.name,
+        "description": dataset.description,
+        "url": dataset.url,
+        "identifier": dataset.id,
+        "version": dataset.version,
+        "keywords": list(dataset.keywords),
+        "creator": {"@type": "sc:Organization", "name": dataset.account, "url": dataset.base},
+        "datePublished": dataset.published,
+        "dateModified": dataset.modified,
+        "citeAs": f"{dataset.account}: {dataset.name}, {dataset.id}, block {dataset.head}. "
+        f"{dataset.url}",
+        "isLiveDataset": True,
+        "isAccessibleForFree": True,
+        "includedInDataCatalog": {"@type": "sc:DataCatalog", "url": dataset.base},
+        "variableMeasured": [field.name for field in fields],
+        "distribution": [_file(dataset)],
+        "recordSet": _records(fields),
+    }
+    if dataset.license is not None:
+        told["license"] = dataset.license
+    if dataset.watermark is not None:
+        told["temporalCoverage"] = f"../{dataset.watermark}"
+    return {name: value for name, value in told.items() if value != []}
+
+
+def _file(dataset: DatasetTold) -> dict[str, Any]:
+    """Return the file of the current rows. It has no checksum, because it changes with the head;
+    the chain has the checksums of slices."""
+    return {
+        "@type": "cr:FileObject",
+        "@id": ROWS,
+        "name": f"{dataset.name}.parquet",
+        "description": f"Current rows as of block {dataset.head}",
+        "contentUrl": dataset.rows_url,
+        "contentSize": f"{dataset.size} B",
+        "encodingFormat": ["application/vnd.apache.parquet", "application/x-parquet"],
+    }
+
+
+def _records(fields: tuple[DataField, ...]) -> list[dict[str, Any]]:
+    told = [each for each in map(_field, fields) if each is not None]
+    if not told:
+        return []
+    return [{"@type": "cr:RecordSet", "@id": "records", "name": "records", "field": told}]
+
+
+def _field(field: DataField) -> dict[str, Any] | None:
+    plain = _plain(field.type)
+    is_list = isinstance(plain, odf.DataTypeList)
+    item = plain.item_type if isinstance(plain, odf.DataTypeList) else plain
+    name = _TYPES.get(type(item))
+    if name is None:
+        return None
+    return {
+        "@type": "cr:Field",
+        "@id": f"records/{field.name}",
+        "name": field.name,
+        "dataType": name,
+        "source": {"fileObject": {"@id": ROWS}, "extract": {"column": field.name}},
+        **({"isArray": True, "arrayShape": "-1"} if is_list else {}),
+    }
+
+
+def _plain(data_type: DataType) -> DataType:
+    return data_type.inner if isinstance(data_type, odf.DataTypeOption) else data_type
+
+
+_LINK = {"@type": "@id"}
+_DATE = {"@type": "xsd:dateTime"}
+DCAT_CONTEXT: dict[str, Any] = {
+    "dcat": "http://www.w3.org/ns/dcat#",
+    "dct": "http://purl.org/dc/terms/",
+    "foaf": "http://xmlns.com/foaf/0.1/",
+    "hydra": "http://www.w3.org/ns/hydra/core#",
+    "xsd": "http://www.w3.org/2001/XMLSchema#",
+    **{f"dcat:{name}": _LINK for name in ("accessURL", "downloadURL", "landingPage", "mediaType")},
+    **{f"dcat:{name}": _LINK for name in ("endpointURL", "endpointDescription", "accessService")},
+    **{f"dct:{name}": _DATE for name in ("issued", "modified")},
+    "hydra:next": _LINK,
+}
+PARQUET = "http://www.iana.org/assignments/media-types/application/vnd.apache.parquet"
+
+
+def catalogue(base: str, url: str, datasets: Iterable[DatasetTold], following: str | None) -> Any:
+    """Return one page of the catalogue of the node at `base`. `url` is the URL of the page,
+    `following` that of the next one."""
+    service = f"{base}#api"
+    told: dict[str, Any] = {
+        "@context": DCAT_CONTEXT,
+        "@id": f"{base}#catalog",
+        "@type": "dcat:Catalog",
+        "dct:title": "Datasets of this node",
+        "dct:description": "Public datasets of an Open Data Fabric node",
+        "dct:publisher": _agent(base, "Open Data Fabric node"),
+        "dcat:service": {
+            "@id": service,
+            "@type": "dcat:DataService",
+            "dct:title": "HTTP API of the node",
+            "dcat:endpointURL": base,
+            "dcat:endpointDescription": f"{base}openapi.json",
+        },
+        "dcat:dataset": [_dataset(each, service) for each in datasets],
+        "hydra:view": {"@id": url, "@type": "hydra:PartialCollectionView"},
+    }
+    if following is not None:
+        told["hydra:view"]["hydra:next"] = following
+    return told
+
+
+def _dataset(dataset: DatasetTold, service: str) -> dict[str, Any]:
+    license_of = {} if dataset.license is None else {"dct:license": {"@id": dataset.license}}
+    return {
+        "@id": dataset.url,
+        "@type": "dcat:Dataset",
+        "dct:identifier": dataset.id,
+        "dct:title": dataset.name,
+        "dct:description": dataset.description,
+        "dct:publisher": _agent(f"{dataset.base}#{dataset.account}", dataset.account),
+        "dct:issued": dataset.published,
+        "dct:modified": dataset.modified,
+        "dcat:version": dataset.version,
+        "dcat:keyword": list(dataset.keywords),
+        "dcat:landingPage": dataset.url,
+        "dcat:distribution": {
+            "@id": f"{dataset.url}#rows",
+            "@type": "dcat:Distribution",
+            "dct:title": "All rows as a Parquet file",
+            "dcat:accessURL": dataset.url,
+            "dcat:downloadURL": dataset.rows_url,
+            "dcat:mediaType": PARQUET,
+            "dcat:accessService": service,
+            **license_of,
+        },
+    }
+
+
+def _agent(url: str, name: str) -> dict[str, Any]:
+    return {"@id": url, "@type": "foaf:Agent", "foaf:name": name}
+
+
+NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
+MEDIA_TYPE = "application/xml; charset=utf-8"
+PAGES = 1_000
+"""Limit of addresses in one file; the format allows 50,000."""
+
+
+def urlset(pages: Iterable[tuple[str, str]]) -> bytes:
+    """Return a site map of addresses, each with the time of its last change."""
+    root = Xml.Element("urlset", xmlns=NAMESPACE)
+    for url, changed in pages:
+        page = Xml.SubElement(root, "url")
+        Xml.SubElement(page, "loc").text = url
+        Xml.SubElement(page, "lastmod").text = changed
+    return _written(root)
+
+
+def index(maps: Iterable[str]) -> bytes:
+    """Return an index of site maps, given their addresses."""
+    root = Xml.Element("sitemapindex", xmlns=NAMESPACE)
+    for url in maps:
+        Xml.SubElement(Xml.SubElement(root, "sitemap"), "loc").text = url
+    return _written(root)
+
+
+def _written(root: Xml.Element) -> bytes:
+    written: bytes = Xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written
+
 
 CATALOGUE, SITEMAP = "catalog.jsonld", "sitemap.xml"
 DATASETS = 100
@@ -44,7 +296,7 @@ class Catalogs:
         )
         told = [self._told(entry, base) for entry in found]
         here, following = (_page(base, CATALOGUE, each) for each in (after, more))
-        return dcat.catalogue(base, here, told, following if more else None)
+        return catalogue(base, here, told, following if more else None)
 
     def sitemap(self, base: str, after: str | None) -> bytes:
         """Return the site map of the pages of these datasets; if one file is not enough, the index
@@ -52,14 +304,14 @@ class Catalogs:
         first = next(self._pages(after))
         if after is None and first[1] is not None:
             starts = ["", *(more for _, more in self._pages(None) if more is not None)]
-            return sitemap.index(_page(base, SITEMAP, start) for start in starts)
+            return index(_page(base, SITEMAP, start) for start in starts)
         entries, _ = first
-        return sitemap.urlset(self._changed(entries, base))
+        return urlset(self._changed(entries, base))
 
     def _pages(self, after: str | None) -> Iterator[tuple[list[DatasetEntry], str | None]]:
         while True:
             page, more = list_datasets(
-                self.access, ANONYMOUS, account=None, after=after, limit=sitemap.PAGES
+                self.access, ANONYMOUS, account=None, after=after, limit=PAGES
             )
             yield page, more
             if more is None:

@@ -15,8 +15,7 @@ from starlette.types import Scope
 from ..http.answers import JsonAnswer
 from ..http.deps import AccessDep, BaseDep, ReadableDep, StoresDep, wired
 from ..read.outlines import Outlines
-from .catalogs import CATALOGUE, SITEMAP, Catalogs
-from .sitemap import MEDIA_TYPE
+from .catalogs import CATALOGUE, MEDIA_TYPE, SITEMAP, Catalogs
 
 LD_JSON = "application/ld+json"
 FRESH = {"cache-control": "no-cache"}

@@ -1,23 +1,30 @@
-"""Create datasets from manifests, append authored events, describe datasets."""
+"""Create datasets from manifests, append authored events, describe datasets.
+
+Summaries of datasets, for lists.
+
+Rename and delete datasets.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import normalize_event, prepare
 from odf_protocol.chain.state import EMPTY, ChainState, Vocab
 from odf_protocol.codec.manifests import load_event, load_snapshots, to_data
-from odf_protocol.errors import BadInput
-from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.commitments import SEED_BYTES, key_pair
+from odf_protocol.errors import BadInput, Conflict
+from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
 from odf_protocol.instant import Instant
-from odf_protocol.keys import SEED_BYTES, key_pair
-from odf_protocol.metadata.block import DatasetSnapshot, HashedBlock
 from odf_protocol.metadata.events import (
     AddData,
+    DatasetSnapshot,
     ExecuteTransform,
+    HashedBlock,
     MetadataEvent,
     Seed,
     SetTransform,
@@ -25,18 +32,20 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.multihash import Multihash
 from odf_protocol.source_rules import check_definition
-from odf_storage.datasets.node.dependencies import refuse_cycle, remember_declared
-from odf_storage.datasets.node.naming import refuse_reserved
+from odf_storage.datasets.node.commits import RESERVED, SINGLE_OWNER, refuse_reserved
+from odf_storage.datasets.node.overviews import overview_now
+from odf_storage.datasets.node.rights import refuse_cycle, remember_declared
 from odf_storage.datasets.node.stores import Stores, refuse_long
-from odf_storage.runtime.clock import Clock
-from odf_storage.runtime.randomness import Random
-from odf_storage.stores.ports.definition_values import Author
+from odf_storage.runtime.durations import Clock, Random
+from odf_storage.stores.ports import DatasetEntries
 from odf_storage.stores.ports.errors import AliasTaken, RefConflict
+from odf_storage.stores.ports.following import Author
+from odf_storage.stores.ports.publications import Listed
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
-from ..auth.access import Unauthenticated, Unauthorized, may_create, owns
+from ..auth.access import ActionForbidden, Unauthenticated, Unauthorized, may_create, owns
 from ..auth.actors import Actor
-from ..auth.dataset_access import DatasetAccess
+from ..auth.dataset_access import DatasetAccess, EntryMemory
 from ..definitions.authors import (
     Defining,
     InForce,
@@ -44,8 +53,38 @@ from ..definitions.authors import (
     note_author,
     take_definitions,
 )
-from ..verify.validation import unverified_of, validation_of
-from .summaries import summary
+from ..history.verify import unverified_of, validation_of
+
+
+def summary(access: DatasetAccess, entry: DatasetEntry, base: str) -> dict[str, Any]:
+    """Return the entry of a dataset in a list."""
+    alias = access.shown_alias(entry)
+    return {
+        "id": str(entry.id),
+        "alias": alias,
+        "kind": str(entry.kind),
+        "visibility": str(entry.visibility),
+        "createdAt": str(entry.created_at),
+        "url": f"{base}{alias}",
+    }
+
+
+def detailed_summary(
+    stores: Stores, access: DatasetAccess, listed: Listed, base: str
+) -> dict[str, Any]:
+    """Return the entry of a dataset in a list, with facts of its chain as of the head."""
+    said = overview_now(stores, listed)
+    return {
+        **summary(access, listed.entry, base),
+        "records": said.records,
+        "dataSize": said.data_size,
+        "blocks": said.blocks,
+        "updatedAt": str(said.updated_at),
+        "description": said.description,
+        "license": said.license,
+        "keywords": list(said.keywords),
+    }
+
 
 Resolve = Callable[[DatasetRef], DatasetId | None]
 """A function that returns the id of an input, None if there is no such dataset."""
@@ -258,3 +297,83 @@ def description(
 
 def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in event.items() if key != "kind"}
+
+
+_log = logging.getLogger("odf.node")
+
+
+class StillRead(Conflict):
+    """The dataset to delete is an input of other datasets."""
+
+
+class StillPublished(Conflict):
+    """Files of the dataset to delete are published in a folder or bucket outside the node."""
+
+    def __init__(self, store: str) -> None:
+        super().__init__(
+            f"the dataset is published at {store[:200]}: withdraw it first, or have the node "
+            "forget its files (leaveFiles), which then stay there",
+            store=store[:200],
+        )
+
+
+def rename_dataset(
+    stores: Stores, entries: EntryMemory, entry: DatasetEntry, name: str
+) -> DatasetEntry:
+    """Rename the dataset. Its id, its blocks and its derivatives do not change.
+
+    Raises:
+        MalformedName: the text is not a valid name. ReservedName, AliasTaken.
+    """
+    alias = DatasetAlias(Name(name), entry.alias.account)
+    if alias.name != entry.alias.name:
+        refuse_reserved(alias)
+    stores.rename_dataset(entry.id, alias)
+    entries.forget(entry.alias)
+    _log.info("dataset renamed id=%s from=%s to=%s", entry.id, entry.alias, alias)
+    return stores.registry.get(DatasetRef(id=entry.id))
+
+
+def delete_dataset(
+    stores: Stores,
+    access: DatasetAccess,
+    actor: Actor,
+    entry: DatasetEntry,
+    *,
+    expected: Multihash | None = None,
+) -> None:
+    """Delete the dataset from this node: blocks, data, checkpoints, jobs, roles, its name.
+
+    Copies on other nodes remain, and can be pushed here again.
+
+    Raises:
+        ActionForbidden: the actor is neither its owner nor an administrator.
+        StillRead: derivatives of this node read it; they have to be deleted first.
+        StillPublished: its files outside the node would be left without an owner.
+        RefConflict: its head is not `expected`, if that is given.
+    """
+    if not owns(actor, entry.alias) and not (actor.account and actor.account.is_admin):
+        raise ActionForbidden
+    readers = stores.registry.dependants(entry.id)
+    if readers:
+        seen = [access.visible(actor, one) for one in readers]
+        names = sorted(access.shown_alias(one) for one in seen if one is not None)
+        shown = ", ".join(names) or f"{len(readers)} that you may not see"
+        raise StillRead(f"derivatives read it: {shown}; delete those first", derivatives=names)
+    published = stores.publications.find(entry.id)
+    if published is not None and published.store is not None:
+        raise StillPublished(published.store)
+    stores.forget_dataset(entry.id, expected=expected)
+    access.entries.forget(entry.alias)
+    _log.info("dataset deleted id=%s alias=%s", entry.id, entry.alias)
+
+
+def warn_of_reserved_names(registry: DatasetEntries) -> None:
+    """Log a warning for each dataset of the single owner whose name was reserved later."""
+    named = [DatasetAlias(Name(word), Name(SINGLE_OWNER)) for word in sorted(RESERVED)]
+    for entry in registry.find_named(named).values():
+        _log.warning(
+            "the name of the dataset %s is reserved, some of its addresses are the node's own: "
+            "odf-node dataset rename",
+            entry.alias.name,
+        )

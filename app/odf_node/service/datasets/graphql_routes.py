@@ -3,15 +3,18 @@
 GraphQL is no interface of this node. That command asks all its repositories and ends at the first
 one that does not answer, so this search is answered. The schema has nothing else: any other query
 gets an error in the form of GraphQL.
+
+Routes for maintainers of a dataset: its visibility, its roles, and its name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from graphql import (
     GraphQLError,
     GraphQLResolveInfo,
@@ -27,19 +30,21 @@ from starlette.responses import Response
 
 from odf_protocol.errors import BadInput
 from odf_protocol.typed import decode_json
-from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.datasets.node.commits import SINGLE_OWNER
 from odf_storage.datasets.node.overviews import overview_now
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.overview_values import Listed
+from odf_storage.stores.ports.publications import Listed
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
-from ..http.deps import AccessDep, ActorDep, StoresDep
+from ..http.deps import AccessDep, ActorDep, BaseDep, MaintainedDep, ReadableDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
-from .listing import Asked, page_of, question
+from . import listing as usecase
+from .datasets import rename_dataset, summary
+from .listing import Asked, DatasetRoles, page_of, parse_role, parse_visibility, question
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_TOKENS = 200
@@ -152,3 +157,78 @@ def answered(search: Search, body: GraphqlBody) -> dict[str, Any]:
         if cause is not None and not isinstance(cause, BadInput | GraphQLError):
             raise cause
     return dict(result.formatted)
+
+
+MAX_ACCESS_BODY_BYTES = 4096
+RolesDep = Annotated[DatasetRoles, Depends(wired(DatasetRoles))]
+
+
+def access(roles: RolesDep, entry: MaintainedDep) -> Response:
+    """Return visibility, owner, and all roles."""
+    return JsonAnswer(usecase.access_of(roles, entry))
+
+
+def role(
+    name: str, roles: RolesDep, access: AccessDep, actor: ActorDep, entry: ReadableDep
+) -> Response:
+    """Return the caller's own role, or, for maintainers, that of any account; null for none."""
+    return JsonAnswer(usecase.role_of(roles, access, actor, entry, name))
+
+
+async def give(name: str, request: Request, roles: RolesDep, entry: MaintainedDep) -> Response:
+    """The body is `{"role": "Reader" | "Editor" | "Maintainer"}`. It replaces an earlier role."""
+    asked = parse_role(await _text(request, "role"))
+    return JsonAnswer(await run_in_threadpool(usecase.give_role, roles, entry, name, asked))
+
+
+def take(name: str, roles: RolesDep, entry: MaintainedDep) -> Response:
+    usecase.take_role(roles, entry, name)
+    return Response(status_code=204)
+
+
+async def visibility(
+    request: Request, stores: StoresDep, access: AccessDep, entry: MaintainedDep
+) -> Response:
+    """The body is `{"visibility": "Public" | "Private"}`."""
+    asked = parse_visibility(await _text(request, "visibility"))
+    changed = await run_in_threadpool(
+        usecase.change_visibility, stores, access.entries, entry, asked
+    )
+    return JsonAnswer({"visibility": changed.visibility.value})
+
+
+async def name(
+    request: Request,
+    stores: StoresDep,
+    access: AccessDep,
+    entry: MaintainedDep,
+    base: BaseDep,
+) -> Response:
+    """The body is `{"name": "…"}`. The dataset stays in its account."""
+    asked = await _text(request, "name")
+    renamed = await run_in_threadpool(rename_dataset, stores, access.entries, entry, asked)
+    return JsonAnswer(summary(access, renamed, base))
+
+
+def add_access_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve these routes below the dataset addresses. Names of handlers must not clash."""
+    tags: list[str | Enum] = ["access"]
+    one = prefix + "/access/{name}"
+    routes.get(prefix + "/access", summary="Who has access to the dataset", tags=tags)(access)
+    routes.get(one, summary="Role of an account", tags=tags)(role)
+    routes.put(one, summary="Give an account a role", tags=tags)(give)
+    routes.delete(one, summary="Take its role from an account", status_code=204, tags=tags)(take)
+    routes.put(prefix + "/visibility", summary="Make it public or private", tags=tags)(visibility)
+    routes.put(prefix + "/name", summary="Call it otherwise", tags=tags)(name)
+
+
+async def _text(request: Request, field: str) -> str:
+    body: Any = None
+    try:
+        body = decode_json(await small_body(request, MAX_ACCESS_BODY_BYTES), object)
+    except (msgspec.DecodeError, UnicodeError):
+        body = None
+    value = body.get(field) if isinstance(body, dict) else None
+    if not isinstance(value, str):
+        raise MalformedBody(f'the body has to be JSON: {{"{field}": "…"}}')
+    return value

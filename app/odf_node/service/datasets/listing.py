@@ -1,27 +1,183 @@
-"""Lists of the datasets that an actor may read, with search, filters, order and pages."""
+"""Lists of the datasets that an actor may read, with search, filters, order and pages.
+
+Cursors of lists of datasets: texts that clients send to get the next page.
+
+Access to a dataset: its roles and its visibility, which maintainers set.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from odf_protocol.errors import BadInput
+from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.metadata.events import DatasetKind
-from odf_storage.stores.overviews.words import words_of
-from odf_storage.stores.ports.overview_values import (
-    Listed,
-    Order,
-    SortBy,
-    Wanted,
-)
-from odf_storage.stores.ports.values import DatasetEntry
+from odf_storage.datasets.node.overviews import MAX_NUMBER
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.stores.ports import AccountStore, Identities, RoleStore
+from odf_storage.stores.ports.errors import AccountNotFound
+from odf_storage.stores.ports.publications import After, Listed, Order, Overview, SortBy, Wanted
+from odf_storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
+from odf_storage.stores.registers.publications import words_of
 
+from ..accounts.accounts import find_account
+from ..auth.access import Action, ActionForbidden
 from ..auth.actors import Actor
-from ..auth.dataset_access import DatasetAccess
-from ..auth.readable import readable
-from .access import parse_visibility
-from .list_cursors import cursor_behind, read_cursor
+from ..auth.dataset_access import DatasetAccess, EntryMemory, RoleMemory, readable
+
+_BEHIND_VALUE = "~"
+
+
+class MalformedCursor(BadInput):
+    """The parameter `after` is not a `next` of a page of this list."""
+
+    def __init__(self) -> None:
+        super().__init__("after is none that a page of this list gave as next; leave it out")
+
+
+def _value(overview: Overview | None, entry: DatasetEntry, by: SortBy) -> int | Instant | None:
+    match by:
+        case SortBy.NAME:
+            return None
+        case SortBy.UPDATED:
+            return entry.created_at if overview is None else overview.updated_at
+        case SortBy.ROWS:
+            return 0 if overview is None else overview.records
+        case SortBy.BYTES:
+            return 0 if overview is None else overview.data_size
+
+
+def cursor_behind(last: Listed, by: SortBy) -> str:
+    """Return the cursor of the page that begins after this dataset."""
+    value = _value(last.overview, last.entry, by)
+    alias = last.entry.alias.folded
+    return alias if value is None else f"{value}{_BEHIND_VALUE}{alias}"
+
+
+def read_cursor(after: str, by: SortBy) -> After:
+    """Parse a cursor. Raises `MalformedCursor`."""
+    if by is SortBy.NAME:
+        return After(after)
+    text, _, alias = after.partition(_BEHIND_VALUE)
+    try:
+        value = Instant.parse(text) if by is SortBy.UPDATED else int(text)
+    except (MalformedInstant, ValueError):
+        raise MalformedCursor from None
+    if isinstance(value, int) and abs(value) > MAX_NUMBER:
+        raise MalformedCursor
+    return After(alias, value)
+
+
+class UnknownVisibility(BadInput):
+    """The visibility is neither public nor private."""
+
+
+class UnknownRole(BadInput):
+    """The role is not a role at datasets."""
+
+
+class OwnerNeedsNoRole(BadInput):
+    """The request gives a role to the account that owns the dataset."""
+
+
+def parse_visibility(text: str) -> Visibility:
+    """Parse a visibility, in any case. Raises `UnknownVisibility`."""
+    try:
+        return Visibility(text.capitalize())
+    except ValueError:
+        raise UnknownVisibility(f"visibility is public or private, not {text[:50]!r}") from None
+
+
+def parse_role(text: str) -> Role:
+    """Parse a role, in any case. Raises `UnknownRole`."""
+    try:
+        return Role(text.capitalize())
+    except ValueError:
+        known = ", ".join(Role)
+        raise UnknownRole(f"a role is one of {known}, not {text[:50]!r}") from None
+
+
+@dataclass(frozen=True)
+class DatasetRoles:
+    """The stored roles of accounts at datasets, and the cache of this process."""
+
+    accounts: AccountStore
+    roles: RoleStore
+    remembered: RoleMemory
+
+
+def access_of(roles: DatasetRoles, entry: DatasetEntry) -> dict[str, Any]:
+    """Return visibility, owner, and all roles, ordered by the name of the account."""
+    given = roles.roles.of_dataset(entry.id)
+    shown = [_shown(roles.accounts, account, role) for account, role in given.items()]
+    return {
+        "visibility": entry.visibility.value,
+        "owner": str(entry.alias.account),
+        "roles": sorted(shown, key=lambda item: str(item["accountName"]).lower()),
+    }
+
+
+def role_of(
+    roles: DatasetRoles, access: DatasetAccess, actor: Actor, entry: DatasetEntry, name: str
+) -> dict[str, Any]:
+    """Return the role of one account. An actor may read its own role; maintainers may read all.
+
+    Raises:
+        ActionForbidden, AccountUnknown.
+    """
+    own = actor.account is not None and actor.account.name.lower() == name.lower()
+    if not own and Action.MAINTAIN not in access.grants(actor, entry):
+        raise ActionForbidden
+    account = find_account(roles.accounts, name)
+    return _entry(account, roles.roles.of_dataset(entry.id).get(account.id))
+
+
+def give_role(roles: DatasetRoles, entry: DatasetEntry, name: str, role: Role) -> dict[str, Any]:
+    """Give the account this role, in place of any earlier one.
+
+    Raises:
+        AccountUnknown, OwnerNeedsNoRole.
+    """
+    account = find_account(roles.accounts, name)
+    if entry.alias.account is not None and account.name.lower() == entry.alias.account.folded:
+        raise OwnerNeedsNoRole(f"{account.name} owns the dataset and may do everything with it")
+    roles.roles.put(entry.id, account.id, role)
+    roles.remembered.forget(account.id)
+    return _entry(account, role)
+
+
+def take_role(roles: DatasetRoles, entry: DatasetEntry, name: str) -> None:
+    """Remove the role of the account. Raises `AccountUnknown`."""
+    account = find_account(roles.accounts, name)
+    roles.roles.remove(entry.id, account.id)
+    roles.remembered.forget(account.id)
+
+
+def change_visibility(
+    stores: Stores, entries: EntryMemory, entry: DatasetEntry, visibility: Visibility
+) -> DatasetEntry:
+    """Make the dataset readable for everybody, or only for actors with a right to it."""
+    stores.set_visibility(entry.id, visibility)
+    entries.forget(entry.alias)
+    return replace(entry, visibility=visibility)
+
+
+def _shown(accounts: Identities, account: AccountId, role: Role) -> dict[str, Any]:
+    try:
+        return _entry(accounts.account(account), role)
+    except AccountNotFound:  # deleted in between
+        return {"accountName": "", "accountId": account, "role": role.value}
+
+
+def _entry(account: Account, role: Role | None) -> dict[str, Any]:
+    return {
+        "accountName": account.name,
+        "accountId": account.id,
+        "role": role.value if role is not None else None,
+    }
+
 
 MAX_SEARCH_CHARS = 200
 MAX_SEARCH_WORDS = 10

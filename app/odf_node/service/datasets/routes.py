@@ -1,18 +1,27 @@
 """Routes of datasets: create from a manifest, list, describe, append authored events, read the
-tail."""
+tail.
+
+The aspects of a dataset's metadata that clients can request by name.
+
+Each is the last event of its kind; an aspect that was never set is absent.
+Source: reference node, `GET …/metadata`.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Callable, Iterable
+from enum import Enum, StrEnum
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_protocol.chain.state import ChainState
 from odf_protocol.codec.manifests import to_data
+from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetRef
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
@@ -42,21 +51,89 @@ from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..mirrors.mirrors import MirrorAsked, Mirrors, mirror_asked
 from ..mirrors.routes import MirrorsDep
-from ..read.routes import ReadersDep
-from ..read.rows import Rows
-from ..read.tail import Tails, tail_task
+from ..read.read import Tails, tail_task
+from ..read.routes import ReadersDep, Rows
 from ..readers.pool import ReadRefused
 from . import datasets as usecase
-from . import definition
-from .access import parse_visibility
-from .datasets import Authoring
-from .definition import Checking
-from .listing import MAX_SEARCH_CHARS, Asked, page_of, question
-from .metadata import Aspect, describe, parse_aspects
-from .rename_and_remove import delete_dataset
+from . import trial as definition
+from .datasets import Authoring, delete_dataset, detailed_summary, summary
+from .listing import MAX_SEARCH_CHARS, Asked, page_of, parse_visibility, question
 from .schema_formats import SchemaFormat, parse_format, written
-from .summaries import detailed_summary, summary
-from .trial import MAX_MANIFEST_BYTES, TrialAsked, Trials, tried
+from .trial import MAX_MANIFEST_BYTES, Checking, TrialAsked, Trials, tried
+
+
+class UnknownAspect(BadInput):
+    """There is no aspect with this name."""
+
+
+class Aspect(StrEnum):
+    ATTACHMENTS = "attachments"
+    INFO = "info"
+    LICENSE = "license"
+    REFS = "refs"
+    SCHEMA = "schema"
+    SEED = "seed"
+    VOCAB = "vocab"
+
+
+def parse_aspects(text: str) -> tuple[Aspect, ...]:
+    """Parse names separated by commas, in any case. Raises `UnknownAspect`."""
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in list(Aspect)]
+    if unknown:
+        known = ", ".join(Aspect)
+        raise UnknownAspect(f"unknown aspect {unknown[0][:50]!r}; known are {known}")
+    return tuple(dict.fromkeys(Aspect(name) for name in names))
+
+
+def describe(state: ChainState, aspects: Iterable[Aspect], form: SchemaFormat) -> dict[str, Any]:
+    """Return the aspects as JSON, by name."""
+    output: dict[str, Any] = {}
+    for aspect in sorted(aspects):
+        output.update(_ASPECTS[aspect](state, form))
+    return output
+
+
+def _event(name: str) -> Callable[[ChainState, SchemaFormat], dict[str, Any]]:
+    def part(state: ChainState, _: SchemaFormat) -> dict[str, Any]:
+        event = getattr(state, name)
+        if event is None:
+            return {}
+        return {name: {key: value for key, value in to_data(event).items() if key != "kind"}}
+
+    return part
+
+
+def _refs(state: ChainState, _: SchemaFormat) -> dict[str, Any]:
+    return {"refs": [{"name": "head", "blockHash": str(state.head)}]}
+
+
+def _schema(state: ChainState, form: SchemaFormat) -> dict[str, Any]:
+    schema = state.data_schema
+    if schema is None:
+        return {}
+    return {"schema": written(schema, form), "schemaFormat": form.value}
+
+
+def _seed(state: ChainState, _: SchemaFormat) -> dict[str, Any]:
+    return {"seed": {"datasetId": str(state.dataset_id), "datasetKind": str(state.kind)}}
+
+
+def _vocab(state: ChainState, _: SchemaFormat) -> dict[str, Any]:
+    names = ("offsetColumn", "operationTypeColumn", "systemTimeColumn", "eventTimeColumn")
+    return {"vocab": dict(zip(names, state.vocab.columns, strict=True))}
+
+
+_ASPECTS: dict[Aspect, Callable[[ChainState, SchemaFormat], dict[str, Any]]] = {
+    Aspect.ATTACHMENTS: _event("attachments"),
+    Aspect.INFO: _event("info"),
+    Aspect.LICENSE: _event("license"),
+    Aspect.REFS: _refs,
+    Aspect.SCHEMA: _schema,
+    Aspect.SEED: _seed,
+    Aspect.VOCAB: _vocab,
+}
+
 
 DEFAULT_TAIL = 100
 MAX_ROWS = 2**53
@@ -76,7 +153,7 @@ def _follow(
     visibility: Visibility,
     look_s: float,
 ) -> tuple[DatasetEntry, JobId]:
-    from ..mirrors.mirror_creation import create_mirror  # importing its client takes long
+    from ..mirrors.mirror_pull import create_mirror  # importing its client takes long
 
     return create_mirror(mirrors, access, actor, asked, visibility, look_s=look_s)
 

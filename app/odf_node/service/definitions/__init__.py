@@ -1,1 +1,1 @@
-"""Rights to define transforms and polling sources of datasets."""
+"""Definitions of sources and transforms: whose rights they have, and their variables."""

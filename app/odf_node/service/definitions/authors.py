@@ -20,18 +20,17 @@ from odf_protocol.chain.state import ChainState
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.errors import Refused
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import DisablePollingSource, SetPollingSource, SetTransform
+from odf_protocol.metadata.events import (
+    DisablePollingSource,
+    HashedBlock,
+    SetPollingSource,
+    SetTransform,
+)
 from odf_protocol.metadata.sources import FetchStepContainer
-from odf_protocol.templates import templates
+from odf_protocol.source_rules import templates
 from odf_storage.datasets.node.rights import owner_of
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.definition_values import (
-    NOBODY,
-    Author,
-    Definition,
-    definition_hash,
-)
+from odf_storage.stores.ports.following import NOBODY, Author, Definition, definition_hash
 from odf_storage.stores.ports.values import DatasetEntry, Reach
 
 from ..auth.access import owns

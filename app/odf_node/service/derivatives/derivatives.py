@@ -11,11 +11,11 @@ from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.engines import read_note
-from odf_storage.datasets.node.dependencies import declared, depths, inputs_of
+from odf_storage.datasets.node.rights import declared, depths, inputs_of
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports import JobRecords, MirrorReads
-from odf_storage.stores.ports.derivation_values import Derivation
 from odf_storage.stores.ports.errors import JobNotFound
+from odf_storage.stores.ports.following import Derivation
 from odf_storage.stores.ports.values import DatasetEntry, JobId
 
 from ..auth.actors import Actor

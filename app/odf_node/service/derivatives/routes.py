@@ -1,16 +1,161 @@
-"""Route for the graph of datasets around one dataset."""
+"""Route for the graph of datasets around one dataset.
+
+Refresh of a dataset: submit a job that polls its source, pulls its remote, or transforms its
+inputs.
+
+POST …/refresh: poll a source, pull a mirror or compute a derivative, and return the receipt.
+
+A background thread of the service that calls a function at wake-ups and at intervals.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Header, Query
+from msgspec.structs import replace
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_protocol.metadata.events import DatasetKind
+from odf_storage.datasets.job_payloads import poll_job
+from odf_storage.datasets.job_payloads.poll_job import PollPayload
+from odf_storage.stores.ports import JobSubmissions
+from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Succeeded
+from odf_storage.stores.wakeups.wakeups import Topic, WakeUp
+
+from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
-from ..http.deps import ActorDep, ReadableDep, wired
+from ..http.deps import ActorDep, BaseDep, ReadableDep, WritableDep, wired
+from ..http.parameters import NO_BODY, parsed_event_time
+from ..jobs.job_watch import Waiting, WaitingDep, accepted, job_answer, patience_of, receipt_answer
+from ..mirrors.mirrors import Mirrors, NotAMirror, submit_pull
 from .derivatives import Derivatives
 from .derivatives import dependencies as dependencies_of
+from .follow import Computing, submit_transform, upstream_levels
+
+
+@dataclass(frozen=True)
+class Refreshing:
+    """The dependencies of refreshes."""
+
+    jobs: JobSubmissions
+    mirrors: Mirrors
+    computing: Computing
+
+
+def submit_refresh(
+    refreshing: Refreshing,
+    entry: DatasetEntry,
+    payload: PollPayload,
+    *,
+    force: bool = False,
+    reset_on_diverged: bool | None = None,
+) -> JobId:
+    """Queue a poll, the pull of a mirror, or a transform. If an equal job waits already, return
+    that one.
+
+    Raises:
+        NotAMirror: `force` is set, and the dataset is not a mirror.
+        InvalidEventTime: the fallback event time is not an instant.
+    """
+    if refreshing.mirrors.stores.mirrors.find(entry.id) is not None:
+        return submit_pull(refreshing.mirrors, entry, force=force)
+    if force:
+        raise NotAMirror("only a mirror can be forced to follow: this dataset is none")
+    if entry.kind is DatasetKind.Derivative:
+        return submit_transform(refreshing.computing, entry, reset_on_diverged=reset_on_diverged)
+    when = parsed_event_time(payload.source_event_time)
+    asked = poll_job.to_json(replace(payload, source_event_time=when))
+    lock = str(entry.id)
+    key = f"{poll_job.KIND}:{lock}:{json.dumps(asked, sort_keys=True)}"
+    return refreshing.jobs.submit(JobSpec(poll_job.KIND, entry.id, asked, lock=lock, dedup_key=key))
+
+
+MAX_FILES = 100
+"""Limit of files that a request may name."""
+RefreshingDep = Annotated[Refreshing, Depends(wired(Refreshing))]
+
+
+def add_refresh(router: APIRouter, prefix: str) -> None:
+    """Serve refresh below the dataset addresses."""
+    router.post(
+        prefix + "/refresh",
+        summary="Fetch, pull or compute what is new",
+        tags=["ingest"],
+        dependencies=NO_BODY,
+    )(refresh)
+
+
+async def refresh(
+    refreshing: RefreshingDep,
+    waiting: WaitingDep,
+    actor: ActorDep,
+    entry: WritableDep,
+    base: BaseDep,
+    exhaust_sources: Annotated[bool, Query(alias="exhaustSources")] = False,
+    fetch_uncacheable: Annotated[bool, Query(alias="fetchUncacheable")] = False,
+    force: bool = False,
+    recursive: bool = False,
+    reset_on_diverged: Annotated[bool | None, Query(alias="resetOnDivergedInput")] = None,
+    max_vanish_percent: Annotated[int | None, Query(alias="maxVanishPercent", ge=0, le=100)] = None,
+    late_files: Annotated[bool, Query(alias="lateFiles")] = False,
+    file: Annotated[list[str] | None, Query(max_length=MAX_FILES)] = None,
+    event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,
+    prefer: Annotated[str, Header()] = "",
+) -> Response:
+    """Return the receipt once the job has ended, 202 with the job if it takes too long.
+
+    With `recursive`, all datasets that it depends on are refreshed first, level by level, until
+    the first failure. If patience ends before that is done, automatic updates do the rest.
+    """
+    payload = PollPayload(
+        exhaust_sources=exhaust_sources,
+        fetch_uncacheable=fetch_uncacheable,
+        source_event_time=event_time,
+        max_vanish_percent=max_vanish_percent,
+        late_files=late_files,
+        files=tuple(file or ()),
+    )
+    if recursive:
+        stopped = await _refresh_upstream(refreshing, waiting, actor, entry, base, prefer)
+        if stopped is not None:
+            return stopped
+    job = await run_in_threadpool(
+        submit_refresh, refreshing, entry, payload, force=force, reset_on_diverged=reset_on_diverged
+    )
+    return await job_answer(waiting, job, base, prefer)
+
+
+async def _refresh_upstream(
+    refreshing: Refreshing,
+    waiting: Waiting,
+    actor: Actor,
+    entry: DatasetEntry,
+    base: str,
+    prefer: str,
+) -> Response | None:
+    """Refresh all levels of upstream datasets. Return None, or the response that ends the refresh
+    early: a failure, or 202 when patience ends."""
+    deadline = time.monotonic() + patience_of(prefer, waiting.most_s)
+    for level in await run_in_threadpool(upstream_levels, refreshing.computing, actor, entry):
+        submitted = partial(submit_refresh, refreshing, payload=PollPayload())
+        jobs = [await run_in_threadpool(submitted, one) for one in level]
+        for job in jobs:
+            ended = await waiting.watch.ended(job, max(0.0, deadline - time.monotonic()))
+            if ended is None:
+                return accepted(job, base)
+            if not isinstance(ended.outcome, Succeeded):
+                return receipt_answer(ended)
+    return None
+
 
 DerivativesDep = Annotated[Derivatives, Depends(wired(Derivatives))]
 
@@ -26,3 +171,58 @@ def dependencies(derivatives: DerivativesDep, actor: ActorDep, entry: ReadableDe
     """Return the graph, without datasets that the caller may not see and without datasets that are
     reachable only through these."""
     return JsonAnswer(dependencies_of(derivatives, actor, entry))
+
+
+STOP_S = 5.0
+SHORTEST_PAUSE_S, LONGEST_REST_S = 0.05, 0.5
+RESTS = 49
+"""Factor by which the thread rests longer than a call took, however many wake-ups arrive. A call
+blocks writers: of the log on PostgreSQL, all on SQLite. So calls take at most a fiftieth of the
+time, unless they are slow."""
+_log = logging.getLogger("odf.follow")
+
+
+class Follower:
+    """Calls `look` at every wake-up of `topic`, such as the end of a job, and also at intervals,
+    because not every event sends a wake-up.
+
+    `look` returns the seconds to the next call. If it fails, the interval is `poll_s`. After a
+    slow call, the thread rests for up to `longest_rest_s`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        wake_up: WakeUp,
+        look: Callable[[], float],
+        *,
+        poll_s: float,
+        topic: Topic = Topic.ENDED,
+        longest_rest_s: float = LONGEST_REST_S,
+    ) -> None:
+        self._wake_up, self._look, self._poll_s, self._topic = wake_up, look, poll_s, topic
+        self._longest_rest_s = longest_rest_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._wake_up.send(self._topic)
+            self._thread.join(STOP_S)
+
+    def _work(self) -> None:
+        with self._wake_up.listen(self._topic) as wake_up:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                try:
+                    pause_s = self._look()
+                except Exception:  # the database may be busy or restarting: retry later
+                    _log.exception("%s did not look", self._thread.name)
+                    pause_s = self._poll_s
+                rest_s = min(self._longest_rest_s, RESTS * (time.monotonic() - began))
+                wake_up.wait(pause_s)
+                self._stop.wait(max(SHORTEST_PAUSE_S, rest_s))

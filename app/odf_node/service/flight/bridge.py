@@ -1,17 +1,51 @@
 """Bridge from the threads of calls to the event loop: a thread starts work there and waits for it.
 
 When the client disconnects or the service stops, the work is cancelled.
+
+Authentication of Flight calls by the header `authorization`, with a token or as `anonymous`.
+
+A client without a token begins with a handshake as `anonymous`. The token in the response grants no
+rights and is not stored: it only marks later calls as anonymous.
+
+Flight calls in the metrics, the log and the audit log of the service, like HTTP requests.
+
+A call has the method `FLIGHT`, the name of the call as its route, and the status that it would have
+over HTTP. The audit log records requests for rows, like `POST /query`.
+
+Errors as statuses of Flight calls, derived from the table of HTTP statuses.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import base64
+import binascii
+import logging
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from threading import Event
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
-from odf_protocol.errors import Unavailable
+import grpc
+
+from odf_protocol.errors import NodeError, Refused, Unavailable
+from odf_storage.runtime.durations import Clock, Random
+from odf_storage.runtime.logs import line
+from odf_storage.stores.ports.accounts import AuditEntry
+
+from ..auth.access import Unauthenticated, admit, refuse_bad_token
+from ..auth.actors import ANONYMOUS, MAX_HEADER_CHARS, Actor, bearer_of
+from ..auth.dataset_access import Callers
+from ..errors import INTERNAL_MESSAGE, problem_of, status_of
+from ..limits.shares import caller_of
+from ..observe.audit_writer import AuditWriter
+from ..observe.metrics import Counters
+from ..query.engine import QueryTakesTooLong
 
 T = TypeVar("T")
 LOOK_S = 0.1
@@ -89,3 +123,182 @@ class Bridge:
 
 def _stopping() -> CallGivenUp:
     return CallGivenUp("the node is stopping; try again later")
+
+
+HEADER = "authorization"
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_NOBODY = re.compile(rf"anon_[{_CROCKFORD}]{{26}}")
+_BASIC = re.compile(r"[Bb][Aa][Ss][Ii][Cc] +([A-Za-z0-9+/_-]*)=* *")
+_ANONYMOUS = {("anonymous", ""), ("anonymous", "anonymous"), ("kamu", "kamu")}
+"""Names and passwords of anonymous calls. Older clients send the last pair."""
+
+
+class BasicRefused(Refused):
+    """The call has a name and a password, but accounts have to send tokens."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Basic auth is only supported for 'anonymous' accounts with no password. "
+            "Authenticated users should use Bearer token auth mechanism."
+        )
+
+
+class CallersOfFlight:
+    """Identifies the actors of calls, in the threads of calls."""
+
+    def __init__(self, callers: Callers, random: Random, *, allow_anonymous: bool) -> None:
+        self._callers, self._random = callers, random
+        self._allow_anonymous = allow_anonymous
+
+    def of(self, headers: Sequence[tuple[str, str | bytes]]) -> Actor:
+        """Return the actor of a call with these headers.
+
+        Raises:
+            Unauthenticated, BasicRefused, MalformedBearer, TokenInvalid, TokenExpired,
+            AnonymousRestricted.
+        """
+        found = [value for name, value in headers if name.lower() == HEADER]
+        if not found:
+            raise Unauthenticated
+        actor = self._actor(found)
+        refuse_bad_token(actor)
+        admit(actor, allow_anonymous=self._allow_anonymous)
+        return actor
+
+    def answer_to(self, actor: Actor) -> str:
+        """Return the value of the header that the client has to send with its next calls."""
+        return f"Bearer {actor.bearer or nobody(self._random)}"
+
+    def _actor(self, found: Sequence[str | bytes]) -> Actor:
+        first = found[0] if isinstance(found[0], str) else found[0].decode("latin-1")
+        basic = _BASIC.fullmatch(first[:MAX_HEADER_CHARS])
+        if basic is not None and len(found) == 1:
+            if credentials(basic[1]) not in _ANONYMOUS:
+                raise BasicRefused
+            return ANONYMOUS
+        bearer = bearer_of([(HEADER.encode(), first.encode("latin-1"))] * len(found))
+        if bearer is not None and _NOBODY.fullmatch(bearer):
+            return ANONYMOUS
+        return self._callers.identify(bearer)
+
+
+def credentials(encoded: str) -> tuple[str, str] | None:
+    """Decode name and password of Basic authentication, also without padding, as drivers send it.
+    Return None if that fails."""
+    padded = encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4)
+    try:
+        name, _, password = base64.b64decode(padded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return name, password
+
+
+def nobody(random: Random) -> str:
+    """Return a new token that marks calls as anonymous."""
+    value = int.from_bytes(random(16), "big")
+    return "anon_" + "".join(_CROCKFORD[value >> 5 * at & 31] for at in reversed(range(26)))
+
+
+def share_of(actor: Actor, peer: str) -> str:
+    """Return the caller whose share a call uses."""
+    return caller_of({"state": {"actor": actor}, "client": (host_of(peer), 0)})
+
+
+def host_of(peer: str) -> str:
+    """Return the IP address of a peer. gRPC writes it as `ipv4:127.0.0.1:50312`."""
+    kind, _, rest = peer.partition(":")
+    return unquote(rest).rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
+
+
+METHOD = "FLIGHT"
+ROWS = "DoGet"
+REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_log = logging.getLogger("odf.node")
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Metrics and audit log that record calls. With `logs_all`, the log has all calls."""
+
+    counters: Counters
+    audit: AuditWriter
+    clock: Clock
+    logs_all: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A call that has ended. `sent` is the number of bytes in its response; `actor` is None if
+    authentication failed."""
+
+    name: str
+    peer: str
+    actor: Actor | None
+    status: HTTPStatus
+    sent: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Records calls, for the threads of calls. The counters are changed in the event loop."""
+
+    watching: Watching
+    bridge: Bridge
+
+    def ended(self, call: Ended) -> None:
+        """Record the call in the event loop, soon."""
+        self.bridge.soon(partial(self._tell, call))
+
+    def _tell(self, call: Ended) -> None:
+        watching, name, status = self.watching, call.name, int(call.status)
+        watching.counters.answered(METHOD, name, status).add(call.sent)
+        watching.counters.took(METHOD, name, call.seconds)
+        account = call.actor.account if call.actor is not None else None
+        shown = account.name if account else "nobody" if call.actor is None else "anonymous"
+        is_deed = name == ROWS or call.status in REFUSED
+        if is_deed:
+            watching.audit.write(
+                AuditEntry(
+                    at=watching.clock(),
+                    actor=str(shown),
+                    account=str(account.id) if account else None,
+                    action=f"{METHOD} {name}",
+                    subject=f"{METHOD} {name}",
+                    outcome=str(status),
+                    dataset=None,
+                    address=host_of(call.peer),
+                    trace=None,
+                    facts={},
+                )
+            )
+        if is_deed or watching.logs_all:
+            facts = {"method": METHOD, "path": name, "status": status, "actor": shown}
+            _log.info(line("request", **facts, seconds=call.seconds, bytes=call.sent))
+
+
+_BY_STATUS: dict[HTTPStatus, grpc.StatusCode] = {
+    HTTPStatus.BAD_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.UNPROCESSABLE_ENTITY: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
+    HTTPStatus.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+    HTTPStatus.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    HTTPStatus.TOO_MANY_REQUESTS: grpc.StatusCode.UNAVAILABLE,
+    HTTPStatus.SERVICE_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    HTTPStatus.NOT_IMPLEMENTED: grpc.StatusCode.UNIMPLEMENTED,
+}
+
+
+def told(error: Exception) -> tuple[HTTPStatus, grpc.StatusCode, str]:
+    """Return the HTTP status of an error, the gRPC status, and the same message as over HTTP."""
+    if not isinstance(error, NodeError):
+        _log.error("a Flight call crashed", exc_info=error)
+        return HTTPStatus.INTERNAL_SERVER_ERROR, grpc.StatusCode.INTERNAL, INTERNAL_MESSAGE
+    status = status_of(error)
+    code = _BY_STATUS.get(status, grpc.StatusCode.INTERNAL)
+    if isinstance(error, QueryTakesTooLong):
+        code = grpc.StatusCode.DEADLINE_EXCEEDED
+    if code is grpc.StatusCode.INTERNAL:
+        _log.error("a Flight call failed: %s: %s", type(error).__name__, error.message)
+    return status, code, str(problem_of(error)["detail"])

@@ -7,18 +7,17 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from odf_protocol.errors import NodeFault
-from odf_storage.runtime.randomness import Random
+from odf_storage.runtime.durations import Random
 
-from ..auth.callers import Callers
+from ..auth.dataset_access import Callers
 from ..limits.shares import Slots
 from ..query.inputs import Inputs
 from ..query.query import Queries
 from ..settings import Settings
 
 if TYPE_CHECKING:
-    from .bridge import Bridge
-    from .observed import Watching
-    from .port import FlightPort, PortOptions
+    from .bridge import Bridge, Watching
+    from .server import FlightPort, PortOptions
 
 FLIGHT_BATCH_BYTES = 14 << 20
 """Longest batch of rows of an answer by Flight SQL; common clients take messages of 16 MiB. A row
@@ -100,7 +99,7 @@ class FlightDoor:
             self._port = None
 
     def _options(self) -> PortOptions:
-        from .port import PortOptions
+        from .server import PortOptions
 
         settings = self._settings
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -127,12 +126,9 @@ class FlightDoor:
         )
 
     def _opened(self, options: PortOptions, bridge: Bridge) -> FlightPort:
-        from .callers import CallersOfFlight
-        from .fetching import Fetching
-        from .observed import Observed
-        from .port import FlightPort
-        from .server import FlightSql
-        from .statements import Statements
+        from .bridge import CallersOfFlight, Observed
+        from .fetching import Fetching, Statements
+        from .server import FlightPort, FlightSql
         from .tables import Tables
 
         settings = self._settings

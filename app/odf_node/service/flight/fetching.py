@@ -1,4 +1,15 @@
-"""Streaming of the rows of a statement, from the process that computes them to the client."""
+"""Streaming of the rows of a statement, from the process that computes them to the client.
+
+Conversion of the rows of a query into record batches, each small enough for one message.
+
+A batch is read after the client has taken the previous one, so that no rows are buffered.
+
+Statements of Flight SQL on the queries of the node: planned once, and run any number of times.
+
+A handle contains the whole statement: its text, and its input datasets, each with its head at the
+time of planning. So the node stores nothing for a client, and a client may stop after any call.
+A handle grants no rights: the rights of its sender are checked as for any query.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +19,136 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
-from odf_protocol.errors import LimitExceeded
+from odf_protocol.errors import BadInput, LimitExceeded
+from odf_protocol.typed import decode_json
+from odf_storage.datasets.query.messages import Form
 
-from ..query.query import Rows
+from ..auth.actors import Actor
+from ..query.background import Asked, QueryBody, TooManyRows, checked
+from ..query.inputs import DatasetPin
+from ..query.query import Queries, Rows
 from .calls import Call
-from .row_stream import PieceReader, bounded
-from .statements import Statement, Statements
+
+
+class RowTooLong(LimitExceeded):
+    """One row has more bytes than the limit of a message."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"a row takes more than the {limit} bytes of a message; ask for fewer columns",
+            limit=limit,
+        )
+
+
+class PieceReader:
+    """A file that can be read once. It requests its pieces one by one; b"" is the end."""
+
+    closed = False
+
+    def __init__(self, next_piece: Callable[[], bytes]) -> None:
+        self._next_piece = next_piece
+        self._rest = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Read `size` bytes, or fewer at the end. Raises the errors of requesting a piece."""
+        taken: list[memoryview] = []
+        while size > 0:
+            if not self._rest:
+                self._rest = memoryview(self._next_piece())
+                if not self._rest:
+                    break
+            taken.append(self._rest[:size])
+            self._rest = self._rest[size:]
+            size -= len(taken[-1])
+        return b"".join(taken)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def bounded(
+    batches: Iterator[pa.RecordBatch], *, max_bytes: int, max_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, and split those above `max_bytes`. Raises `RowTooLong`, and `TooManyRows`
+    at the first batch beyond `max_rows`."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        if rows > max_rows:
+            raise TooManyRows(
+                f"the answer has more than {max_rows} rows; ask for fewer by LIMIT",
+                limit=max_rows,
+                setting="ODF_NODE_QUERY_MAX_ROWS",
+            )
+        yield from cut(batch, max_bytes)
+
+
+def cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Split a batch into batches of at most `max_bytes` bytes. Raises `RowTooLong`."""
+    if batch.nbytes <= max_bytes:
+        yield batch
+        return
+    if batch.num_rows == 1:
+        raise RowTooLong(max_bytes)
+    half = batch.num_rows // 2
+    yield from cut(batch.slice(0, half), max_bytes)
+    yield from cut(batch.slice(half), max_bytes)
+
+
+class MalformedHandle(BadInput):
+    """The handle of a statement cannot be parsed."""
+
+
+class Statement(msgspec.Struct, frozen=True, array_like=True):
+    """The content of a handle."""
+
+    query: str
+    pins: list[DatasetPin]
+
+    @property
+    def handle(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def read_handle(handle: bytes) -> Statement:
+    """Parse a handle. Raises `MalformedHandle`."""
+    try:
+        return decode_json(handle, Statement)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise MalformedHandle("this is no handle of a statement of this node") from None
+
+
+@dataclass(frozen=True)
+class Statements:
+    """Plans and runs statements, in the event loop."""
+
+    queries: Queries
+    max_rows: int
+
+    async def plan(self, actor: Actor, caller: str, query: str) -> tuple[Statement, pa.Schema]:
+        """Return the statement with the columns of its result. Raises the errors of
+        `Queries.begin`."""
+        rows = await self.queries.begin(actor, caller, self._asked(Statement(query, []), 0))
+        try:
+            raw = b"".join([piece async for piece in rows])
+        finally:
+            await rows.close()
+        with pa.ipc.open_stream(raw) as empty:
+            return Statement(query, rows.pins), empty.schema
+
+    async def begin(self, actor: Actor, caller: str, statement: Statement) -> Rows:
+        """Return the rows of a statement as an Arrow stream. It requests one row more than the
+        limit, so that a result above the limit is noticed. Raises the errors of
+        `Queries.begin`."""
+        asked = self._asked(statement, self.max_rows + 1)
+        return await self.queries.begin(actor, caller, asked)
+
+    def _asked(self, statement: Statement, limit: int) -> Asked:
+        body = QueryBody(query=statement.query, datasets=statement.pins, limit=limit)
+        return checked(body, form=Form.ARROW, max_rows=self.max_rows + 1)
 
 
 class ClientTooSlow(LimitExceeded):

@@ -1,21 +1,159 @@
-"""Dispatch of the commands of Flight SQL, in the threads of calls."""
+"""Dispatch of the commands of Flight SQL, in the threads of calls.
+
+The facts of the node for CommandGetSqlInfo. Drivers require exactly this type of the union.
+
+The JDBC driver answers most of its `DatabaseMetaData` from them, and fails where one is missing, so
+all of them are here. Source: Arrow Flight SQL, `SqlInfo`.
+
+The gRPC server, which runs each call in a thread and passes it to `FlightSql`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Any
 
+import grpc
 import pyarrow as pa
 
-from odf_protocol import flight as wire
+from odf_protocol import flight_sql as wire
 from odf_protocol.errors import NodeFault
-from odf_protocol.flight_sql import Command, read_command, written
-from odf_storage.runtime.version import app_version
+from odf_protocol.flight_sql import SERVICE, Command, read_command, written
+from odf_storage.runtime.extras import app_version
 
-from . import sql_info, tables
-from .calls import Call
-from .fetching import Fetching
-from .statements import Statement, read_handle
+from ..auth.actors import Actor
+from ..limits.shares import Slots
+from . import tables
+from .bridge import HEADER, Bridge, CallersOfFlight, Ended, Observed, told
+from .calls import Call, call_of, headers_of
+from .fetching import Fetching, Statement, read_handle
+
+_KINDS: list[tuple[str, pa.DataType]] = [
+    ("string_value", pa.utf8()),
+    ("bool_value", pa.bool_()),
+    ("bigint_value", pa.int64()),
+    ("int32_bitmask", pa.int32()),
+    ("string_list", pa.list_(pa.field("string_data", pa.utf8()))),
+    ("int32_to_int32_list_map", pa.map_(pa.int32(), pa.list_(pa.field("$data$", pa.int32())))),
+]
+_TEXT, _FLAG, _NUMBER, _BITS, _TEXTS, _MAP = range(6)
+SCHEMA = pa.schema(
+    [
+        pa.field("info_name", pa.uint32(), nullable=False),
+        pa.field("value", pa.dense_union([pa.field(name, kind) for name, kind in _KINDS])),
+    ]
+)
+_AS_WRITTEN = 1
+_NULLS_LAST_ASCENDING = 0
+NUMERIC = """abs acos asin atan atan2 ceil cos cot degrees exp floor ln log10 log2 pi power radians
+round signum sin sqrt tan trunc"""
+TEXTS = """ascii btrim char_length chr concat left length lower lpad ltrim octet_length repeat
+replace reverse right rpad rtrim split_part strpos substr trim upper"""
+TIMES = "date_part date_trunc to_timestamp"
+SYSTEM = "coalesce nullif"
+KEYWORDS = "ilike limit qualify unnest"
+"""Words of the dialect that are none of the SQL standard of 2003."""
+_FACTS: dict[int, tuple[int, Any]] = {
+    0: (_TEXT, "ODF Node"),
+    2: (_TEXT, "1.3"),
+    3: (_FLAG, True),  # read-only
+    4: (_FLAG, True),  # SQL
+    5: (_FLAG, False),  # Substrait
+    6: (_TEXT, ""),
+    7: (_TEXT, ""),
+    8: (_BITS, 0),  # transactions: none
+    9: (_FLAG, False),  # cancellation by a call of its own
+    10: (_FLAG, False),  # ingestion
+    11: (_FLAG, False),
+    100: (_NUMBER, 0),  # time limit of statements that a client may change: none
+    101: (_NUMBER, 0),
+    500: (_FLAG, False),  # CREATE CATALOG, SCHEMA, TABLE
+    501: (_FLAG, False),
+    502: (_FLAG, False),
+    503: (_NUMBER, _AS_WRITTEN),  # names without quotes
+    504: (_TEXT, '"'),
+    505: (_NUMBER, _AS_WRITTEN),  # names in quotes
+    506: (_FLAG, True),  # all tables that are listed can be read
+    507: (_NUMBER, _NULLS_LAST_ASCENDING),
+    508: (_TEXTS, KEYWORDS.upper().split()),
+    509: (_TEXTS, NUMERIC.upper().split()),
+    510: (_TEXTS, TEXTS.upper().split()),
+    511: (_TEXTS, SYSTEM.upper().split()),
+    512: (_TEXTS, TIMES.upper().split()),
+    513: (_TEXT, "\\"),  # escape in patterns
+    514: (_TEXT, ""),  # more characters in names without quotes
+    515: (_FLAG, True),  # aliases of columns
+    516: (_FLAG, True),  # null + 1 is null
+    517: (_MAP, []),  # the function CONVERT of JDBC: none, CAST is to be written
+    518: (_FLAG, True),  # aliases of tables, of any name
+    519: (_FLAG, False),
+    520: (_FLAG, True),  # ORDER BY an expression, or what is not selected
+    521: (_FLAG, True),
+    522: (_BITS, 0b11),  # GROUP BY what is not selected, and more than that
+    523: (_FLAG, True),  # LIKE … ESCAPE
+    524: (_FLAG, True),  # columns without nulls
+    525: (_BITS, 0b111),  # grammar of ODBC: minimum, core, extended
+    526: (_BITS, 0b1),  # SQL 92: entry
+    527: (_FLAG, False),  # constraints
+    528: (_BITS, 0b110),  # outer joins: limited, full
+    529: (_TEXT, "schema"),
+    530: (_TEXT, "procedure"),
+    531: (_TEXT, "catalog"),
+    532: (_FLAG, True),  # the catalogue begins a name
+    533: (_BITS, 0),  # schemas in calls, definitions of indexes and rights
+    534: (_BITS, 0),
+    535: (_BITS, 0),  # DELETE and UPDATE at a cursor
+    536: (_FLAG, False),  # SELECT FOR UPDATE
+    537: (_FLAG, False),  # stored procedures
+    538: (_BITS, 0b0111),  # subqueries: compared, EXISTS, IN; but no ANY and ALL
+    539: (_FLAG, True),  # correlated ones
+    540: (_BITS, 0b11),  # UNION, UNION ALL
+    **dict.fromkeys(range(541, 556), (_NUMBER, 0)),  # lengths and counts: no limit known
+    556: (_FLAG, True),  # a row is as long as all of its values
+    **dict.fromkeys(range(557, 562), (_NUMBER, 0)),
+    562: (_NUMBER, 0),  # isolation of transactions: none
+    563: (_FLAG, False),
+    564: (_BITS, 0b1),
+    565: (_FLAG, False),
+    566: (_FLAG, False),
+    567: (_BITS, 0b10),  # results are read forwards
+    568: (_BITS, 0),
+    569: (_BITS, 0b10),  # and not changed
+    570: (_BITS, 0),
+    571: (_BITS, 0),
+    572: (_FLAG, False),  # batches of updates
+    573: (_FLAG, False),  # savepoints
+    574: (_FLAG, False),  # parameters by name
+    575: (_FLAG, False),
+    576: (_FLAG, False),  # stored functions
+}
+"""Kind and value of a fact by its number; that of the version of the node is missing."""
+
+
+def sql_info(asked: Sequence[int], version: str) -> pa.RecordBatch:
+    """Return the requested facts that the node knows, or all facts if `asked` is empty."""
+    facts = {**_FACTS, 1: (_TEXT, version)}
+    names = [name for name in sorted(facts) if not asked or name in asked]
+    children = [
+        pa.array([facts[name][1] for name in names if facts[name][0] == kind], of)
+        for kind, (_, of) in enumerate(_KINDS)
+    ]
+    kinds = [facts[name][0] for name in names]
+    offsets = [kinds[:at].count(kind) for at, kind in enumerate(kinds)]
+    values = pa.UnionArray.from_dense(
+        pa.array(kinds, pa.int8()),
+        pa.array(offsets, pa.int32()),
+        children,
+        [name for name, _ in _KINDS],
+    )
+    numbers = pa.array(names, pa.uint32())
+    return pa.RecordBatch.from_arrays([numbers, values], schema=SCHEMA)
+
 
 CREATE, CLOSE, CLOSE_SESSION = "CreatePreparedStatement", "ClosePreparedStatement", "CloseSession"
 _NO_PARAMETERS = "statements take no parameters here; write the values into the query"
@@ -123,13 +261,13 @@ _LISTS: dict[str, Callable[[Command], pa.RecordBatch]] = {
     "CommandGetCatalogs": lambda _: tables.catalogs(),
     "CommandGetDbSchemas": tables.schemas,
     "CommandGetTableTypes": lambda _: tables.table_types(),
-    "CommandGetSqlInfo": lambda command: sql_info.sql_info(command.numbers(1), app_version()),
+    "CommandGetSqlInfo": lambda command: sql_info(command.numbers(1), app_version()),
 }
 _SCHEMAS: dict[str, pa.Schema] = {
     "CommandGetCatalogs": tables.CATALOGS,
     "CommandGetDbSchemas": tables.SCHEMAS,
     "CommandGetTableTypes": tables.TYPES,
-    "CommandGetSqlInfo": sql_info.SCHEMA,
+    "CommandGetSqlInfo": SCHEMA,
     "CommandGetTables": tables.TABLES,
     "CommandGetPrimaryKeys": tables.PRIMARY_KEYS,
     **tables.KEYS,
@@ -153,3 +291,131 @@ def _data(encapsulated: pa.Buffer) -> bytes:
     message = pa.ipc.read_message(encapsulated)
     body = b"" if message.body is None else message.body.to_pybytes()
     return wire.flight_data(message.metadata.to_pybytes(), body)
+
+
+SPARE_THREADS = 8
+"""Number of threads beyond the limit of calls. They refuse the calls above that limit."""
+STOP_S = 2.0
+_READS: dict[str, Callable[[FlightSql], Callable[[Call, Any], Any]]] = {
+    "GetFlightInfo": lambda sql: sql.get_flight_info,
+    "GetSchema": lambda sql: sql.get_schema,
+    "DoGet": lambda sql: sql.do_get,
+    "DoAction": lambda sql: sql.do_action,
+    "ListActions": lambda sql: sql.list_actions,
+    "ListFlights": lambda sql: sql.list_flights,
+    "DoPut": lambda sql: sql.do_put,
+    "DoExchange": lambda sql: sql.do_exchange,
+}
+_ONE_ANSWER = frozenset({"GetFlightInfo", "GetSchema"})
+_MANY_REQUESTS = frozenset({"DoPut", "DoExchange"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortOptions:
+    """The address and options of the server. `calls` is the limit of concurrent calls,
+    `message_bytes` that of a received message; `tls` is private key and certificates in PEM."""
+
+    address: str
+    calls: int
+    message_bytes: int
+    tls: tuple[bytes, bytes] | None = None
+
+
+class FlightPort:
+    """The server. It listens from its creation until `stop`."""
+
+    def __init__(
+        self,
+        options: PortOptions,
+        callers: CallersOfFlight,
+        sql: FlightSql,
+        bridge: Bridge,
+        slots: Slots,
+        observed: Observed,
+    ) -> None:
+        """Raises `OSError` if the address is in use, or the certificates are invalid."""
+        self._callers, self._sql = callers, sql
+        self._bridge, self._slots, self._observed = bridge, slots, observed
+        threads = options.calls + SPARE_THREADS
+        self._server = grpc.server(
+            ThreadPoolExecutor(threads, "flight"),
+            options=[
+                ("grpc.max_receive_message_length", options.message_bytes),
+                ("grpc.max_send_message_length", -1),  # another setting limits the size of batches
+                ("grpc.so_reuseport", 0),
+            ],
+            maximum_concurrent_rpcs=2 * threads,
+        )
+        handlers = {name: self._handler(name) for name in _READS}
+        handlers["Handshake"] = grpc.stream_stream_rpc_method_handler(self._handshake)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
+        )
+        self.port = self._listening(options)
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(STOP_S).wait()
+
+    def _listening(self, options: PortOptions) -> int:
+        try:
+            if options.tls is None:
+                return int(self._server.add_insecure_port(options.address))
+            secured = grpc.ssl_server_credentials([options.tls])
+            return int(self._server.add_secure_port(options.address, secured))
+        except RuntimeError as error:  # gRPC raises this for every cause
+            raise OSError(str(error)) from None
+
+    def _handler(self, name: str) -> grpc.RpcMethodHandler:
+        if name in _ONE_ANSWER:
+            return grpc.unary_unary_rpc_method_handler(partial(self._once, name))
+        if name in _MANY_REQUESTS:
+            return grpc.stream_stream_rpc_method_handler(partial(self._stream, name))
+        return grpc.unary_stream_rpc_method_handler(partial(self._stream, name))
+
+    def _handshake(
+        self, _requests: Iterator[bytes], context: grpc.ServicerContext
+    ) -> Iterator[bytes]:
+        def shaken(actor: Actor) -> Iterator[bytes]:
+            context.send_initial_metadata(((HEADER, self._callers.answer_to(actor)),))
+            yield from ()
+
+        yield from self._guarded("Handshake", context, shaken)
+
+    def _once(self, name: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+        [answer] = self._stream(name, request, context)
+        return answer
+
+    def _stream(self, name: str, request: Any, context: grpc.ServicerContext) -> Iterator[bytes]:
+        def answers(actor: Actor) -> Iterator[bytes]:
+            call = call_of(context, actor, self._bridge, self._slots)
+            found = _READS[name](self._sql)(call, request)
+            if name in _ONE_ANSWER:
+                yield found
+            else:
+                yield from found
+
+        yield from self._guarded(name, context, answers)
+
+    def _guarded(
+        self,
+        name: str,
+        context: grpc.ServicerContext,
+        answers: Callable[[Actor], Iterator[bytes]],
+    ) -> Iterator[bytes]:
+        """Yield the responses. Any error ends the call with its status. Every call is recorded."""
+        began, sent, refused = time.perf_counter(), 0, None
+        actor: Actor | None = None
+        status = HTTPStatus.OK
+        try:
+            actor = self._callers.of(headers_of(context))
+            for answer in answers(actor):
+                sent += len(answer)
+                yield answer
+        except Exception as error:
+            status, *refused = told(error)
+        finally:
+            seconds = time.perf_counter() - began
+            self._observed.ended(Ended(name, context.peer(), actor, status, sent, seconds))
+        if refused:
+            context.abort(*refused)

@@ -21,7 +21,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..datasets.listing import list_datasets
 from ..limits.texts import PATTERN
 from ..query.inputs import Inputs
-from .reader_types import ReaderTypes
+from .calls import ReaderTypes
 
 CATALOG = "kamu"
 """Name of the catalogue and the schema, the same as in queries and on the reference node."""

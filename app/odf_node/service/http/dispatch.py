@@ -3,28 +3,195 @@
 A path with an encoded slash is refused. The server passes on decoded paths, in which
 `/account%2fname/tail` has three segments; a proxy in front of the node, which may filter
 addresses by their segments, sees two.
+
+Requests of S3 clients, which address files as objects in buckets, path-style.
+
+Authentication of all requests except those for pages, and the policy for anonymous ones.
+
+A malformed credential is refused before any other check.
+
+Errors in the forms of other protocols: Delta Sharing, Iceberg, S3.
+
+Each form has a code for programs and a text for people. Sources: Delta Sharing protocol; Iceberg
+REST catalog, `ErrorModel`; S3, "Error responses".
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from xml.sax.saxutils import escape
 
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from odf_protocol.errors import NodeError, Refused
+from odf_protocol.s3.signature import ALGORITHM, S3Request
+from odf_storage.runtime.logs import add_facts
 
-from ..auth.access import MalformedAddress
+from ..auth.access import MalformedAddress, admit
+from ..auth.actors import ANONYMOUS, Actor, bearer_of
+from ..auth.dataset_access import Callers
+from ..auth.signed_urls import READS, NoSuchS3Key, S3Callers, S3ReadsOnly, signature_of
+from ..errors import status_of
+from ..limits.shares import Coalescer
 from ..setting_groups.words import AnonymousReads
 from ..settings import Settings
-from .addresses import SOCKET, Addresses
-from .answers import HEADERS_ONLY, crash_answer, error_answer, not_found_answer
-from .authentication import Authentication
+from .addresses import SOCKET, Addresses, is_open, path_of
+from .answers import HEADERS_ONLY, JsonAnswer, crash_answer, error_answer, not_found_answer
 from .bodies import Paced
-from .cors import is_own_host, preflight_answer
-from .peer_errors import error_answer_for
-from .sending import Sending
+from .sending import Sending, is_own_host, preflight_answer
+
+_SCHEME = ALGORITHM.encode()
+
+
+def is_s3(scope: Scope) -> bool:
+    """Return whether the request claims to have an S3 signature. It is not verified here."""
+    return scope["type"] == "http" and any(
+        name == b"authorization" and value.startswith(_SCHEME) for name, value in scope["headers"]
+    )
+
+
+def s3_request(scope: Scope) -> S3Request:
+    """Return the parts of the request that its S3 signature covers."""
+    return S3Request(
+        scope["method"],
+        (scope.get("raw_path") or scope["path"].encode()).decode("latin-1"),
+        scope["query_string"].decode("latin-1"),
+        scope["headers"],
+    )
+
+
+class Authentication:
+    """Identifies the actor of a request. Concurrent requests share one lookup of their tokens."""
+
+    def __init__(self, callers: Callers, s3_callers: S3Callers, *, allow_anonymous: bool) -> None:
+        self._s3_callers = s3_callers
+        self._coalescer = Coalescer(callers.identify_all)
+        self._allow_anonymous = allow_anonymous
+
+    async def actor(self, scope: Scope) -> Actor:
+        """Return the actor of the request.
+
+        Raises:
+            MalformedBearer, AnonymousRestricted, NoSuchS3Key, and the errors of
+            `S3Callers.identify`.
+        """
+        if is_s3(scope):
+            return await self._signer(scope)
+        bearer = bearer_of(scope["headers"])
+        actor = ANONYMOUS
+        if bearer is not None:
+            actor = await self._coalescer.ask(bearer)
+            add_facts(actor=actor.account.name if actor.account else None)
+        if not self._allow_anonymous and not is_open(scope["path"]) and not _is_signed(scope):
+            admit(actor, allow_anonymous=False)
+        return actor
+
+    async def _signer(self, scope: Scope) -> Actor:
+        """Return the actor whose S3 keys signed the request for the dataset of the address.
+
+        Raises:
+            NoSuchS3Key: the address serves nothing to S3 clients. S3ReadsOnly, and the other
+                errors of `S3Callers.identify`.
+        """
+        if not getattr(scope.get("route"), "takes_s3", False):
+            raise NoSuchS3Key if scope["method"] in READS else S3ReadsOnly
+        path, asked = path_of(scope), s3_request(scope)
+        identify = self._s3_callers.identify
+        return await run_in_threadpool(identify, asked, path.account, path.dataset)
+
+
+def _is_signed(scope: Scope) -> bool:
+    """Return whether the URL is signed and its route authorizes by that signature alone."""
+    takes_signed = getattr(scope.get("route"), "takes_signed", False)
+    return takes_signed and signature_of(scope["query_string"]) is not None
+
+
+SHARING_CODES = {
+    400: "INVALID_PARAMETER_VALUE",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "RESOURCE_DOES_NOT_EXIST",
+    413: "RESOURCE_EXHAUSTED",
+    429: "REQUEST_LIMIT_EXCEEDED",
+    503: "TEMPORARILY_UNAVAILABLE",
+}
+"""Codes by status; any other status has `INTERNAL_ERROR`."""
+ICEBERG_TYPES = {
+    400: "BadRequestException",
+    401: "NotAuthorizedException",
+    403: "ForbiddenException",
+    404: "NotFoundException",
+    406: "UnsupportedOperationException",
+    413: "BadRequestException",
+    503: "ServiceUnavailableException",
+}
+"""Error types by status; any other status has `InternalServerError`."""
+ICEBERG_NAMES = ("NoSuchTable", "NoSuchNamespace", "NoSuchWarehouse")
+"""Names of errors that Iceberg defines itself: their type is the name with `Exception`."""
+S3_CODES = {
+    400: "InvalidRequest",
+    403: "AccessDenied",
+    404: "NoSuchKey",
+    429: "SlowDown",
+    503: "ServiceUnavailable",
+}
+"""Codes by status; any other status has `InternalError`."""
+S3_NAMES = {
+    "MalformedS3Signature": "AuthorizationHeaderMalformed",
+    "S3KeysExpired": "ExpiredToken",
+    "S3ClockOff": "RequestTimeTooSkewed",
+}
+KEPT = ("retry-after", "www-authenticate")
+"""Headers with the same meaning in every protocol."""
+
+
+def error_answer_for(scope: Scope, error: NodeError, *, explained: bool = False) -> Response:
+    """Return the response for an error, as `error_answer`, in the protocol of the client."""
+    plain = error_answer(error, explained=explained)
+    told = _form(scope)
+    if told is None:
+        return plain
+    answer = told(int(status_of(error)), type(error).__name__, error.message)
+    answer.headers.update({name: plain.headers[name] for name in KEPT if name in plain.headers})
+    return answer
+
+
+def _sharing(status: int, _: str, message: str) -> Response:
+    code = SHARING_CODES.get(status, "INTERNAL_ERROR")
+    return JsonAnswer({"errorCode": code, "message": message}, status)
+
+
+def _iceberg(status: int, name: str, message: str) -> Response:
+    if name in ICEBERG_NAMES:
+        kind = f"{name}Exception"
+    else:
+        kind = ICEBERG_TYPES.get(status, "InternalServerError")
+    return JsonAnswer({"error": {"message": message, "type": kind, "code": status}}, status)
+
+
+def _s3(status: int, name: str, message: str) -> Response:
+    code = S3_NAMES.get(name) or S3_CODES.get(status, "InternalError")
+    text = f"<Error><Code>{code}</Code><Message>{escape(message)}</Message></Error>"
+    return Response(f'<?xml version="1.0" encoding="UTF-8"?>\n{text}', status, None, XML)
+
+
+XML = "application/xml"
+_FORMS: dict[str, Callable[[int, str, str], Response]] = {
+    "/delta-sharing/": _sharing,
+    "/iceberg/": _iceberg,
+}
+"""Functions that make the response, by the prefix of the path."""
+
+
+def _form(scope: Scope) -> Callable[[int, str, str], Response] | None:
+    if is_s3(scope):
+        return _s3
+    return next((form for folder, form in _FORMS.items() if scope["path"].startswith(folder)), None)
+
 
 ENCODED_SLASHES = (b"%2f", b"%5c")
 BODILESS = frozenset({"GET", "HEAD", "OPTIONS", SOCKET})

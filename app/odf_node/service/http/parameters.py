@@ -1,17 +1,44 @@
 """Refuse unknown parameters and unexpected bodies: with a misspelt `dryrun` that is ignored, a
-request would commit."""
+request would commit.
+
+`Idempotency-Key`: the name that a client gives a request, so that it can safely repeat it.
+
+Every repeat gets the response of the first request, until the key expires. A key is valid for one
+account and one dataset. Source: the IETF draft of the header, which requires quotes around the
+key; the node also accepts keys without quotes.
+
+The header `odf-event-time`: the event time of posted or polled rows that carry none.
+
+Hashes in the addresses of requests: of a block, or of an object.
+
+JSON Schemas of manifests, for editors and validators.
+
+An editor finds the schema by the first line of a manifest:
+`# yaml-language-server: $schema=http://127.0.0.1:8080/schemas/DatasetSnapshot.json`
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar, cast, get_args
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import QueryParams
+from starlette.responses import Response
 from starlette.types import Scope
 
-from odf_protocol.errors import BadInput
+from odf_protocol.codec.normalize import ManifestKind, json_schema
+from odf_protocol.errors import BadInput, NotFound
+from odf_protocol.instant import Instant, MalformedInstant
+from odf_protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
+from odf_storage.stores.ports.values import AccountId, DatasetEntry, RequestKey
+
+from .answers import JsonAnswer
+from .deps import BaseDep
 
 MAX_PAGE = 1000
 """Most datasets in one page of a listing."""
@@ -100,3 +127,93 @@ KNOWN_PARAMETERS = (Depends(known_parameters),)
 peers may send additional ones."""
 NO_BODY = (Depends(no_body),)
 """Dependencies for routes that change something and read no body."""
+
+
+MAX_CHARS = 255
+_QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
+_KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+
+class MalformedRequestKey(BadInput):
+    """The header `Idempotency-Key` does not contain a valid key."""
+
+
+def parse_key(header: str | None) -> str | None:
+    """Return the key in the header, None without a header. Raises `MalformedRequestKey`."""
+    if header is None:
+        return None
+    text = header.strip()
+    if quoted := _QUOTED.fullmatch(text):
+        text = re.sub(r"\\(.)", r"\1", quoted[1])
+    if len(text) > MAX_CHARS or not _KEY.fullmatch(text):
+        raise MalformedRequestKey(
+            f"an Idempotency-Key has 1 to {MAX_CHARS} printable ASCII characters"
+        )
+    return text
+
+
+def request_key(
+    entry: DatasetEntry, account: AccountId, key: str, asked: dict[str, Any], *, until: Instant
+) -> RequestKey:
+    """Return the key with the hash of the request it names. `asked` describes the request, body
+    included; the key expires at `until`."""
+    content = json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()
+    return RequestKey(entry.id, account, key, Multihash.of(content), until)
+
+
+class InvalidEventTime(BadInput):
+    """The `odf-event-time` header is no RFC 3339 instant."""
+
+
+def parsed_event_time(given: str | None) -> str | None:
+    """Return the `odf-event-time` header in canonical form. Raises `InvalidEventTime`."""
+    if given is None:
+        return None
+    try:
+        return str(Instant.parse(given.strip()))
+    except MalformedInstant as broken:
+        raise InvalidEventTime(f"odf-event-time: {broken.message}") from None
+
+
+class UnreadableHash(BadInput):
+    """An address does not end in a SHA3-256 multihash. The response is plain text."""
+
+
+def parse_hash(text: str) -> Multihash:
+    """Parse a SHA3-256 multihash. Raises `UnreadableHash`."""
+    try:
+        parsed = Multihash.parse(text)
+    except (MalformedHash, MalformedMultibase) as broken:
+        raise UnreadableHash(f"Invalid hash: {broken.message}") from None
+    if parsed.code != SHA3_256 or len(parsed.digest) != 32:
+        raise UnreadableHash("Invalid hash: objects are named by their SHA3-256")
+    return parsed
+
+
+router = APIRouter(prefix="/schemas", tags=["schemas"])
+KINDS = get_args(ManifestKind)
+MAX_AGE_S = 3600
+
+
+class SchemaNotFound(NotFound):
+    """No kind of manifest has this name."""
+
+
+@router.get("", summary="Schemas of the manifests")
+async def schemas(base: BaseDep) -> Response:
+    return JsonAnswer({kind: f"{base}schemas/{kind}.json" for kind in KINDS})
+
+
+@router.get("/{kind}.json", summary="JSON Schema of one kind of manifest")
+def schema(kind: Annotated[str, Path()]) -> Response:
+    if kind not in KINDS:
+        raise SchemaNotFound(f"no manifest is called {kind!r}; there are {', '.join(KINDS)}")
+    headers = {"cache-control": f"max-age={MAX_AGE_S}", "access-control-allow-origin": "*"}
+    answer = JsonAnswer(_schema(cast("ManifestKind", kind)), headers=headers)
+    answer.headers["content-type"] = "application/schema+json"
+    return answer
+
+
+@lru_cache(maxsize=len(KINDS))
+def _schema(kind: ManifestKind) -> dict[str, Any]:
+    return json_schema(kind, short_forms=True)

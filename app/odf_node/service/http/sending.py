@@ -1,15 +1,161 @@
-"""Sending of responses: add the headers that all responses have, record status and size."""
+"""Sending of responses: add the headers that all responses have, record status and size.
+
+Compression of answers: texts of some length, for clients that ask for gzip.
+
+Never compressed are slices, blocks and other bytes, ranges, answers with a strong entity tag,
+which names bytes, and streams of events. Nor is what a browser gets that sends a cookie: a page
+with a secret and with texts of a stranger would tell the secret by its length (BREACH).
+
+CORS: the requests that pages of other sites may send, and the headers that say so.
+
+Every origin is allowed. This does no harm, because no request is authorized by cookies. On a node
+where everybody reads private datasets, the place in the network is what authorizes a visitor, and
+every page in the visitor's browser has the same place. There no origin is allowed, and a request
+has to name the node by a name that no stranger can point at it (DNS rebinding).
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import time
+import zlib
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
+import re2
+from anyio import to_thread
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from .addresses import SOCKET
-from .compressing import ACCEPT, COOKIE, VARY, Gzip, as_gzip, is_text, takes_gzip
-from .cors import GRANTED, VARY_ORIGIN
+from .answers import WEAK
+
+LEVEL = 4
+"""A higher level takes much longer for little."""
+GZIP_BITS = 31
+IN_THREAD_BYTES = 1 << 15
+"""Longer pieces are compressed in a thread, so that the event loop goes on."""
+ACCEPT, COOKIE = b"accept-encoding", b"cookie"
+VARY = (b"vary", b"Accept-Encoding")
+_TEXTS = re2.compile(
+    r"(?:text/(?:html|css|javascript|plain|csv|xml|markdown|turtle)|image/svg\+xml"
+    r"|application/(?:[a-z0-9.-]+\+)?(?:json|xml|yaml|javascript|x-ndjson|n-triples|rdf))(?:;.*)?"
+)
+_TAKEN = re2.compile(r"(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q\s*=\s*(?:1|0?\.0*[1-9])[0-9.]*\s*)?(?:,|$)")
+_AS_IT_IS = frozenset((b"content-encoding", b"content-range", b"set-cookie"))
+_LENGTH = b"content-length"
+
+
+def takes_gzip(accept_encoding: bytes) -> bool:
+    """Return whether a request accepts gzip, by its header."""
+    return _TAKEN.search(accept_encoding.decode("latin-1").lower()) is not None
+
+
+class Gzip:
+    """Compresses the body of one answer. Each piece is flushed, so that it arrives when it is
+    sent."""
+
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP_BITS)
+
+    async def packed(self, message: Message) -> Message:
+        """Return the message of a body with its piece compressed."""
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if len(body) >= IN_THREAD_BYTES:
+            piece = await to_thread.run_sync(self._pack, body, more)
+        else:
+            piece = self._pack(body, more)
+        return {**message, "body": piece}
+
+    def _pack(self, body: bytes, more: bool) -> bytes:
+        piece = self._packer.compress(body)
+        if more and not body:
+            return piece
+        return piece + self._packer.flush(zlib.Z_SYNC_FLUSH if more else zlib.Z_FINISH)
+
+
+def is_text(status: int, headers: list[tuple[bytes, bytes]], least: int) -> bool:
+    """Return whether an answer may be compressed: a text of at least so many bytes."""
+    if status != 200:
+        return False
+    kind = b""
+    for name, value in headers:
+        low = name.lower()
+        if low in _AS_IT_IS or (low == _LENGTH and int(value) < least):
+            return False
+        if low == b"etag" and not value.startswith(WEAK):
+            return False
+        if low == b"content-type":
+            kind = value
+    return _TEXTS.fullmatch(kind.decode("latin-1").lower()) is not None
+
+
+def as_gzip(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a compressed answer."""
+    kept = [pair for pair in headers if pair[0].lower() != _LENGTH]
+    return [*kept, (b"content-encoding", b"gzip")]
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+"""Allowed methods. The reference allows GET and POST only."""
+EXPOSED = (
+    "ETag",
+    "Location",
+    "Retry-After",
+    "Content-Range",
+    "Accept-Ranges",
+    "Upload-Offset",
+    "Idempotent-Replayed",
+    "X-Trace-Id",
+)
+VARY_ORIGIN = (b"vary", b"Origin")
+GRANTED = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", ", ".join(EXPOSED).encode()),
+]
+"""Headers of every response to a request with an `Origin` header."""
+_RULES = CORSMiddleware(
+    lambda *_: None,  # type: ignore[arg-type]
+    allow_origins=["*"],
+    allow_methods=METHODS,
+    allow_headers=["*"],
+    expose_headers=EXPOSED,
+)
+
+
+def is_own_host(scope: Scope, public_url: str | None) -> bool:
+    """Return whether the `Host` of a request is an address, a name without a dot, a name below
+    `localhost`, or the host of the node's public URL. Strangers own no such names."""
+    for name, value in scope["headers"]:
+        if name == b"host":
+            host = urlsplit("//" + value.decode("latin-1")).hostname or ""
+            own = None if public_url is None else urlsplit(public_url).hostname
+            return "." not in host or host.endswith(".localhost") or host == own or _is_ip(host)
+    return True
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def preflight_answer(scope: Scope) -> Response | None:
+    """Return the response to a CORS preflight request; None for any other request."""
+    if scope.get("method") != "OPTIONS":
+        return None
+    headers = Headers(scope=scope)
+    if "origin" not in headers or "access-control-request-method" not in headers:
+        return None
+    answer = _RULES.preflight_response(headers)
+    for name, _ in GRANTED:  # `Sending` adds these headers to every response
+        del answer.headers[name.decode()]
+    return answer
+
 
 TRACE_HEADER = b"x-trace-id"
 NOSNIFF = (b"x-content-type-options", b"nosniff")

@@ -15,7 +15,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..http.addresses import DATASET, Route, path_of
 from ..http.answers import HEADERS_ONLY
 from ..limits.shares import caller_of
-from ..projections.gateway_routes import file_answer
+from ..projections.gateway import file_answer
 from ..transfer.routes import in_front
 from .tables import IcebergTables
 

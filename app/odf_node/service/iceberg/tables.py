@@ -12,13 +12,11 @@ from odf_storage.datasets.versions.dead_rows import DeadRows
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
 from ..auth.dataset_access import DatasetAccess
-from ..auth.s3_keys import ACCESS_KEY, VendedKeys
+from ..auth.signed_urls import ACCESS_KEY, VendedKeys
+from ..history.versions import Versioned, VersionReads
 from ..projections.gateway import ServedFile
 from ..sharing.names import VIEWS
-from ..versions.versions import Versioned, VersionReads
-from .file_names import FileName, Kind, NoSuchTableFile
-from .made_files import FileMemory, MadeFiles
-from .table import IcebergTable
+from .table import FileMemory, FileName, IcebergTable, Kind, MadeFiles, NoSuchTableFile
 
 MAX_SNAPSHOTS = 1_000
 """Newest snapshots that are told with a table of Iceberg."""

@@ -1,4 +1,7 @@
-"""The parameters of an ingest request, read from its query and headers."""
+"""The parameters of an ingest request, read from its query and headers.
+
+Selection of the push source of a dataset that accepts a batch.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,70 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Scope
 
+from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput
+from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.job_payloads.ingest_job import OnBadRows
 
-from ..auth.upload_tokens import MAX_CHARS
-from ..http.event_time import parsed_event_time
-from ..http.media_types import MEDIA_TYPES, UnsupportedMediaType
-from ..http.parameters import query_of
-from ..http.request_keys import parse_key
-from .sources import ColumnsOfChangelog, SourceOfChangelog
+from ..auth.signed_urls import MAX_UPLOAD_TOKEN_CHARS as MAX_CHARS
+from ..http.answers import MEDIA_TYPES, UnsupportedMediaType
+from ..http.parameters import parse_key, parsed_event_time, query_of
+
+
+class SourceOfChangelog(BadInput):
+    """A changelog of the dataset's own columns, which names a source."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "changelog=true is about the columns of the dataset, whatever its sources are: "
+            "leave out sourceName",
+            parameter="changelog",
+        )
+
+
+class ColumnsOfChangelog(BadInput):
+    """A changelog of the dataset's own columns, which is to add columns."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "changelog=true is about rows with the columns of the dataset, so it adds none: leave "
+            "out addColumns",
+            parameter="addColumns",
+        )
+
+
+class SourceNotUsable(BadInput):
+    """The dataset has no push source for this request."""
+
+
+def check_source(state: ChainState, name: str | None, *, changelog: bool = False) -> None:
+    """Check that the name selects exactly one push source. The messages are those of the
+    reference. A changelog needs no source, but a dataset that has rows.
+
+    Raises:
+        SourceNotUsable.
+    """
+    if state.kind is DatasetKind.Derivative:
+        raise SourceNotUsable("Derivative datasets compute their data; only a root takes data")
+    if changelog:
+        if state.schema is None:
+            raise SourceNotUsable("Dataset has no rows yet, so there is nothing to correct")
+        return
+    if state.polling_source is not None:
+        raise SourceNotUsable("Dataset polls its data; disable the polling source to push")
+    sources = state.push_sources
+    if name is not None and name not in sources:
+        raise SourceNotUsable(f"Source '{name[:200]}' not found", active=sorted(sources))
+    if name is None and not sources:
+        raise SourceNotUsable(
+            "Dataset does not define a default push source, consider specifying the source name"
+        )
+    if name is None and len(sources) > 1:
+        raise SourceNotUsable(
+            "Explicit source name is required to pick between several active push sources",
+            active=sorted(sources),
+        )
+
 
 FORM = "multipart/form-data"
 UNTOLD = frozenset({"application/x-www-form-urlencoded", "application/octet-stream"})

@@ -1,18 +1,37 @@
-"""Posted bodies: short ones that are in memory, others that arrive while they are read."""
+"""Posted bodies: short ones that are in memory, others that arrive while they are read.
+
+A file that was uploaded before, used as the body of a post by its upload token.
+
+A post: a batch that a client wants to add to a dataset, and its job.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from odf_protocol.identity import DatasetAlias
 from odf_protocol.multihash import Multihash
+from odf_storage.stores.ports.values import AccountId, JobId, ObjectKey
 
+from ..auth.access import Unauthenticated
+from ..auth.actors import Actor
+from ..auth.signed_urls import UploadToken
+from ..http.answers import media_type_of
 from ..http.bodies import LIMIT, BodyTooLong
-from ..http.media_types import media_type_of
-from ..http.multipart import UploadForm
-from ..http.spool import Spooled, spooled
+from ..http.multipart import Spooled, UploadForm, spooled
+from ..uploads.uploaded_files import (
+    FileUploads,
+    LengthDiffers,
+    arrived_file,
+    content_of,
+    expected_upload,
+)
+from .asked import IngestRequest
 
 
 class Content:
@@ -52,3 +71,53 @@ class FileOfForm(Content):
                 raise BodyTooLong(limit, LIMIT)
             yield piece
         self.media_type = media_type_of(form.content_type, form.file_name)
+
+
+def uploaded_content(uploads: FileUploads, actor: Actor, text: str) -> Content:
+    """Return the file of an upload token. Its media type is the declared one, else that of its
+    extension.
+
+    Raises:
+        InvalidUploadToken, Unauthenticated, UploadNotFound, LengthDiffers.
+    """
+    token = UploadToken.parse(text)
+    if actor.account is None:
+        raise Unauthenticated
+    expected_upload(uploads, actor.account, token)
+    file, size = arrived_file(uploads, token)
+    if size != token.content_length:
+        raise LengthDiffers(size, token.content_length)
+    return Content(content_of(uploads, file), media_type_of(token.content_type, token.file_name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """A body for a dataset, with its actor and parameters."""
+
+    actor: Actor
+    dataset: DatasetAlias
+    request: IngestRequest
+    open: Callable[[], Content] = field(repr=False)
+    """Returns the body. It is called after the actor is authorized."""
+    work: Context = field(default_factory=copy_context, repr=False)
+    """The context of the request: its trace, and the facts that are collected for the log."""
+
+    @property
+    def account(self) -> AccountId:
+        """The account that posts, or an empty text for an anonymous actor."""
+        return self.actor.account.id if self.actor.account is not None else AccountId("")
+
+    def asked(self, content: Content) -> IngestRequest:
+        """Return the request with the media type that the content has so far, in canonical form.
+        Raises the same errors as `IngestRequest.canonical`."""
+        return replace(self.request, media_type=content.media_type).canonical()
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A batch with a job. `upload`, if any, must be deleted after the job has ended. `repeated`
+    says that an earlier request with the same key submitted the job."""
+
+    job: JobId
+    upload: ObjectKey | None = None
+    repeated: bool = False

@@ -2,6 +2,8 @@
 
 The endpoint is plain ASGI in front of the framework, because the framework needs more time for
 routing and parameters than it takes to queue a post.
+
+The declaration of the ingest route for the framework; `IngestEndpoint` serves it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Annotated
 
+from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import State
 from starlette.requests import Request
@@ -21,20 +25,17 @@ from odf_storage.stores.ports.values import Job
 from ..auth.access import address
 from ..auth.actors import Actor
 from ..http.addresses import Route, path_of
-from ..http.bodies import LIMIT, Body, BodyTooLong, small_body
+from ..http.bodies import LIMIT, Body, BodyTooLong, decoded, small_body
 from ..http.deps import base_at
-from ..http.encodings import decoded
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
-from ..jobs.waiting import Waiting, accepted, patience_of, receipt_answer
-from ..limits.coalescer import Coalescer
-from ..limits.shares import Turns, caller_of
+from ..jobs.job_watch import Waiting, accepted, patience_of, receipt_answer
+from ..limits.shares import Coalescer, Turns, caller_of
 from ..settings import Settings
+from ..transfer.routes import in_front
 from ..uploads.uploaded_files import FileUploads
-from .asked import Asked, asked_of
-from .content import Content, FileOfForm, Whole
-from .post import Post, Posted
+from .asked import Asked, IngestQuery, asked_of
+from .content import Content, FileOfForm, Post, Posted, Whole, uploaded_content
 from .posts import INLINE_BYTES, Posts
-from .uploaded import uploaded_content
 
 REPLAYED = "idempotent-replayed"
 
@@ -125,3 +126,20 @@ class IngestEndpoint:
         if ended is not None and posted.upload is not None:
             await run_in_threadpool(self._posts.uploads.done_with, posted.upload)
         return ended
+
+
+def add_ingest(router: APIRouter, prefix: str) -> None:
+    """Declare the ingest route below the dataset addresses."""
+    router.post(prefix + "/ingest", summary="Post records to a push source", tags=["ingest"])(
+        ingest
+    )
+
+
+async def ingest(
+    query: Annotated[IngestQuery, Query()],  # noqa: ARG001
+    event_time: Annotated[str | None, Header(alias="odf-event-time")] = None,  # noqa: ARG001
+    idempotency_key: Annotated[str | None, Header(alias="idempotency-key")] = None,  # noqa: ARG001
+    prefer: Annotated[str, Header()] = "",  # noqa: ARG001
+) -> Response:
+    """Return the receipt once the batch is committed, 202 with the job if that takes too long."""
+    return await in_front()

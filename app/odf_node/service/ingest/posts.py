@@ -3,25 +3,48 @@
 One code path handles n ≥ 1 posts. Posts with short bodies are taken together, and share a lookup in
 the index and a transaction. A long body is read between these two steps, so its post is taken
 alone.
+
+The push source that the node creates for the first file of a dataset, by the file's format.
+
+One lookup in the index for posts that are taken together: find datasets, authorize actors, check
+sources.
+
+Stored bodies of posts, which are deleted after their jobs have ended.
+
+Each post has its own copy, because services and workers do not know of each other's posts of the
+same bytes. If a service is killed, its uploads are deleted at the next start.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from odf_protocol.errors import NodeError
+from odf_protocol.chain.rules import author
+from odf_protocol.chain.state import ChainState
+from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import NANOS, Instant
+from odf_protocol.metadata.events import AddPushSource, DatasetKind
+from odf_protocol.metadata.sources import MergeStrategyAppend
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.dataset import Dataset, Datasets
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
+from odf_storage.datasets.node.reader import Reader
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.logs import add_facts
+from odf_storage.stores.ports import JobRecords, Objects
+from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import (
     DatasetEntry,
+    Job,
     JobSpec,
     ObjectKey,
     ObjectKind,
@@ -29,14 +52,172 @@ from odf_storage.stores.ports.values import (
     Submitted,
 )
 
-from ..http.request_keys import request_key
-from ..http.spool import Spooled
+from ..auth.access import Action, DatasetHidden, IsRemote, authorize
+from ..auth.dataset_access import DatasetAccess
+from ..http.answers import MEDIA_TYPES, UnsupportedMediaType
+from ..http.multipart import Spooled
+from ..http.parameters import request_key
+from ..jobs.job_watch import FINISHED
 from ..limits.pressure import Pressure
-from .asked import IngestRequest
-from .auto_source import add_auto_source, takes_first_source
-from .destinations import Destination, Destinations, result_or_error
-from .post import Post, Posted
-from .uploads import Uploads
+from .asked import IngestRequest, check_source
+from .content import Post, Posted
+
+AUTO_SOURCE = "auto"
+APPEND_ATTEMPTS = 5
+
+
+def takes_first_source(state: ChainState) -> bool:
+    """Return whether a first push source may be added: the dataset is a root without sources."""
+    is_root = state.kind is not DatasetKind.Derivative
+    return is_root and state.polling_source is None and not state.push_sources
+
+
+def add_auto_source(
+    datasets: Datasets, clock: Clock, entry: DatasetEntry, media_type: str | None
+) -> str:
+    """Add a push source that reads the format and appends all rows; return its name.
+
+    If another request added the source first, that one is used.
+
+    Raises:
+        UnsupportedMediaType, ChainRuleBroken.
+        RefConflict: other writers moved the head at every attempt.
+    """
+    read = MEDIA_TYPES.get(media_type or "")
+    if read is None:
+        raise UnsupportedMediaType(media_type or "")
+    event = AddPushSource(source_name=AUTO_SOURCE, read=read, merge=MergeStrategyAppend())
+    dataset = datasets.dataset(DatasetRef(id=entry.id))
+    for attempt in range(1, APPEND_ATTEMPTS + 1):
+        head = dataset.head()
+        state = dataset.state(head)
+        if AUTO_SOURCE in state.push_sources:
+            break
+        now = clock()
+        time = now if state.system_time is None else max(now, state.system_time)
+        blocks, _ = author(state, (event,), system_time=time)
+        try:
+            dataset.commit(blocks, expected=head)
+        except RefConflict:
+            if attempt == APPEND_ATTEMPTS:
+                raise
+        else:
+            break
+    return AUTO_SOURCE
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+KEPT_S = 5.0
+"""Seconds for which the result of a check of a source is kept, because each check reads the chain,
+which changes with every post. After a source is disabled, posts may be accepted for that long."""
+MAX_SOURCES = 4096
+Destination = tuple[DatasetEntry, NodeError | None]
+"""The dataset of a post, and the error if no source of it accepts the post."""
+
+
+class Destinations:
+    """Finds the datasets of posts, and caches for some seconds which sources accept posts.
+
+    It does not cache refusals, so a post is never refused because of outdated facts. A worker
+    refuses a post to a source that was removed meanwhile.
+    """
+
+    def __init__(self, access: DatasetAccess, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._access, self._now = access, now
+        self._takes: dict[tuple[DatasetId, str | None, bool], float] = {}
+
+    def find(self, reader: Reader, posts: Sequence[Post]) -> list[Destination | Exception]:
+        """Return for each post its dataset, or the error: `DatasetHidden`, `IsRemote` or an error
+        of `authorize`."""
+        entries = reader.registry.find_named({post.dataset for post in posts})
+        mirrors = reader.mirrors.among({entry.id for entry in entries.values()})
+        trouble = cache(partial(self._trouble, reader))
+
+        def destination(post: Post) -> Destination:
+            entry = entries.get(post.dataset)
+            if entry is not None:
+                post.work.run(add_facts, dataset=str(entry.id))
+            try:
+                entry = authorize(post.actor, entry, Action.WRITE, self._access.reads)
+            except DatasetHidden:
+                entry = None
+            if entry is None:
+                raise self._access.hidden(post.actor, post.dataset, reader.registry)
+            if entry.id in mirrors:
+                raise IsRemote
+            return entry, trouble(entry.id, post.request.source_name, post.request.changelog)
+
+        return [result_or_error(destination, post) for post in posts]
+
+    def _trouble(
+        self, reader: Reader, dataset: DatasetId, source: str | None, changelog: bool
+    ) -> NodeError | None:
+        """Return the error if the dataset has no such source, else None."""
+        asked = (dataset, source, changelog)
+        if self._now() < self._takes.get(asked, 0.0):
+            return None
+        try:
+            check_source(reader.chain(dataset).state(), source, changelog=changelog)
+        except NodeError as trouble:
+            return trouble
+        if len(self._takes) >= MAX_SOURCES:
+            self._takes.clear()
+        self._takes[asked] = self._now() + KEPT_S
+        return None
+
+
+def result_or_error(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | Exception:
+    """Call `work`, and return its result or its exception."""
+    try:
+        return work(*given, **named)
+    except Exception as error:
+        return error
+
+
+SWEEP_PAGE = 500
+
+
+class Uploads:
+    """Deletes uploads that no job needs any more."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def done_with(self, key: ObjectKey) -> None:
+        """Delete the upload of a post."""
+        self._objects.delete(key)
+
+    def sweep(self, jobs: JobRecords) -> int:
+        """Delete the uploads of jobs that have ended, unless other jobs need them. Return the
+        number of uploads of ended jobs."""
+        ended: set[ObjectKey] = set()
+        waited_for: set[ObjectKey] = set()
+        for job in _all_jobs(jobs):
+            key = upload_of(job)
+            if key is not None:
+                (ended if job.status in FINISHED else waited_for).add(key)
+        for key in ended - waited_for:
+            self._objects.delete(key)
+        return len(ended)
+
+
+def upload_of(job: Job) -> ObjectKey | None:
+    """Return the upload that an ingest job reads, None for other jobs."""
+    if job.spec.kind != ingest_job.KIND or job.spec.dataset is None:
+        return None
+    try:
+        return ingest_job.upload_of(job.spec.dataset, ingest_job.payload_of(job.spec.payload))
+    except BadInput:
+        return None
+
+
+def _all_jobs(jobs: JobRecords) -> Iterator[Job]:
+    after = None
+    while page := jobs.page(after=after, limit=SWEEP_PAGE):
+        yield from page
+        after = page[-1].id
+
 
 REQUEST_KEY_TTL_S = 86_400
 """Seconds a request is known by its Idempotency-Key."""

@@ -22,9 +22,8 @@ from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..news.streams import EventStream, Streams
 from . import jobs as usecase
-from .job_watch import FINISHED, JobWatch
+from .job_watch import FINISHED, JobWatch, WaitingDep
 from .jobs import Jobs
-from .waiting import WaitingDep
 
 DEFAULT_PAGE = 50
 NDJSON = "application/x-ndjson"

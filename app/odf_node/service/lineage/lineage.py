@@ -13,8 +13,7 @@ from typing import Any
 
 from odf_protocol.chain.state import ChainState
 from odf_protocol.identity import DatasetId, DatasetRef
-from odf_protocol.metadata.events import SetTransform
-from odf_protocol.metadata.transforms import Transform
+from odf_protocol.metadata.events import SetTransform, Transform
 from odf_storage.datasets.dataset.dataset import Datasets
 from odf_storage.stores.ports import DatasetInputs
 from odf_storage.stores.ports.errors import DatasetNotFound
@@ -23,8 +22,8 @@ from odf_storage.stores.ports.values import DatasetEntry
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..limits.texts import LINEAGE_SQL_CHARS
+from ..readers.pool import TextAnswers
 from ..readers.tasks import ColumnsTask
-from ..readers.text_answers import TextAnswers
 from .lineage_columns import Origins
 
 MAX_DATASETS = 1000

@@ -4,18 +4,37 @@ derivative, with its SQL, its inputs and the lineage of its columns.
 The lineage is static: it describes definitions, not runs. Datasets are named by their ids, which do
 not change when a dataset is renamed; their documentation contains the alias.
 Source: OpenLineage 2-0-2.
+
+GET …/lineage: the inputs of a dataset, and the datasets that are derived from it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
 
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.metadata.schema import DataTypeOption
 
-from .lineage import Graph, GraphNode, Trace, inputs_of, origins
+from ..http.answers import JsonAnswer
+from ..http.deps import ActorDep, BaseDep, ReadableDep, wired
+from ..limits.shares import caller_of
+from .lineage import (
+    Graph,
+    GraphNode,
+    LineageSources,
+    Trace,
+    inputs_of,
+    lineage_of,
+    origins,
+    shown,
+    tracing,
+)
 
 _CORE = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/"
 _FACETS = "https://openlineage.io/spec/facets/"
@@ -118,3 +137,39 @@ def _type(data_type: Any) -> str:
 
 def _facet(name: str, producer: str, **content: Any) -> dict[str, Any]:
     return {"_producer": producer, "_schemaURL": _FACETS + _FACET_URLS[name], **content}
+
+
+MAX_STEPS = 100
+DEFAULT_STEPS = 10
+SourcesDep = Annotated[LineageSources, Depends(wired(LineageSources))]
+Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
+
+
+async def lineage(
+    request: Request,
+    sources: SourcesDep,
+    actor: ActorDep,
+    entry: ReadableDep,
+    base: BaseDep,
+    upstream: Steps = DEFAULT_STEPS,
+    downstream: Steps = DEFAULT_STEPS,
+    columns: bool = False,
+    form: Annotated[Literal["graph", "openlineage"], Query(alias="format")] = "graph",
+) -> Response:
+    """Return a graph, or OpenLineage events. Inputs that the caller may not read are ids only."""
+    caller = caller_of(request.scope)
+    trace = tracing(sources, caller)
+
+    def work() -> Response:
+        graph = lineage_of(sources, actor, entry, up=upstream, down=downstream)
+        if form == "openlineage":
+            return JsonAnswer({"events": events(graph, base.rstrip("/"), trace)})
+        return JsonAnswer(shown(graph, trace if columns else None))
+
+    return await sources.texts.run(caller, work)
+
+
+def add_lineage_routes(routes: APIRouter, prefix: str) -> None:
+    """Serve the lineage below the dataset addresses."""
+    tags: list[str | Enum] = ["datasets"]
+    routes.get(prefix + "/lineage", summary="Inputs and users of a dataset", tags=tags)(lineage)

@@ -2,40 +2,129 @@
 objects.
 
 They are not in `mirrors.py` because importing the client takes long.
+
+The stores of this node as the target of a pull.
+
+Creation of a mirror: a dataset with the Seed of its remote, and a job that fills it.
+
+It is not in `mirrors.py` because importing the client takes long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import BinaryIO
 
+from odf_protocol.chain.rules import fold_received
 from odf_protocol.errors import NodeError, Refused
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import Seed
+from odf_protocol.metadata.events import HashedBlock, Seed
+from odf_protocol.multihash import Multihash
 from odf_storage.datasets.integrity.healing import note_healed
 from odf_storage.datasets.job_payloads.heal_job import HealReceipt
 from odf_storage.datasets.job_payloads.mirror_job import MirrorReceipt
-from odf_storage.stores.ports.mirror_values import Mirror, MirrorState, MirrorStatus
-from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, Variable
+from odf_storage.datasets.node.commits import refuse_reserved
+from odf_storage.datasets.node.rights import remember_declared
+from odf_storage.stores.ports.errors import AliasTaken, DatasetIdTaken
+from odf_storage.stores.ports.following import Mirror, MirrorState, MirrorStatus
+from odf_storage.stores.ports.values import (
+    DatasetEntry,
+    JobId,
+    ObjectKey,
+    ObjectKind,
+    Variable,
+    Visibility,
+)
 
-from ...client.first_block import first_block
 from ...client.http import DatasetMissing
 from ...client.limits import ClientLimits
-from ...client.progress import UNWATCHED, Progress
-from ...client.receive import DestinationAhead, Diverged
+from ...client.receive import (
+    UNWATCHED,
+    DestinationAhead,
+    Diverged,
+    Progress,
+    SeedOverwrite,
+    begins_anew,
+)
+from ...client.remotes import Location
+from ...client.simple_pull import first_block
 from ...client.sync import opened, pull_into
-from ...client.urls import Location
-from .mirror_target import NodeTarget
+from ..auth.access import Unauthenticated, may_create
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..definitions.authors import InForce, note_author
+from ..transfer.admission import Receiving, commit_received
 from .mirrors import (
     TOKEN,
     MirrorAsked,
     Mirrors,
     RemoteUnusable,
+    keep_remote,
     mirror_of,
     owner_of_token,
     parse_remote,
+    submit_pull,
 )
+
+
+class NodeTarget:
+    """A `Target` of the client: one dataset of this node. The job holds the lock of the dataset."""
+
+    def __init__(self, receiving: Receiving, entry: DatasetEntry) -> None:
+        self._receiving, self._stores, self._entry = receiving, receiving.stores, entry
+        self._dataset = self._stores.dataset(DatasetRef(id=entry.id))
+
+    @property
+    def name(self) -> str:
+        return str(self._entry.alias)
+
+    def find_head(self) -> Multihash | None:
+        return self._dataset.head()
+
+    def head(self) -> Multihash:
+        return self._dataset.head()
+
+    def block_bytes(self, block: Multihash) -> bytes:
+        return self._dataset.block(block).raw
+
+    def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
+        return self._dataset.open_object(kind, object_hash)
+
+    def holds(self, kind: ObjectKind, object_hash: Multihash, size: int) -> bool:
+        """Return whether the object is stored. Its hash was checked when it was stored. Renew it,
+        so that it is not swept before the commit."""
+        found = self._stores.objects.renew(ObjectKey(self._entry.id, kind, object_hash))
+        return found is not None and found.size == size
+
+    def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> object:
+        return self._stores.objects.put(ObjectKey(self._entry.id, kind, object_hash), chunks)
+
+    def check(
+        self, new: Sequence[HashedBlock], *, old: Multihash | None, force: bool = False
+    ) -> None:
+        if not (force and begins_anew(new)):
+            self._dataset.check(new, expected=old or self.head())
+            return
+        seed = new[0].event
+        own = (self._entry.id, self._entry.kind)
+        if not isinstance(seed, Seed) or (seed.dataset_id, seed.dataset_kind) != own:
+            raise SeedOverwrite
+        fold_received(new)
+
+    def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
+        head = expected or self.head()
+        before, first = InForce.of(self._dataset.state(head)), new[0]
+        base = InForce() if first.prev is None else InForce.of(self._dataset.state(first.prev))
+        note_author(self._stores, self._entry, before, base.after(new))
+        commit_received(self._receiving, self._dataset, new, expected=head, force=begins_anew(new))
+        state = self._dataset.state(new[-1].hash)
+        remember_declared(self._stores.registry, self._entry.id, state)
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 REMOTE = "remote"
 PIECE_BYTES = 1 << 20
@@ -139,3 +228,42 @@ def _told_as_ours() -> Iterator[None]:
     except (Refused, DatasetMissing) as error:
         facts = {"reason": type(error).__name__}
         raise RemoteUnusable(f"the remote cannot be pulled: {error.message}", **facts) from error
+
+
+def create_mirror(
+    mirrors: Mirrors,
+    access: DatasetAccess,
+    actor: Actor,
+    asked: MirrorAsked,
+    visibility: Visibility,
+    *,
+    look_s: float,
+) -> tuple[DatasetEntry, JobId]:
+    """Create a dataset with the Seed of the remote only, and submit the job that fills it. The
+    remote is waited for `look_s` seconds at most.
+
+    Raises:
+        Unauthenticated, Unauthorized, ReservedName, AliasTaken, DatasetIdTaken, RemoteUnusable,
+        TransferFailed, and other errors of a pull.
+    """
+    if actor.account is None:
+        raise Unauthenticated
+    alias = access.new_alias(actor, asked.name)
+    may_create(actor, alias)
+    refuse_reserved(alias)
+    stores = mirrors.stores
+    if stores.registry.find(DatasetRef(alias=alias)) is not None:
+        raise AliasTaken(alias)
+    message_s = min(mirrors.limits.message_s, look_s / 3)  # of the smart protocol, which has two
+    limits = replace(mirrors.limits, whole_s=look_s, message_s=message_s, connect_s=message_s)
+    block, seed = first_look(asked, limits)
+    if stores.registry.find(DatasetRef(id=seed.dataset_id)) is not None:
+        raise DatasetIdTaken(seed.dataset_id)
+    entry = DatasetEntry(seed.dataset_id, alias, seed.dataset_kind, visibility, mirrors.clock())
+    stores.create_dataset(entry, [block])
+    try:
+        keep_remote(mirrors, entry, asked.remote, asked.token)
+    except BaseException:
+        stores.forget_dataset(entry.id)
+        raise
+    return entry, submit_pull(mirrors, entry)

@@ -18,16 +18,16 @@ from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_storage.datasets.job_payloads import mirror_job
 from odf_storage.datasets.job_payloads.mirror_job import MirrorPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.durations import Clock
 from odf_storage.stores.ports import MirrorReads, MirrorStore
-from odf_storage.stores.ports.mirror_values import Mirror
+from odf_storage.stores.ports.following import Mirror
 from odf_storage.stores.ports.values import DatasetEntry, JobId
-from odf_storage.stores.publishing.sealing import SecretKeys
+from odf_storage.stores.registers.sealing import SecretKeys
 
 from ...client.limits import ClientLimits
-from ...client.urls import Location, Transfer
+from ...client.remotes import Location, Transfer
 from ..settings import Settings
-from ..transfer.received import Receiving
+from ..transfer.admission import Receiving
 
 MAX_BATCH_BLOCKS = 1_000_000
 """Most blocks taken in one smart transfer."""

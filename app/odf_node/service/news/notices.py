@@ -8,13 +8,11 @@ from typing import Any
 import msgspec
 
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice
-from odf_protocol.metadata.events import AddData, ExecuteTransform
+from odf_protocol.metadata.events import AddData, DataSlice, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.ports.values import DatasetEntry
 
-from ...client.event_lines import event_name
+from ...client.events import event_name
 
 BLOCK, RESET, POSITION = "block", "reset", "position"
 KEEP_ALIVE = b": keep\n"

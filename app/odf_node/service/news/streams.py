@@ -1,26 +1,143 @@
-"""Streams of news: send one listener all news from a position on, while it may read them."""
+"""Streams of news: send one listener all news from a position on, while it may read them.
+
+The rows of a block as JSON, for streams that include them: read once for all listeners.
+
+A slice never changes, so listeners share a running read, and the last results are cached.
+
+Check repeatedly during a stream whether the listener may still read the datasets.
+
+While a stream is open, tokens may be revoked, roles removed, and datasets hidden or deleted. The
+checks of all listeners are batched.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from starlette.types import Message, Receive, Scope, Send
 
 from odf_protocol.errors import NodeError
-from odf_protocol.identity import DatasetId
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.metadata.events import DataSlice
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.read.records import DataFormat
 
-from ..auth.actors import Actor
-from ..http.streamed import StreamedAnswer
-from ..limits.coalescer import Coalescer
-from ..limits.shares import Slots
-from .feeds import ChainFeed, ChainPosition, LogFeed, LogPosition, Page
+from ..auth.actors import ANONYMOUS, Actor
+from ..auth.dataset_access import Callers, DatasetAccess
+from ..http.answers import StreamedAnswer
+from ..limits.shares import Coalescer, Slots
+from ..readers.messages import Materials
+from ..readers.pool import Readers, ReadRefused
+from ..readers.tasks import SliceRef, TailTask, schema_data
+from .feeds import ChainFeed, ChainPosition, LogFeed, LogPosition, Page, SealedPositions
 from .head_watch import HeadWatch
 from .notices import KEEP_ALIVE, Notice
-from .positions import SealedPositions
-from .rights import Question, Rights
-from .row_texts import RowTexts
+
+EVENTS_MAX_ROW_BYTES = 1 << 20
+"""Most bytes these rows may have as JSON."""
+
+EVENTS_MAX_ROWS = 1_000
+"""Most rows one event of a stream carries; of more it has none."""
+
+KEPT = 16
+CALLER = "events"
+"""All streams together count as one caller of readers, so that they use only one caller's share."""
+
+
+class RowTexts:
+    """Reads and caches rows as JSON, for coroutines of one event loop."""
+
+    def __init__(self, stores: Stores, readers: Readers, *, max_rows: int, max_bytes: int) -> None:
+        self._stores, self._readers = stores, readers
+        self._max_rows, self._max_bytes = max_rows, max_bytes
+        self._texts: OrderedDict[tuple[DatasetId, Multihash], asyncio.Task[bytes | None]]
+        self._texts = OrderedDict()
+
+    async def of(self, dataset: DatasetId, data: DataSlice) -> bytes | None:
+        """Return a JSON array of records; None if they exceed the limits of a notice.
+
+        Raises:
+            The same errors as `Readers.answer`.
+        """
+        interval = data.offset_interval
+        if interval.end - interval.start + 1 > self._max_rows:
+            return None
+        key = (dataset, data.physical_hash)
+        known = self._texts.get(key)
+        if known is None or (known.done() and known.exception() is not None):
+            known = asyncio.create_task(self._read(dataset, data))
+            self._texts[key] = known
+            while len(self._texts) > KEPT:
+                self._texts.popitem(last=False)
+        return await asyncio.shield(known)
+
+    async def _read(self, dataset: DatasetId, data: DataSlice) -> bytes | None:
+        found = await asyncio.to_thread(self._stores.dataset, DatasetRef(id=dataset))
+        schema = await asyncio.to_thread(lambda: found.state(found.head()).data_schema)
+        task = TailTask(
+            slices=[SliceRef.of(data)],
+            schema=schema_data(schema),
+            skip=0,
+            limit=self._max_rows,
+            shape=DataFormat.AOS.value,
+            max_bytes=self._max_bytes,
+        )
+        materials = Materials(found, self._stores.projections)
+        try:
+            answer = await self._readers.answer(task, materials, CALLER)
+            return b"".join([piece async for piece in answer])
+        except ReadRefused as refused:
+            if refused.failed.error == "AnswerTooLong":
+                return None
+            raise
+
+
+Question = tuple[str | None, frozenset[DatasetId]]
+"""A bearer token, and datasets."""
+
+
+@dataclass(frozen=True)
+class Rights:
+    """Looks up tokens and datasets in the index, without the caches."""
+
+    callers: Callers
+    access: DatasetAccess
+    allow_anonymous: bool
+
+    def readable(self, questions: Sequence[Question]) -> list[frozenset[DatasetId] | Exception]:
+        """Return for each question the datasets that the bearer may read now."""
+        bearers = sorted({bearer for bearer, _ in questions if bearer is not None})
+        actors: dict[str | None, Actor | Exception] = {None: ANONYMOUS}
+        if bearers:
+            actors |= zip(bearers, self.callers.identify_all(bearers), strict=True)
+        wanted = frozenset[DatasetId]().union(*(datasets for _, datasets in questions))
+        with self.access.reading() as reader:
+            entries = reader.registry.find_all(wanted)
+        answers: dict[Question, frozenset[DatasetId] | Exception] = {}
+        for bearer, datasets in set(questions):
+            actor = actors[bearer]
+            if isinstance(actor, Exception):
+                answers[bearer, datasets] = actor
+                continue
+            known = [entries[each] for each in datasets if each in entries]
+            answers[bearer, datasets] = frozenset(
+                entry.id
+                for entry in known
+                if self._is_admitted(actor) and self.access.may_read(actor, entry)
+            )
+        return [answers[question] for question in questions]
+
+    def _is_admitted(self, actor: Actor) -> bool:
+        """Return whether the actor is admitted: a stream with a token that is no longer valid ends,
+        even if anonymous callers may read."""
+        if actor.is_anonymous:
+            return self.allow_anonymous and actor.bearer is None
+        return True
+
 
 EVENTS_KEEP_ALIVE_S = 3.0
 """Seconds of silence after which a stream of news says that it is there."""

@@ -25,17 +25,33 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..auth.signed_urls import SignedUrls, signature_of
 from ..http.addresses import DATASET, Route, path_of
-from ..http.entity_tags import is_named
-from ..http.ranges import Span
-from ..jobs.waiting import asked_wait
+from ..http.answers import Span, is_named
+from ..jobs.job_watch import asked_wait
 from ..limits.shares import caller_of
-from ..news.head_polls import HeadPolls
+from ..news.head_watch import HeadPolls
 from . import objects as usecase
-from .hashed_source import BytesDiffer, HashedSource
-from .object_answer import Headers, ObjectAnswer, answer_for
-from .object_uploads import UPLOAD_FOLDERS, UPLOADS, Uploads
-from .objects import HEAD, KINDS, AtHand, LocalObject, StoredObject
-from .source import CHUNK_BYTES, SMALL_BYTES, FileSource, Source, StreamSource
+from .object_answer import (
+    CHUNK_BYTES,
+    SMALL_BYTES,
+    BytesDiffer,
+    FileSource,
+    HashedSource,
+    Headers,
+    ObjectAnswer,
+    Source,
+    StreamSource,
+    answer_for,
+)
+from .objects import (
+    HEAD,
+    KINDS,
+    UPLOAD_FOLDERS,
+    UPLOADS,
+    AtHand,
+    LocalObject,
+    StoredObject,
+    Uploads,
+)
 
 HASHED_AT_A_TIME = 2
 NOTHING = Multihash.of(b"")

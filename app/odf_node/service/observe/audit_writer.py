@@ -12,9 +12,9 @@ from queue import Empty, Full, Queue
 
 from odf_storage.runtime.logs import line
 from odf_storage.stores.ports import AuditLog
-from odf_storage.stores.ports.audit_values import AuditEntry
+from odf_storage.stores.ports.accounts import AuditEntry
 
-from .counters import Counters
+from .metrics import Counters
 
 WAITING = 10_000
 """Limit of queued entries."""

@@ -16,24 +16,26 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from odf_protocol.identity import DatasetId
-from odf_storage.runtime.clock import Clock
-from odf_storage.runtime.context import (
+from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.logs import (
     add_facts,
     current_facts,
     current_trace,
+    describe_span,
+    is_tracing,
+    line,
     new_trace,
     part_of,
+    span,
     trace_id,
 )
-from odf_storage.runtime.logs import line
-from odf_storage.runtime.tracing import describe_span, is_tracing, span
-from odf_storage.stores.ports.audit_values import AuditEntry
+from odf_storage.stores.ports.accounts import AuditEntry
 
 from ..auth.actors import Actor
 from ..http.sending import Sending, Sharing
 from ..uploads.routes import ADDRESS
 from .audit_writer import AuditWriter
-from .counters import Counters
+from .metrics import Counters
 
 CHANGING = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 QUESTIONS = frozenset(("/platform/token/validate", "/graphql"))

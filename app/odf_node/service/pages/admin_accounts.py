@@ -10,16 +10,15 @@ from starlette.routing import Route
 
 from odf_protocol.errors import BadInput, Conflict, NodeError
 
-from ..accounts import administration
-from ..accounts.administration import Administration
+from ..accounts import accounts as administration
+from ..accounts.accounts import Administration
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import part_of
-from . import views
-from .render import page
-from .showing import Form, posted, redirect, shown
+from . import sample as views
+from .render import Form, page, posted, redirect, shown
+from .sample import Views
 from .token_view import shown_tokens
-from .views import Views
 
 PATH = "/v/admin/accounts"
 ONE = PATH + "/{name}"

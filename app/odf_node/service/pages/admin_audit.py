@@ -11,15 +11,14 @@ from starlette.routing import Route
 
 from odf_protocol.errors import BadInput
 
-from ..audit.audit import read_audit
-from ..audit.audit import shown as audit_shown
+from ..accounts.audit import read_audit
+from ..accounts.audit import shown as audit_shown
+from ..auth.access import require_admin
 from ..auth.actors import Actor
-from ..auth.admins import require_admin
 from ..errors import status_of
-from . import views
-from .render import page
-from .showing import shown
-from .views import Views
+from . import sample as views
+from .render import page, shown
+from .sample import Views
 
 PATH = "/v/admin/audit"
 ENTRIES = 100

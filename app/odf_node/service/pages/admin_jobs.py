@@ -14,17 +14,15 @@ from odf_protocol.errors import BadInput
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.stores.ports.values import Failed, Job, JobStatus
 
-from ...client.text import age_text, one_line
+from ...client.limits import age_text, one_line
+from ..auth.access import require_admin
 from ..auth.actors import Actor
-from ..auth.admins import require_admin
 from ..errors import status_of
 from ..http.deps import part_of
-from ..jobs.all_jobs import all_jobs
-from ..jobs.jobs import Jobs, cancel_job, parse_statuses
-from . import views
-from .render import page
-from .showing import Form, posted, redirect, shown
-from .views import Views
+from ..jobs.jobs import Jobs, all_jobs, cancel_job, parse_statuses
+from . import sample as views
+from .render import Form, page, posted, redirect, shown
+from .sample import Views
 
 JOBS = 50
 FAILING = 50

@@ -6,22 +6,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from odf_storage.datasets.node.gauges import read_gauges
-from odf_storage.stores.ports.audit_values import AuditFilter
-from odf_storage.stores.ports.overview_values import Order, SortBy, Wanted
+from odf_storage.datasets.node.overviews import read_gauges
+from odf_storage.stores.ports.accounts import AuditFilter
+from odf_storage.stores.ports.publications import Order, SortBy, Wanted
 
-from ..audit.audit import shown as audit_shown
+from ..accounts.audit import shown as audit_shown
+from ..auth.access import require_admin
 from ..auth.actors import Actor
-from ..auth.admins import require_admin
-from ..auth.readable import readable
-from ..datasets.summaries import detailed_summary
+from ..auth.dataset_access import readable
+from ..datasets.datasets import detailed_summary
+from ..history.verify import validation_of
 from ..http.deps import base_of, part_of
 from ..settings import Settings
-from ..verify.validation import validation_of
-from . import views
-from .render import page
-from .showing import shown
-from .views import Views
+from . import sample as views
+from .render import page, shown
+from .sample import Views
 
 PATH = "/v/admin/storage"
 LARGEST = 20

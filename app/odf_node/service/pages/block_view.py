@@ -1,19 +1,152 @@
-"""Contents of the pages of blocks: the history of a dataset, and one block."""
+"""Contents of the pages of blocks: the history of a dataset, and one block.
+
+The differences between an event and the earlier event that it replaces, line by line.
+
+The functions are pure.
+
+The context of a request for a page of a dataset: actor, dataset, address.
+"""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import AddData, ExecuteTransform
-from odf_storage.datasets.upkeep.walk import walk_back
+from odf_protocol.chain.state import ChainState
+from odf_protocol.codec.manifests import to_data, to_yaml
+from odf_protocol.identity import DatasetRef
+from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock, Seed, UnknownEvent
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.upkeep.marks import walk_back
 from odf_storage.stores.ports import BlockIndex
+from odf_storage.stores.ports.values import DatasetEntry
 
-from ...client.event_lines import event_detail, event_name
-from ..http.hashes import parse_hash
-from .differences import MAX_CHARS, changes, event_text, replaced_by
-from .visit import Visit
+from ...client.events import event_detail, event_name
+from ..auth.actors import Actor
+from ..http.parameters import parse_hash
+from . import sample as views
+from .sample import Views, root_of
+
+MAX_LINES = 1000
+"""Limit of lines of a compared event: the time grows with their square."""
+MAX_LINE_CHARS = 400
+MAX_CHARS = 200_000
+"""Limit of characters of an event as text; the file of the block has the rest."""
+CONTEXT = 3
+
+
+class Line(NamedTuple):
+    """A line of a difference. `sign` is `+` or `-`, a blank for an unchanged line, or `@` where
+    lines were left out."""
+
+    sign: str
+    text: str
+
+
+def event_text(event: Any) -> str:
+    """Return an event as readable YAML, without blanks at the ends of lines: these would make
+    YAML write a query as one long line."""
+    if isinstance(event, UnknownEvent):
+        return f"{event.name or event.discriminator}: {event.detail}\n"
+    return to_yaml(_readable(to_data(event)))
+
+
+def subject_of(event: Any) -> tuple[str, ...] | None:
+    """Return what an event defines, so that a later one replaces it; None if it only adds."""
+    if isinstance(event, AddData | ExecuteTransform | Seed | UnknownEvent):
+        return None
+    source = getattr(event, "source_name", "")
+    return (type(event).__name__, source)
+
+
+def replaced_by(event: Any, older: Iterable[HashedBlock]) -> HashedBlock | None:
+    """Return the newest of the older blocks that defines the same subject."""
+    subject = subject_of(event)
+    if subject is None:
+        return None
+    return next((one for one in older if subject_of(one.event) == subject), None)
+
+
+def changes(old: Any, new: Any) -> list[Line] | None:
+    """Return the lines that differ, with context lines; None if the events are too long."""
+    before, after = (event_text(each).splitlines() for each in (old, new))
+    if max(len(before), len(after)) > MAX_LINES:
+        return None
+    found = difflib.unified_diff(before, after, n=CONTEXT, lineterm="")
+    return [_line(text) for text in list(found)[2:]]
+
+
+def _line(text: str) -> Line:
+    if text.startswith("@@"):
+        return Line("@", "")
+    cut = text[1:]
+    return Line(text[0], cut if len(cut) <= MAX_LINE_CHARS else cut[: MAX_LINE_CHARS - 1] + "…")
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _readable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_readable(item) for item in value]
+    if isinstance(value, str) and "\n" in value:
+        return "\n".join(line.rstrip().expandtabs(4) for line in value.splitlines())
+    return value
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request for a page of one dataset, which the actor may read."""
+
+    views: Views
+    actor: Actor
+    entry: DatasetEntry
+    base: str
+    """URL of the node, with a slash at the end."""
+    caller: str
+    """The key under which the request counts against the share of readers."""
+    is_open: bool
+    """Whether everybody may read the dataset. Scripts of a page send no session, so they work only
+    on such datasets."""
+
+    @cached_property
+    def alias(self) -> str:
+        return self.views.access.shown_alias(self.entry)
+
+    @property
+    def path(self) -> str:
+        """Path of the dataset's page in links."""
+        return f"{root_of(self.views)}/{self.alias}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}{self.alias}"
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        return self.views.stores.dataset(DatasetRef(id=self.entry.id))
+
+    @cached_property
+    def state(self) -> ChainState:
+        """State of its chain as of the head."""
+        return self.dataset.state()
+
+    def content(self, **more: Any) -> dict[str, Any]:
+        """Return what all pages of a dataset show, and `more`."""
+        path = self.path.removeprefix(root_of(self.views))
+        return {
+            **views.frame(self.views, self.actor, path),
+            "alias": self.alias,
+            "at": self.path,
+            "url": self.url,
+            "is_open": self.is_open,
+            "head": str(self.state.head),
+            **more,
+        }
+
 
 BLOCKS = 100
 """Number of blocks on a page of the history."""

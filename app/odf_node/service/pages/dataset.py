@@ -23,12 +23,12 @@ from ..auth.actors import ANONYMOUS, Actor
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..settings import Settings
-from . import block_view, dataset_view, rows_view
-from .query_form import taken_along
-from .render import page
-from .showing import shown
-from .views import Views
-from .visit import Visit
+from . import block_view, dataset_view
+from . import statistics as rows_view
+from .block_view import Visit
+from .dataset_view import taken_along
+from .render import page, shown
+from .sample import Views
 
 View = Callable[[Visit, str], dict[str, Any]]
 VIEWS: dict[str, tuple[str, View]] = {

@@ -1,39 +1,99 @@
-"""The content of the page of a dataset, from the use cases of the API. This module has no HTML."""
+"""The content of the page of a dataset, from the use cases of the API. This module has no HTML.
+
+The query form on the page of a dataset: its query, its rows, and links to files of the rows.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+import msgspec
+from anyio import from_thread
 from markupsafe import Markup
+from starlette.responses import Response
 
 from odf_protocol.chain.state import ChainState
+from odf_protocol.errors import NodeError
 from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_job
-from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.query.messages import Form
 from odf_storage.stores.ports.values import Failed, JobStatus, Schedule, Succeeded
 
-from ...client.text import age_text, one_line
+from ...client.limits import age_text, one_line
 from ..auth.access import Action
+from ..auth.actors import Actor
 from ..catalogs.catalogs import Catalogs
 from ..datasets.datasets import description
 from ..derivatives.derivatives import derivation
-from ..files.parquet_files import list_files
-from ..http.media_types import extension_of
+from ..http.answers import extension_of
 from ..limits.shares import AllTaken, ShareTaken
 from ..limits.texts import MARKDOWN_CHARS
 from ..lineage import lineage
+from ..query.background import IN_JSON, QueryBody, checked
+from ..query.query import Queries
+from ..query.verify import RowsAlone, gathered
+from ..read.file_lists import list_files
 from ..readers.tasks import MarkdownTask
-from .block_view import newest
-from .cells import cell_text, fields_of
-from .drawings import lineage_drawing
+from .block_view import Visit, newest
 from .loading import ways
-from .query_form import answered
-from .rows_view import column_table
-from .sample import ROWS
+from .sample import ROWS, cell_text, fields_of
 from .sample import newest as newest_rows
-from .visit import Visit
+from .statistics import column_table, lineage_drawing
+
+QUERY_ROWS = 100
+EXPORTS = tuple(form.value for form in Form if form not in IN_JSON)
+"""Formats in which a visitor can download the rows."""
+
+
+def answered(
+    queries: Queries, actor: Actor, caller: str, text: str | None, *, alias: str
+) -> dict[str, Any]:
+    """Run the query and return the content of the form; `problem` is the message of an error.
+
+    Without a text the form proposes a query and runs none.
+    """
+    shown: dict[str, Any] = {
+        "text": text or f'select * from "{alias}" order by "offset" desc',  # noqa: S608 - shown, not run
+        "is_asked": bool(text),
+        "columns": [],
+        "values": [],
+        "inputs": [],
+        "problem": None,
+        "exports": [],
+        "most": QUERY_ROWS,
+    }
+    if not text:
+        return shown
+    body = QueryBody(query=text, data_format=Form.AOA.value, limit=QUERY_ROWS)
+    asked = checked(body, max_rows=queries.settings.query_max_rows)
+    try:
+        rows, data, _ = from_thread.run(gathered, queries, actor, caller, asked)
+    except NodeError as error:
+        return {**shown, "problem": error.message}
+    return {
+        **shown,
+        "columns": [field.name for field in rows.schema.fields],
+        "values": msgspec.json.decode(data),
+        "inputs": [msgspec.to_builtins(pin) for pin in rows.pins],
+        "exports": [(form, "?" + urlencode({"query": text, "format": form})) for form in EXPORTS],
+    }
+
+
+def taken_along(queries: Queries, actor: Actor, caller: str, text: str, form: str) -> Response:
+    """Return all rows as a file. Raises `UnknownFormat`, and the same errors as `Queries.begin`."""
+    body = QueryBody(query=text, data_format=form)
+    most = queries.settings.query_max_rows
+    asked = checked(body, max_rows=most)
+    if asked.form in IN_JSON:
+        asked = checked(QueryBody(query=text, data_format=Form.NDJSON.value), max_rows=most)
+    rows = from_thread.run(queries.begin, actor, caller, asked)
+    answer = RowsAlone(rows, asked.form)
+    answer.headers["content-disposition"] = f'attachment; filename="rows.{asked.form.value}"'
+    return answer
+
 
 COLUMNS = 50
 BLOCKS = 10

@@ -13,18 +13,16 @@ from starlette.routing import Route
 
 from odf_protocol.errors import BadInput
 
-from ...client.text import age_text
+from ...client.limits import age_text
 from ..auth.actors import Actor
+from ..datasets.datasets import detailed_summary
 from ..datasets.listing import MAX_SEARCH_CHARS, Asked, question
-from ..datasets.summaries import detailed_summary
 from ..errors import status_of
 from ..http.deps import base_of
 from ..setting_groups.words import Tenancy
-from . import views
-from .pagination import page_number, pages
-from .render import page
-from .showing import shown
-from .views import Views
+from . import sample as views
+from .render import page, page_number, pages, shown
+from .sample import Views
 
 DATASETS = 50
 """Datasets on one page of the list."""

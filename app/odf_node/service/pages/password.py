@@ -8,16 +8,14 @@ from starlette.routing import Route
 
 from odf_protocol.errors import NodeError
 
-from ..accounts.login import Passwords, Sessions, begin_session
-from ..accounts.own_password import change_password
+from ..accounts.login import Passwords, Sessions, begin_session, change_password
 from ..auth.access import Unauthenticated
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import base_of, part_of
-from . import views
-from .render import page
-from .showing import Form, posted, redirect, shown
-from .views import Views
+from . import sample as views
+from .render import Form, page, posted, redirect, shown
+from .sample import Views
 from .visitors import sign_in
 
 PATH = "/v/password"

@@ -1,22 +1,44 @@
-"""Render templates into responses, with escaping and a strict content security policy."""
+"""Render templates into responses, with escaping and a strict content security policy.
+
+Wrap page functions as endpoints: run in a thread, for the cookie's account, errors as pages.
+
+Links between numbered pages of a list: the first, the last, and those around the current one.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import sha3_256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from anyio import to_thread
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ...client.text import one_line, size_text
-from ..http.entity_tags import WEAK, is_named
+from odf_protocol.errors import BadInput, NodeError
+
+from ...client.limits import one_line, size_text
+from ..auth.access import AnonymousRestricted, DatasetRenamed, Unauthenticated
+from ..auth.actors import ANONYMOUS, Actor
+from ..auth.dataset_access import Callers
+from ..errors import status_of
+from ..http.answers import WEAK, is_named
+from ..http.bodies import small_form
+from ..http.deps import part_of
+from ..settings import Settings
+from . import sample as views
+from .sample import Views
+from .visitors import refuse_foreign, visitor
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 HEADERS = {
     "cache-control": "no-cache, private",
@@ -125,3 +147,133 @@ def count_text(number: int) -> str:
 def moment_text(instant: str) -> str:
     """Return an instant to the second in UTC: `2024-01-31 23:59:59`."""
     return instant[:19].replace("T", " ")
+
+
+SEE_OTHER = 303
+MAX_FORM_BYTES = 16 * 1024
+Form = dict[str, str]
+View = Callable[[Views, Actor, Request], Response]
+Use = Callable[[Views, Actor, Request, Form], Response]
+
+
+def shown(view: View) -> Callable[[Request], Response]:
+    """Return an endpoint for a page; redirect to sign-in if the page requires an account."""
+
+    def made(request: Request) -> Response:
+        return _seen(view, request)
+
+    return made
+
+
+def posted(use: Use, *, is_costly: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint for a form of this site, run for the account of the cookie.
+
+    `is_costly` means that it checks or sets a password; few such requests run at once.
+    """
+
+    async def made(request: Request) -> Response:
+        given = part_of(request, Views)
+        try:
+            refuse_foreign(request, given.public_url)
+            form = await small_form(request, MAX_FORM_BYTES)
+        except NodeError as error:
+            return problem(given, ANONYMOUS, request, error)
+
+        def used(given: Views, actor: Actor, request: Request) -> Response:
+            return use(given, actor, request, form)
+
+        limiter = request.app.state.passwords if is_costly else None
+        return await to_thread.run_sync(partial(_seen, used, request), limiter=limiter)
+
+    return made
+
+
+def _seen(view: View, request: Request) -> Response:
+    given, actor = part_of(request, Views), ANONYMOUS
+    try:
+        is_open = part_of(request, Settings).allow_anonymous
+        actor = visitor(part_of(request, Callers), request, allow_anonymous=is_open)
+        return view(given, actor, request)
+    except (AnonymousRestricted, Unauthenticated):
+        return redirect(given, f"/v/sign-in?next={quote(request.url.path)}")
+    except NodeError as error:
+        return problem(given, actor, request, error)
+
+
+def shown_to_all(view: View) -> Callable[[Request], Response]:
+    """Return an endpoint for a page that everybody may see, signed in or not."""
+
+    def made(request: Request) -> Response:
+        return view(part_of(request, Views), ANONYMOUS, request)
+
+    return made
+
+
+def problem(given: Views, actor: Actor, request: Request, error: NodeError) -> Response:
+    """Return the error page."""
+    status = int(status_of(error))
+    renamed = error.facts["name"] if isinstance(error, DatasetRenamed) else None
+    content = {"status": status, "message": error.message, "renamed": renamed}
+    path = request.url.path
+    return page("problem", {**views.frame(given, actor, path), **content}, status)
+
+
+def redirect(given: Views, path: str) -> Response:
+    """Redirect to another page of this node."""
+    return RedirectResponse(
+        views.root_of(given) + path, SEE_OTHER, headers={"cache-control": "no-store"}
+    )
+
+
+AROUND = 2
+MAX_DIGITS = 9
+
+
+class MalformedPage(BadInput):
+    """The page parameter is no valid page number."""
+
+    def __init__(self) -> None:
+        super().__init__("page is a number from 1 on; leave it out for the first page")
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A page of a list: its number and its address; None for the current page."""
+
+    number: int
+    link: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Links between pages. None in `numbers` stands for omitted pages."""
+
+    numbers: list[PageLink | None]
+    before: str | None
+    behind: str | None
+
+
+def page_number(text: str | None) -> int:
+    """Parse the page parameter; absent means 1. Raises `MalformedPage`."""
+    if not text:
+        return 1
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
+    if not is_number or int(text) < 1:
+        raise MalformedPage
+    return int(text)
+
+
+def pages(number: int, total: int, size: int, link: Callable[[int], str]) -> Pages:
+    """Return the links of page `number` in a list of `total` items with `size` items per page."""
+    last = max(1, -(-total // size))
+    shown = sorted({1, last, *range(max(1, number - AROUND), min(last, number + AROUND) + 1)})
+    numbers: list[PageLink | None] = []
+    for before, at in zip([0, *shown], shown, strict=False):
+        if at > before + 1:
+            numbers.append(None)
+        numbers.append(PageLink(at, None if at == number else link(at)))
+    return Pages(
+        numbers=numbers,
+        before=link(min(number - 1, last)) if number > 1 else None,
+        behind=link(number + 1) if number < last else None,
+    )

@@ -1,21 +1,208 @@
-"""The newest rows of a dataset for its pages."""
+"""The newest rows of a dataset for its pages.
+
+Facts of the columns of datasets for their pages, kept for as long as no rows come.
+
+When rows have come, a reader looks into the new slices only; the facts of older ones are kept. If
+the new ones are many, it does so beside the page, and a later view shows the facts.
+
+The parts of the node that pages need, and the frame around their content. It has no HTML.
+
+Texts for cells, types and columns of a table.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
 from anyio import from_thread, to_thread
 
+from odf_protocol.codec.manifests import to_data
 from odf_protocol.errors import NodeError
+from odf_protocol.identity import DatasetId
+from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.typed import decode_json
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.extras import app_version
 from odf_storage.stores.ports.values import DatasetEntry
 
-from ..read.tail import last_rows
-from ..readers.tasks import StandingTask
-from .cells import cell_text
-from .views import Views
+from ..auth.actors import Actor
+from ..auth.dataset_access import DatasetAccess
+from ..derivatives.derivatives import Derivatives
+from ..lineage.lineage import LineageSources
+from ..query.query import Queries
+from ..read.outlines import Beside, Outlines
+from ..read.read import Current, Tables, Tails, last_rows
+from ..readers.messages import Materials
+from ..readers.pool import Readers
+from ..readers.tasks import Profiled, ProfileTask, StandingTask, TableRef
+
+PAGE_STATISTICS_CELLS = 20_000_000
+"""Most values that are read of new rows for statistics of columns on a page, where footers do not
+say them; a column beyond that has those of a sample."""
+
+REMEMBERED = 32
+"""Number of datasets whose facts are kept; those of one take up to a megabyte."""
+REST_S = 1.0
+"""Pause before many slices are read, so that the page that asked is made first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Facts, and what they are of."""
+
+    columns: tuple[str, ...]
+    table: TableRef
+    found: Profiled
+
+    def continues_in(self, table: TableRef, columns: tuple[str, ...]) -> bool:
+        """Return whether the table is the same one, with more slices or none."""
+        last = len(self.table.slices)
+        return (
+            self.columns == columns
+            and self.table.schema == table.schema
+            and self.table.slices[-1:] == table.slices[:last][-1:]
+            and last <= len(table.slices)
+        )
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Makes and keeps facts of columns. Use it in the thread of the event loop."""
+
+    tables: Tables
+    readers: Readers
+    cells: int
+    """Limit of the values that are read for the facts of new slices."""
+    max_bytes: int
+    """Limit of the bytes of sample rows."""
+    known: OrderedDict[DatasetId, _Known] = field(default_factory=OrderedDict)
+    beside: Beside = field(default_factory=Beside)
+
+    async def of(
+        self, entry: DatasetEntry, caller: str, columns: tuple[str, ...], rows: int
+    ) -> Profiled | None:
+        """Return the facts of these columns, and about `rows` rows spread over the dataset; None
+        while those of many slices are being made. Raises the same errors as `Readers.answer`."""
+        table, objects = await to_thread.run_sync(self.tables.of, entry, None, ())
+        before = self.known.get(entry.id)
+        if before is not None and not before.continues_in(table, columns):
+            before = None
+        if before is not None and len(before.table.slices) == len(table.slices):
+            self.known.move_to_end(entry.id)
+            return before.found
+        task = ProfileTask(
+            table=table,
+            columns=columns,
+            known=None if before is None else before.found.profile,
+            cells=self.cells,
+            rows=rows,
+            max_bytes=self.max_bytes,
+        )
+        return await self.beside.get(
+            (entry.id, columns, table.head),
+            lambda: self._made(entry.id, task, objects, caller),
+            slices=len(table.slices) - (0 if before is None else len(before.table.slices)),
+            rest_s=REST_S,
+        )
+
+    async def _made(
+        self, dataset: DatasetId, task: ProfileTask, objects: Materials, caller: str
+    ) -> Profiled:
+        answer = await self.readers.answer(task, objects, caller)
+        found = decode_json(b"".join([piece async for piece in answer]), Profiled)
+        self.known[dataset] = _Known(task.columns, task.table, found)
+        while len(self.known) > REMEMBERED:
+            self.known.popitem(last=False)
+        return found
+
+
+@dataclass(frozen=True)
+class Views:
+    """The parts of the node that pages need."""
+
+    stores: Stores
+    access: DatasetAccess
+    derivatives: Derivatives
+    lineage: LineageSources
+    outlines: Outlines
+    tails: Tails
+    readers: Readers
+    tables: Tables
+    current: Current
+    profiles: Profiles
+    queries: Queries
+    clock: Clock
+    public_url: str | None
+
+
+def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
+    """Return what every page shows around its content."""
+    return {
+        "version": app_version(),
+        "account": None if actor.account is None else str(actor.account.name),
+        "may_publish": views.access.may_make_datasets(actor),
+        "is_admin": actor.account is not None and actor.account.is_admin,
+        "shows_all": views.access.everything_is_read,
+        "path": path,
+        "root": root_of(views),
+    }
+
+
+def root_of(views: Views) -> str:
+    """Return the prefix that a proxy adds to this node's paths, such as `/odf`; often empty."""
+    return urlsplit(views.public_url or "").path.rstrip("/")
+
+
+MAX_CELL_CHARS = 120
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+"""Characters that reverse the direction of text, so that a cell would be misread."""
+
+
+def cell_text(value: Any) -> str | None:
+    """Return the text of a cell: strings unchanged, other values as JSON, long ones cut; None for
+    null."""
+    if value is None:
+        return None
+    is_json = isinstance(value, dict | list | tuple | bool)
+    text = msgspec.json.encode(value, enc_hook=str).decode() if is_json else str(value)
+    text = _TURNING.sub("\ufffd", text)
+    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
+
+
+def fields_of(schema: DataSchema | None) -> list[dict[str, Any]]:
+    """Return the columns as in JSON: `name`, `type`."""
+    return [] if schema is None else list(to_data(schema)["fields"])
+
+
+def column_lines(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield path and type of a column, then of its members: `address.city`."""
+    yield path, type_text(kind)
+    inner = kind
+    while "inner" in inner or "itemType" in inner:
+        path += "[]" if "itemType" in inner else ""
+        inner = inner.get("inner") or inner["itemType"]
+    for member in inner.get("fields", ()):
+        yield from column_lines(f"{path}.{member['name']}", member["type"])
+
+
+def type_text(kind: dict[str, Any]) -> str:
+    """Return a type in words: `Int32`, `List of String`, `Float64, or null`."""
+    name: str = kind["kind"]
+    if name == "Option":
+        return f"{type_text(kind['inner'])}, or null"
+    inner = kind.get("itemType")
+    facts = [f"{key} {value}" for key, value in kind.items() if isinstance(value, int | str)]
+    told = ", ".join(facts[1:])
+    return f"{name} of {type_text(inner)}" if inner else f"{name} ({told})" if told else name
+
 
 ROWS = 20
 """Number of rows on the page of a dataset."""

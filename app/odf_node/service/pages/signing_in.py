@@ -11,14 +11,13 @@ from odf_protocol.errors import NodeError, Refused
 
 from ..accounts.login import MAX_LOGIN_CHARS, Passwords, Sessions, begin_session, check_password
 from ..auth.actors import ANONYMOUS, Actor
-from ..auth.callers import Callers
+from ..auth.dataset_access import Callers
 from ..errors import status_of
 from ..http.bodies import small_form
 from ..http.deps import base_of, part_of
-from . import views
-from .render import page
-from .showing import MAX_FORM_BYTES, problem, redirect, shown_to_all
-from .views import Views
+from . import sample as views
+from .render import MAX_FORM_BYTES, page, problem, redirect, shown_to_all
+from .sample import Views
 from .visitors import local_path, refuse_foreign, sign_in, sign_out
 
 

@@ -21,13 +21,13 @@ from . import (
     admin_jobs,
     admin_storage,
     dataset,
-    documentation,
     home,
     password,
     publish,
     signing_in,
     tokens,
 )
+from . import reference as documentation
 from .render import static
 
 MAX_PASSWORDS = 2

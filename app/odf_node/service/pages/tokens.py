@@ -12,16 +12,15 @@ from starlette.routing import Route
 from odf_protocol.errors import NodeError
 from odf_storage.stores.ports.values import Scope
 
-from ..accounts import own_tokens
-from ..accounts.own_tokens import MalformedTokenRequest, OwnTokens, TokenAsked
+from ..accounts import accounts as own_tokens
+from ..accounts.accounts import MalformedTokenRequest, OwnTokens, TokenAsked
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import base_of, part_of
-from . import views
-from .render import page
-from .showing import Form, posted, redirect, shown
+from . import sample as views
+from .render import Form, page, posted, redirect, shown
+from .sample import Views
 from .token_view import shown_tokens
-from .views import Views
 
 PATH = "/v/tokens"
 NEVER = "never"

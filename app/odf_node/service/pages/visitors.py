@@ -15,7 +15,7 @@ from odf_protocol.errors import Refused
 
 from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor
-from ..auth.callers import Callers
+from ..auth.dataset_access import Callers
 
 COOKIE = "odf_session"
 

@@ -1,12 +1,24 @@
-"""Parts about callers: identity, rights, sign-in, counters and limits."""
+"""Parts about callers: identity, rights, sign-in, counters and limits.
+
+The base of all parts of a node: settings, opened stores, clock, source of randomness.
+
+Parts that read datasets: rows, versions, shared tables, lookups.
+"""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from odf_storage.stores.accounts.sql_attempts import SqlAttempts
+from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.pruning.bounds import REMEMBERED_BOUNDS, LearnedBounds
+from odf_storage.datasets.versions.dead_rows import DEAD_ROWS_BYTES
+from odf_storage.runtime.durations import Clock, Random, system_clock
+from odf_storage.stores.registers.accounts import SqlAttempts
+from odf_storage.stores.registers.sealing import SecretKeys
 
-from ..accounts.administration import Administration
+from ..accounts.accounts import MAX_ACCOUNT_TOKENS, Administration, OwnTokens
 from ..accounts.login import (
     DEVICE_CODE_GUESSES,
     DEVICE_LOGIN_TTL_S,
@@ -16,20 +28,43 @@ from ..accounts.login import (
     Passwords,
     Sessions,
 )
-from ..accounts.own_tokens import MAX_ACCOUNT_TOKENS, OwnTokens
-from ..auth.callers import Callers
-from ..auth.dataset_access import DatasetAccess
-from ..auth.entry_cache import EntryMemory
-from ..auth.passwords import Cost
-from ..auth.roles import RoleMemory
-from ..auth.s3_keys import S3Callers, VendedKeys
-from ..auth.signed_urls import SignedUrls
-from ..auth.throttle import LOGIN_WINDOW_S, SharedThrottle, Throttle
+from ..auth.dataset_access import Callers, DatasetAccess, EntryMemory, RoleMemory
+from ..auth.passwords import LOGIN_WINDOW_S, Cost, SharedThrottle, Throttle
+from ..auth.signed_urls import S3Callers, SignedUrls, VendedKeys
+from ..derivatives.derivatives import Derivatives
+from ..history.versions import DEAD_ROWS_INDEX_ROWS, Steps, VersionReads
+from ..iceberg.table import FILE_MEMORY_BYTES, FileMemory
+from ..iceberg.tables import MAX_SNAPSHOTS, IcebergTables
 from ..limits.pressure import Pressure
+from ..lineage.lineage import LineageSources
+from ..lookup.lookup import Lookups
 from ..observe.audit_writer import AuditWriter
-from ..observe.counters import Counters
-from ..observe.metrics import Metrics
-from .opened import Opened, is_shared
+from ..observe.metrics import Counters, Metrics
+from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
+from ..read.outlines import REMEMBERED_SLICES, OutlineMemory, Outlines
+from ..read.read import MAX_TAIL_BYTES, MAX_TAIL_RECORDS, Current, Tables, Tails
+from ..readers.pool import Readers, TextAnswers
+from ..settings import Settings
+from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
+from ..sharing.tables import SharedTables
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An opened node, before any of its parts is made."""
+
+    settings: Settings
+    stores: Stores
+    session_secrets: tuple[bytes, ...] = field(repr=False)
+    """The first secret signs sessions; all of them are accepted."""
+    secret_keys: SecretKeys = field(repr=False)
+    clock: Clock = system_clock
+    random: Random = os.urandom
+
+
+def is_shared(stores: Stores) -> bool:
+    """Return whether services on other machines may use the same database."""
+    return stores.engine.dialect.name == "postgresql"
 
 
 class CallerParts(Opened):
@@ -127,3 +162,87 @@ class CallerParts(Opened):
             account=self.settings.max_waiting_account,
             node=self.settings.max_waiting_node,
         )
+
+
+class ReadParts(CallerParts):
+    """Parts that read datasets: rows, versions, shared tables, lookups."""
+
+    @cached_property
+    def readers(self) -> Readers:
+        return Readers(self.settings)
+
+    @cached_property
+    def text_answers(self) -> TextAnswers:
+        return TextAnswers(self.readers)
+
+    @cached_property
+    def tails(self) -> Tails:
+        return Tails(self.stores, MAX_TAIL_RECORDS, MAX_TAIL_BYTES)
+
+    @cached_property
+    def learned_bounds(self) -> LearnedBounds:
+        return LearnedBounds(REMEMBERED_BOUNDS)
+
+    @cached_property
+    def outlines(self) -> Outlines:
+        return Outlines(self.stores.projections, OutlineMemory(REMEMBERED_SLICES))
+
+    @cached_property
+    def tables(self) -> Tables:
+        return Tables(self.stores, self.outlines, self.learned_bounds)
+
+    @cached_property
+    def version_reads(self) -> VersionReads:
+        most = self.settings.max_read_bytes
+        return VersionReads(
+            self.stores, self.tables, self.readers, self.steps, most, DEAD_ROWS_BYTES
+        )
+
+    @cached_property
+    def current(self) -> Current:
+        return Current(self.stores, self.outlines, self.version_reads)
+
+    @cached_property
+    def steps(self) -> Steps:
+        kept = self.stores.projections
+        return Steps(self.tables, self.readers, kept, DEAD_ROWS_INDEX_ROWS)
+
+    @cached_property
+    def shared_tables(self) -> SharedTables:
+        return SharedTables(self.version_reads, self.access, self.signed_urls, self.learned_bounds)
+
+    @cached_property
+    def change_feeds(self) -> ChangeFeeds:
+        return ChangeFeeds(self.shared_tables, SHARING_NEW_FILES, GATEWAY_REWRITE_BYTES)
+
+    @cached_property
+    def iceberg_tables(self) -> IcebergTables:
+        settings = self.settings
+        return IcebergTables(
+            reads=self.version_reads,
+            access=self.access,
+            keys=self.vended_keys,
+            memory=FileMemory(FILE_MEMORY_BYTES),
+            most_snapshots=MAX_SNAPSHOTS,
+            most_deleted=settings.iceberg_deleted_rows,
+        )
+
+    @cached_property
+    def lookups(self) -> Lookups:
+        return Lookups(
+            self.tables,
+            MAX_TAIL_RECORDS,
+            MAX_TAIL_BYTES,
+        )
+
+    @cached_property
+    def lineage(self) -> LineageSources:
+        return LineageSources(self.stores, self.stores.registry, self.access, self.text_answers)
+
+    @cached_property
+    def derivatives(self) -> Derivatives:
+        return Derivatives(self.stores, self.access)
+
+    @cached_property
+    def gateway(self) -> Gateway:
+        return Gateway(self.stores, self.access, GATEWAY_REWRITE_BYTES)

@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 
-from ..observe.counters import Counters
+from ..observe.metrics import Counters
 
 BEAT_S = 0.5
 NOTICED_S = 2.0

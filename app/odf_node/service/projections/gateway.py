@@ -2,6 +2,8 @@
 
 The first part of a key is the name of a publication that the node serves, or the hash of a block.
 The latter means the dataset as of that block, which requires no publication.
+
+`GET /platform/kartothek/{key}`: published datasets as a read-only store over HTTP.
 """
 
 from __future__ import annotations
@@ -9,10 +11,13 @@ from __future__ import annotations
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 from urllib.parse import unquote
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response, StreamingResponse
 
 from odf_protocol.errors import BadInput, NotFound
 from odf_protocol.identity import DatasetId
@@ -20,10 +25,9 @@ from odf_protocol.kartothek.keys import INDICES, SCHEMA_NAME, state_keys
 from odf_protocol.kartothek.state import MAX_STATE_BYTES
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.kartothek.completed import complete_slice, completed_key
-from odf_storage.datasets.kartothek.frozen import FrozenDataset, frozen_dataset
-from odf_storage.datasets.kartothek.own_index import made_of
-from odf_storage.datasets.kartothek.served import noted_slice, served_store
+from odf_storage.datasets.kartothek.own_index import made_of, noted_slice, served_store
+from odf_storage.datasets.kartothek.parts import FrozenDataset, frozen_dataset
+from odf_storage.datasets.kartothek.rows import complete_slice, completed_key
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports import KeyedReads
 from odf_storage.stores.ports.errors import KeyNotFound, KeyRefused
@@ -31,6 +35,8 @@ from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind,
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
+from ..http.answers import HEADERS_ONLY, Span, Unsatisfiable, parse_ranges
+from ..http.deps import ActorDep, wired
 
 GATEWAY_REWRITE_BYTES = 1 << 30
 """Most bytes of a slice that is written anew for readers: from before a column was added, at
@@ -221,3 +227,57 @@ def _block(name: str) -> Multihash | None:
         return Multihash.parse(name)
     except BadInput:
         return None
+
+
+GatewayDep = Annotated[Gateway, Depends(wired(Gateway))]
+CHUNK_BYTES = 1 << 20
+TYPE = "application/octet-stream"
+router = APIRouter()
+
+
+@router.get("/platform/kartothek/{key:path}", summary="A file of a dataset", tags=["projections"])
+def read(key: str, request: Request, gateway: GatewayDep, actor: ActorDep) -> Response:
+    """Return the whole file, or one range of it. State and schema files change with every refresh;
+    all other files never change."""
+    return file_answer(find_file(gateway, actor, key), request)
+
+
+def file_answer(file: ServedFile, request: Request) -> Response:
+    """Return the response for a file, also of other stores."""
+    etag = f'"{file.tag}"'
+    headers = {"etag": etag, "accept-ranges": "bytes", "cache-control": _kept(file)}
+    if etag in [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    asked = request.headers.get("range")
+    if request.headers.get("if-range", etag) != etag:
+        asked = None
+    try:
+        spans: Sequence[Span] = parse_ranges(asked, file.size)
+    except Unsatisfiable:
+        headers["content-range"] = f"bytes */{file.size}"
+        return Response(status_code=416, headers=headers)
+    is_part = len(spans) == 1
+    span = spans[0] if is_part else Span(0, file.size)
+    headers["content-length"] = str(span.length)
+    if is_part:
+        headers["content-range"] = f"bytes {span.start}-{span.end - 1}/{file.size}"
+    is_head = bool(request.scope.get("state", {}).get(HEADERS_ONLY))
+    body = iter(()) if is_head else _pieces(file, span)
+    return StreamingResponse(body, 206 if is_part else 200, headers, TYPE)
+
+
+def _pieces(file: ServedFile, span: Span) -> Iterator[bytes]:
+    with file.open() as stream:
+        stream.seek(span.start)
+        left = span.length
+        while left:
+            piece = stream.read(min(left, CHUNK_BYTES))
+            if not piece:
+                raise OSError(f"a file ended {left} bytes early")
+            left -= len(piece)
+            yield piece
+
+
+def _kept(file: ServedFile) -> str:
+    whose = "public" if file.is_public else "private"
+    return f"{whose}, max-age=31536000, immutable" if file.is_fixed else f"{whose}, no-cache"

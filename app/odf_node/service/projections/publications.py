@@ -21,16 +21,18 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import publish_job
 from odf_storage.datasets.job_payloads.publish_job import PublishPayload
-from odf_storage.datasets.kartothek.definition import Definition, read_definition
+from odf_storage.datasets.kartothek.definition import (
+    Definition,
+    PublicationConflict,
+    read_definition,
+)
+from odf_storage.datasets.kartothek.indices import standing
 from odf_storage.datasets.kartothek.own_index import made_of, remove_own_index
-from odf_storage.datasets.kartothek.publication import PublicationConflict
-from odf_storage.datasets.kartothek.records import KeyedRecords, record_key
-from odf_storage.datasets.kartothek.standing import standing
-from odf_storage.datasets.kartothek.targets import allowed_store
+from odf_storage.datasets.kartothek.records import KeyedRecords, allowed_store, record_key
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.durations import Clock
 from odf_storage.stores.objects.layout import dataset_folder
-from odf_storage.stores.ports.publication_values import PublishedDataset
+from odf_storage.stores.ports.publications import PublishedDataset
 from odf_storage.stores.ports.values import DatasetEntry, JobId
 
 from ..setting_groups.words import Tenancy

@@ -1,25 +1,36 @@
-"""Datasets in local folders as inputs of queries: named tables, each file hashed before use."""
+"""Datasets in local folders as inputs of queries: named tables, each file hashed before use.
+
+Slices as hashed files that a query process may read, and the folders of these files.
+
+If the store keeps local files, a process reads them in place. From a bucket the service copies them
+into a folder, where it keeps the most recently used copies.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from anyio import to_thread
 
 from odf_protocol.errors import BadInput, NotFound
-from odf_protocol.identity import DatasetId
+from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.multihash import HashMismatch, Multihash
-from odf_storage.datasets.integrity.hashing import hash_of_stream
+from odf_storage.datasets.integrity.healing import hash_of_stream
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.read import scanning
 from odf_storage.datasets.read.rows import takes_back
 from odf_storage.datasets.read.view import Outline, outline_of_source
-from odf_storage.datasets.verify.source import FolderSource
-from odf_storage.stores.objects.folder import FolderObjects
-from odf_storage.stores.ports.values import ObjectKind
+from odf_storage.datasets.verify.stages import FolderSource
+from odf_storage.stores.objects.pending_files import FolderObjects
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ..auth.actors import Actor
+from ..readers.messages import Materials
 from .inputs import DatasetPin, Source, views_by_alias
 
 
@@ -97,3 +108,59 @@ class FolderInputs:
                     raise HashMismatch(name, actual)
             found.append(str(path.absolute()))
         return found
+
+
+IN_USE_S = 600.0
+"""A copy that was requested in the last so many seconds is not removed."""
+
+
+@dataclass(frozen=True)
+class SliceFiles:
+    """Finds the files of slices; `copies` is the folder of copies from buckets."""
+
+    stores: Stores
+    copies: Path
+    max_bytes: int
+
+    def folder(self, dataset: DatasetId, some: Multihash | None) -> Path:
+        """Return the folder of a dataset's files; `some` is any of its slices."""
+        local = self.stores.objects.local_paths
+        if local is not None and some is not None:
+            key = ObjectKey(dataset, ObjectKind.DATA, some)
+            return local.path(key).absolute().parent
+        folder = self.copies / dataset.multibase
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder.absolute()
+
+    def paths(self, dataset: DatasetId, slices: list[Multihash]) -> list[str]:
+        """Return the paths of the slices' files, whose hashes were checked.
+
+        Raises:
+            ObjectDamaged, ObjectHealing: a file is damaged or missing.
+        """
+        stored = self.stores.dataset(DatasetRef(id=dataset))
+        folder = self.copies / dataset.multibase
+        found = []
+        for name in slices:
+            path = stored.whole_file(ObjectKind.DATA, name, folder / str(name))
+            if self.stores.objects.local_paths is None:
+                os.utime(path)
+            found.append(str(path.absolute()))
+        if self.stores.objects.local_paths is None:
+            self._make_room()
+        return found
+
+    def open_index(self, dataset: DatasetId, key: str) -> BinaryIO | None:
+        """Open a file of the node's index of a dataset; None if it does not exist."""
+        stored = self.stores.dataset(DatasetRef(id=dataset))
+        return Materials(stored, self.stores.projections).open_index(key)
+
+    def _make_room(self) -> None:
+        """Remove the least recently used copies until the rest is within `max_bytes`."""
+        known = [(path, path.stat()) for path in self.copies.glob("*/*") if path.is_file()]
+        left = sum(each.st_size for _, each in known) - self.max_bytes
+        for path, each in sorted(known, key=lambda one: one[1].st_mtime):
+            if left <= 0 or each.st_mtime > time.time() - IN_USE_S:
+                return
+            path.unlink(missing_ok=True)
+            left -= each.st_size

@@ -25,11 +25,10 @@ from odf_protocol.identity import (
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from odf_storage.datasets.kartothek.index_place import IndexRef
-from odf_storage.datasets.node.naming import SINGLE_OWNER
+from odf_storage.datasets.node.commits import SINGLE_OWNER
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.pruning.learned import Bounds, LearnedBounds
-from odf_storage.datasets.query.messages import View
-from odf_storage.datasets.query.reference_sql import with_own_names
+from odf_storage.datasets.pruning.bounds import Bounds, LearnedBounds
+from odf_storage.datasets.query.messages import View, with_own_names
 from odf_storage.datasets.query.tables import schema_of
 from odf_storage.datasets.read.view import Outline
 from odf_storage.stores.ports.errors import BlockNotFound
@@ -42,7 +41,7 @@ from ..datasets.listing import list_datasets
 from ..limits.texts import TextLimit
 from ..read.outlines import Outlines
 from ..setting_groups.words import Tenancy
-from .near_names import MOST_NAMES
+from .engine import MOST_NAMES
 
 QUERY_MAX_DATASETS = 64
 """Most datasets that one query may name."""

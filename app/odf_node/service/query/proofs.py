@@ -11,17 +11,19 @@ from typing import Any
 import msgspec
 
 from odf_protocol.commitments import (
+    SEED_BYTES,
     Commitment,
+    KeyPair,
     TextForm,
     canonical,
     did_key,
     hash_of,
     in_form,
+    key_pair,
     sign,
 )
 from odf_protocol.errors import BadInput, NodeFault
 from odf_protocol.identity import DatasetId, MalformedDid
-from odf_protocol.keys import SEED_BYTES, KeyPair, key_pair
 from odf_protocol.multihash import MalformedMultibase, Multihash
 
 ACTIVE, RETIRED = "active", "retired"

@@ -1,11 +1,22 @@
-"""One query from request to rows: find datasets, have a process plan it, link files, compute."""
+"""One query from request to rows: find datasets, have a process plan it, link files, compute.
+
+Private folders of a query: one for spilled data, one for links to its slices.
+
+The links are in a memory file system if there is one: a disk may take a second to make a thousand
+links, and another second to remove them. The folders lie in two that the run of the service locks;
+a later run removes those of runs that were killed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import shutil
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,30 +29,73 @@ from odf_protocol.errors import LimitExceeded, NodeFault
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.query.links import link, make_folders
-from odf_storage.datasets.query.messages import (
-    Planned,
-    QueryLimits,
-    Question,
-    Table,
-    View,
-    Wanted,
-)
-from odf_storage.datasets.query.tables import table_of
+from odf_storage.datasets.query.messages import Planned, QueryLimits, Question, Table, View, Wanted
+from odf_storage.datasets.query.tables import link, make_folders, table_of
 from odf_storage.datasets.read.view import Outline
+from odf_storage.runtime.processes import own_folder, remove_dead
 
 from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
 from ..limits.shares import RETRY_AFTER_S, AllTaken, Turn, Turns
-from ..observe.counters import Counters
-from ..readers.handles import with_descriptor
+from ..observe.metrics import Counters
+from ..readers.pool import with_descriptor
 from ..settings import Settings
-from .asked import Asked
-from .engine import InvalidQuery, Process, QueryEngineBroken, born
+from .background import Asked
+from .engine import (
+    InvalidQuery,
+    Process,
+    QueryEngineBroken,
+    Spawner,
+    born,
+    is_installed,
+    with_near_names,
+)
 from .inputs import DatasetPin, Source
-from .near_names import with_near_names
-from .own_folders import OwnFolders
-from .spawner import Spawner, is_installed
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - each folder in it has a random name
+RUN, QUERY = "odf-queries-", "query-"
+
+
+class OwnFolders:
+    """Makes folders for queries, each with a random name and accessible to this user only."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.scratch = (settings.data / "queries").absolute()
+        self.links = (settings.query_links or _links_by_default(settings)).absolute()
+        self._runs: dict[Path, Path] = {}
+        self._held = ExitStack()
+        self._lock = threading.Lock()
+
+    def make_scratch(self) -> Path:
+        return self._made(self.scratch)
+
+    def make_links(self) -> Path:
+        return self._made(self.links)
+
+    def remove_dead(self) -> None:
+        """Remove folders of runs that were killed."""
+        for folder in (self.scratch, self.links):
+            remove_dead(folder, RUN)
+
+    def close(self) -> None:
+        """Remove the folders of this run."""
+        with self._lock:
+            self._runs.clear()
+            self._held.close()
+
+    def _made(self, base: Path) -> Path:
+        with self._lock:
+            if base not in self._runs:
+                if not self._runs:
+                    atexit.register(self.close)
+                self._runs[base] = self._held.enter_context(own_folder(base, RUN))
+            return Path(tempfile.mkdtemp(prefix=QUERY, dir=self._runs[base]))
+
+
+def _links_by_default(settings: Settings) -> Path:
+    has_memory = MEMORY.is_dir() and os.access(MEMORY, os.W_OK)
+    return MEMORY if has_memory else settings.data / "query-links"
+
 
 QUERY_POOL_SHARE = 0.5
 """Part of the memory of a query's process that rows may take before it spills them."""

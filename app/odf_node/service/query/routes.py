@@ -1,9 +1,12 @@
-"""HTTP routes for queries: /query, /jobs, /verify, and the keys that sign answers."""
+"""HTTP routes for queries: /query, /jobs, /verify, and the keys that sign answers.
+
+The list of an account's queries as jobs: their text, and how long their rows are kept.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -12,25 +15,78 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_protocol.errors import BadInput
+from odf_protocol.instant import NANOS, Instant
 from odf_protocol.typed import decode_json
+from odf_storage.datasets.job_payloads import query_job
 from odf_storage.datasets.query.messages import Form
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
+from odf_storage.stores.ports.values import Job, JobStatus, Reach, Scope, Succeeded
 
+from ..auth.access import Unauthenticated, Unauthorized, refuse_bad_token
+from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
 from ..http.deps import ActorDep, BaseDep, SettingsDep, wired
 from ..http.parameters import MAX_PAGE
-from ..jobs.jobs import find_job, parse_statuses
+from ..jobs.job_watch import WaitingDep, job_answer
+from ..jobs.jobs import Jobs, find_job, parse_statuses, shown
 from ..jobs.routes import DEFAULT_PAGE, JobsDep
-from ..jobs.waiting import WaitingDep, job_answer
 from ..limits.shares import caller_of
-from .answers import FileRows, RowsAlone, document
-from .asked import DIALECT, IN_JSON, Asked, QueryBody, checked, parse_body
-from .background import BackgroundQueries, checked_for_background, runs_in_background
-from .own_jobs import own_queries
+from .background import (
+    DIALECT,
+    IN_JSON,
+    Asked,
+    BackgroundQueries,
+    QueryBody,
+    checked,
+    checked_for_background,
+    parse_body,
+    runs_in_background,
+)
 from .proofs import SigningKeys
 from .query import Queries
-from .verify import Refuted, Verification
+from .verify import FileRows, Refuted, RowsAlone, Verification, document
+
+
+def own_queries(
+    jobs: Jobs,
+    actor: Actor,
+    *,
+    keep_s: int,
+    statuses: Collection[JobStatus] | None,
+    after: str | None,
+    limit: int,
+) -> dict[str, Any]:
+    """Return the jobs of the actor's account, newest first; `next` is `after` for the next page.
+
+    Raises:
+        TokenInvalid, TokenExpired.
+        Unauthenticated: the caller is anonymous, or its token does not allow reading.
+        Unauthorized: the token is for a part of the account's datasets; queries name others.
+    """
+    refuse_bad_token(actor)
+    if actor.account is None or not actor.may(Scope.READ):
+        raise Unauthenticated
+    if actor.reach is not Reach.NODE:
+        raise Unauthorized("this token is for a part of the account's datasets only")
+    found = jobs.queue.page(
+        account=actor.account.id,
+        kinds=[query_job.KIND],
+        statuses=statuses,
+        after=after,
+        limit=limit,
+        newest_first=True,
+    )
+    more = str(found[-1].id) if len(found) == limit else None
+    return {"jobs": [_shown(job, keep_s) for job in found], "next": more}
+
+
+def _shown(job: Job, keep_s: int) -> dict[str, Any]:
+    document = {**shown(job), "query": query_job.payload_of(job.spec.payload).query}
+    if isinstance(job.outcome, Succeeded) and job.finished_at is not None:
+        document["rowsUntil"] = str(Instant(job.finished_at.ns + keep_s * NANOS))
+    return document
+
 
 T = TypeVar("T")
 MAX_BODY_BYTES = 2 * 1024 * 1024

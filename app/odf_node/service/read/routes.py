@@ -1,10 +1,14 @@
-"""GET …/read: streams rows of a dataset as of a time, in the format that the client requests."""
+"""GET …/read: streams rows of a dataset as of a time, in the format that the client requests.
+
+Responses that stream from a reader, and release it even if the client disconnects.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from enum import Enum
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -12,15 +16,39 @@ from starlette.responses import Response
 
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 
-from ..http.answers import failed_answer
+from ..http.answers import StreamedAnswer, failed_answer
 from ..http.deps import ReadableDep, SettingsDep, wired
 from ..limits.shares import caller_of
-from ..observe.counters import Counters
+from ..observe.metrics import Counters
 from ..readers.pool import Answer, Readers, ReadRefused
 from ..readers.tasks import TableRef
-from .current import Current
-from .read import ReadRequest, Tables, read_task
-from .rows import Rows
+from .read import Current, ReadRequest, Tables, read_task
+
+
+class Rows(StreamedAnswer):
+    """Streams the bytes of a reader, between given bytes."""
+
+    def __init__(
+        self, answer: Answer, *, before: bytes = b"", behind: bytes = b"", **more: Any
+    ) -> None:
+        super().__init__(_joined(before, answer, behind), **more)
+        self._answer = answer
+        if answer.size is not None:
+            length = len(before) + answer.size + len(behind)
+            self.headers["content-length"] = str(length)
+
+    async def finished(self) -> None:
+        self._answer.close()
+
+
+async def _joined(before: bytes, answer: Answer, behind: bytes) -> AsyncIterator[bytes]:
+    if before:
+        yield before
+    async for piece in answer:
+        yield piece
+    if behind:
+        yield behind
+
 
 MAX_ROWS = 2**53
 ReadersDep = Annotated[Readers, Depends(wired(Readers))]

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from odf_storage.datasets.read.formats import Format, encoded
 from odf_storage.runtime.logs import set_up
-from odf_storage.runtime.own_folders import own_folder, remove_dead
+from odf_storage.runtime.processes import own_folder, remove_dead
 
 from .child import serve
 

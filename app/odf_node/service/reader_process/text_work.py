@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from odf_protocol.metadata.transforms import SqlQueryStep, TransformSql
+from odf_protocol.metadata.events import SqlQueryStep, TransformSql
 
 from ..lineage.lineage_columns import Origins, column_origins
-from ..pages.markdown import markdown
+from ..pages.reference import markdown
 from ..readers.tasks import ColumnsTask, MarkdownTask
 
 

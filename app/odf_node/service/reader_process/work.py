@@ -1,9 +1,23 @@
-"""Run a task in a reader: a table maps each type of task to its function."""
+"""Run a task in a reader: a table maps each type of task to its function.
+
+A step from the earlier live rows to the current ones; the reader's part, which needs no index.
+
+The service makes two requests: first for the hashes of new rows. It finds the older rows with these
+hashes, and then requests which of all these rows are live.
+
+Find rows with some values, in offset order: their whole history, or only the live rows.
+
+Live rows follow the rule of a published state: the last row of each primary key if it adds, or rows
+that no later row retracts. Source: Kartothek facts, "What is in the table".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
@@ -13,14 +27,23 @@ import pyarrow as pa
 from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.state import Vocab
 from odf_protocol.instant import Instant
+from odf_protocol.kartothek.predicates import mask_of
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import convert
-from odf_storage.datasets.kartothek.slice_index import own_slice_indices
-from odf_storage.datasets.pruning.learned import Learned
+from odf_storage.datasets.kartothek.live import live_by_row
+from odf_storage.datasets.kartothek.matching import Offsets, hashed, matched_columns
+from odf_storage.datasets.kartothek.own_index import own_slice_indices
+from odf_storage.datasets.pruning.bounds import Learned
+from odf_storage.datasets.pruning.filters import Filter
 from odf_storage.datasets.read.additions import only_adds
-from odf_storage.datasets.read.narrowed import Known, Narrowed
 from odf_storage.datasets.read.records import DataFormat, shaped
-from odf_storage.datasets.read.rows import Projection
+from odf_storage.datasets.read.rows import (
+    DatasetHasNoPrimaryKeys,
+    Projection,
+    live_by_key,
+    live_facts,
+)
+from odf_storage.datasets.read.scan import Known, Narrowed, SliceScan, check_columns, narrowed
 from odf_storage.datasets.read.view import View
 from odf_storage.stores.ports.values import ObjectKind
 
@@ -48,10 +71,113 @@ from ..readers.tasks import (
     Task,
     schema_of,
 )
-from .last_rows import last_rows, last_standing
-from .lookup_rows import looked_up
-from .profile_rows import profiled
-from .step_rows import step_hashes, step_living
+from .profile_rows import last_rows, last_standing, profiled
+
+
+def step_hashes(view: View, projection: Projection, first: int) -> Iterator[bytes]:
+    """Yield `ROW`s (hashes) of the rows from the offset `first` on.
+
+    Raises:
+        DatasetHasNoPrimaryKeys, UnknownColumn. UnreadableSlice: raised during the iteration.
+    """
+    key = _key(view, projection)
+    new = tuple(each for each in view.slices if each[0].offset_interval.end >= first)
+    narrow = narrowed(replace(view, slices=new))
+    check_columns(key or (), narrow.schema)
+    columns = matched_columns(narrow.schema, view.vocab, key)
+    with tempfile.TemporaryDirectory(prefix="step-") as folder:
+        scan = SliceScan(narrow, Path(folder), once=True)
+        for rows in hashed(scan, view.vocab, columns, key, None):
+            yield rows.tobytes()
+
+
+def step_living(
+    view: View, projection: Projection, touched: Offsets, first: int
+) -> Iterator[bytes]:
+    """Yield offsets of live rows among the touched ones (live before) and all from `first` on.
+
+    Raises:
+        UnusableKey, and the same errors as `step_hashes`.
+    """
+    key = _key(view, projection)
+    if not view.slices:
+        return
+    end = view.slices[-1][0].offset_interval.end
+    some = np.concatenate([touched, np.arange(first, end + 1, dtype=np.int64)])
+    with tempfile.TemporaryDirectory(prefix="step-") as folder:
+        whole = SliceScan(narrowed(view), Path(folder))
+
+        def scan(columns: Sequence[str] | None, _: object) -> Iterator[pa.RecordBatch]:
+            return whole(columns, some if first else None)
+
+        found = live_by_key(scan, view.vocab, key) if key else live_facts(scan, view.vocab)
+        yield found.astype("<i8").tobytes()
+
+
+def _key(view: View, projection: Projection) -> tuple[str, ...] | None:
+    """Return the key columns by which rows are matched; None if whole rows are compared."""
+    if projection is not Projection.STATE:
+        return None
+    if not view.key:
+        raise DatasetHasNoPrimaryKeys
+    return view.key
+
+
+def looked_up(
+    view: View,
+    filters: Sequence[Filter],
+    *,
+    state: bool,
+    limit: int,
+    max_bytes: int,
+    known: Known,
+) -> tuple[pa.Table, Narrowed]:
+    """Return the first `limit` rows that satisfy all filters, and which slices were opened.
+
+    Raises:
+        UnknownColumn, MalformedFilter, UnusableKey, UnreadableSlice.
+        AnswerTooLong: the rows have more than `max_bytes`.
+    """
+    below = Projection.CHANGELOG
+    if state:
+        below = Projection.STATE if view.key else Projection.FACTS
+    narrow = narrowed(view, filters, below=below, known=known)
+    if state:
+        check_columns(view.key, narrow.schema)
+    with tempfile.TemporaryDirectory(prefix="lookup-") as folder:
+        scan = SliceScan(narrow, Path(folder))
+        batches = _row_standing(scan, narrow.view) if state else scan(None, None)
+        rows = list(_first(_fitting(batches, narrow), limit, max_bytes))
+    return pa.Table.from_batches(rows, narrow.schema), narrow
+
+
+def _row_standing(scan: SliceScan, view: View) -> Iterator[pa.RecordBatch]:
+    live = live_by_key(scan, view.vocab, view.key) if view.key else live_by_row(scan, view.vocab)[0]
+    return scan(None, live)
+
+
+def _fitting(batches: Iterator[pa.RecordBatch], narrow: Narrowed) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that satisfy the whole filter."""
+    for batch in batches:
+        if narrow.wanted is None or narrow.wanted == narrow.early:
+            yield batch
+        else:
+            yield batch.filter(mask_of(narrow.wanted, batch.column, batch.num_rows))
+
+
+def _first(
+    batches: Iterator[pa.RecordBatch], limit: int, max_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    left = max_bytes
+    for batch in batches:
+        if limit <= 0:
+            return
+        some = batch.slice(0, limit)
+        limit, left = limit - some.num_rows, left - some.nbytes
+        if left < 0:
+            raise AnswerTooLong(max_bytes)
+        yield some
+
 
 LEARNED_AT_ONCE = 1000
 """Limit of bounds in one frame; each takes some hundred bytes."""

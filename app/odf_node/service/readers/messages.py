@@ -2,6 +2,8 @@
 
 File descriptors are sent as ancillary data of their `FILE` frame, so a `FILE` frame has no content.
 All other contents are JSON, except the bytes of the answer.
+
+The objects of a dataset, hashed, and the files of its index, opened for a reader.
 """
 
 from __future__ import annotations
@@ -9,15 +11,22 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 from odf_protocol.errors import NodeError
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
-from odf_storage.datasets.pruning.learned import Bounds, Learned
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.kartothek.index_place import index_store
+from odf_storage.datasets.pruning.bounds import Bounds, Learned
+from odf_storage.stores.ports.errors import KeyNotFound, KeyRefused
 from odf_storage.stores.ports.values import Failed, ObjectKind
+
+if TYPE_CHECKING:
+    from odf_storage.stores.ports import KeyedStore
+
 
 HEAD = struct.Struct("!BI")
 MAX_FRAME_BYTES = 256 * 1024 * 1024
@@ -135,3 +144,26 @@ def failed_frame(failed: Failed) -> bytes:
 def read_failed(raw: bytes) -> Failed:
     error, message, facts, branch = decode_json(raw, tuple[str, str, dict[str, Any], str])
     return Failed(error, message, facts, branch)
+
+
+class Materials:
+    """Opens everything that the readers of one dataset may request."""
+
+    def __init__(self, dataset: Dataset, projections: KeyedStore) -> None:
+        self._dataset = dataset
+        self.index = index_store(projections, dataset.id)
+
+    def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
+        """Open an object whose hash was checked. Raises `ObjectDamaged`."""
+        return self._dataset.open_whole(kind, name)
+
+    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
+        """Do the same as `Dataset.require`."""
+        self._dataset.require(kind, wanted)
+
+    def open_index(self, key: str) -> BinaryIO | None:
+        """Open a file of the index; None if it does not exist."""
+        try:
+            return self.index.open(key)
+        except (KeyNotFound, KeyRefused):
+            return None

@@ -12,13 +12,13 @@ import msgspec
 from odf_protocol.codec.manifests import from_data, to_data
 from odf_protocol.errors import LimitExceeded, NodeFault
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.kartothek.index_place import IndexRef
+from odf_storage.datasets.pruning.bounds import Bounds
 from odf_storage.datasets.pruning.filters import Filter
-from odf_storage.datasets.pruning.learned import Bounds
 
 MAX_ANSWER = "ODF_NODE_MAX_READ_BYTES"
 

@@ -1,10 +1,15 @@
-"""Where the service listens, which addresses it gives, how it ends, what it logs."""
+"""Where the service listens, which addresses it gives, how it ends, what it logs.
+
+Streams of news and webhooks.
+
+Smart transfers, received slices, mirrors.
+"""
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from pydantic import Field, IPvAnyNetwork, PositiveFloat, field_validator
 
-from odf_storage.runtime.shared_settings import SharedSettings
+from odf_storage.runtime.environment import SharedSettings
 
 from .words import MIB, Tenancy
 
@@ -76,3 +81,86 @@ class ListeningSettings(SharedSettings):
         if not url.startswith(("http://", "https://")):
             raise ValueError("must begin with http:// or https://")
         return url if url.endswith("/") else url + "/"
+
+
+class NewsSettings(SharedSettings):
+    """Streams of news and webhooks."""
+
+    events_listeners: int = Field(
+        2_000,
+        gt=0,
+        description="Most clients that follow news or wait for a head at a time; more are "
+        "answered 503.",
+    )
+    webhook_networks: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Ranges webhooks may be delivered to, beside the public network."
+    )
+    webhook_threads: int = Field(
+        16, ge=0, le=256, description="Webhooks this service delivers at a time; 0 = none."
+    )
+    webhook_retry_s: tuple[PositiveFloat, ...] = Field(
+        (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400),
+        description="Seconds before a delivery that failed is tried again, as JSON, one number "
+        "for each time; when none is left, the webhook is paused. Up to a tenth more is waited, "
+        "by chance.",
+    )
+
+
+MIN_MESSAGE_BYTES = 64 * 1024
+
+
+class TransferSettings(SharedSettings):
+    """Smart transfers, received slices, mirrors."""
+
+    ws_max_message_bytes: int = Field(
+        64 * MIB,
+        ge=MIN_MESSAGE_BYTES,
+        description="Largest message of a push, in bytes; the reference peer sends up to 64 MiB, "
+        "all blocks of a push in one.",
+    )
+    max_transfers: int = Field(
+        128, gt=0, description="Most smart transfers open at a time; more are answered 503."
+    )
+    max_batch_bytes: int = Field(
+        512 * MIB, gt=0, description="Most bytes of blocks in one smart transfer, uncompressed."
+    )
+    transfer_idle_s: float = Field(
+        86_400.0,
+        gt=0,
+        description="Seconds a push may stay silent before it is ended, while it uploads.",
+    )
+    transfer_url_ttl_s: int = Field(
+        3600,
+        gt=0,
+        description="Seconds a presigned transfer URL, a signed URL of the node, or keys of S3 "
+        "clients for the files of a dataset stay valid.",
+    )
+    outgoing_s: float = Field(
+        20.0,
+        gt=0,
+        le=120,
+        description="Seconds another server may take to answer: the remote of a new mirror at the "
+        "first look, the receiver of a webhook.",
+    )
+    mirror_networks: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Ranges mirrors may pull from, beside the public network."
+    )
+    mirror_threads: int = Field(
+        4, ge=0, le=64, description="Mirrors this service pulls at the same time; 0 = none."
+    )
+    slice_memory_bytes: int = Field(
+        2048 * MIB,
+        ge=256 * MIB,
+        description="Memory of a process that looks at received slices, in bytes.",
+    )
+    rows_hashed_at_once_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="Largest slices of one push or pull, in bytes, whose rows are hashed before "
+        "they count; of larger ones a job hashes them afterwards. None: rows are always hashed "
+        "before.",
+    )
+    validate_pushed_derivatives: bool = Field(
+        False,
+        description="Whether a worker has to reproduce pushed executions before they count.",
+    )

@@ -1,4 +1,9 @@
-"""Queries, Flight SQL, signatures of answers."""
+"""Queries, Flight SQL, signatures of answers.
+
+Posts, jobs that wait, derivatives and schedules.
+
+Who is let in: anonymous callers, logins, sessions, passwords.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from odf_storage.runtime.shared_settings import SharedSettings
+from odf_storage.runtime.environment import SharedSettings
 
-from .words import MIB
+from .words import MIB, AnonymousReads
 
 
 class QuerySettings(SharedSettings):
@@ -89,4 +94,80 @@ class QuerySettings(SharedSettings):
         (),
         description="Public keys, as JSON of `did:key` texts, that signed earlier answers; they "
         "are published beside the key.",
+    )
+
+
+class BatchSettings(SharedSettings):
+    """Posts, jobs that wait, derivatives and schedules."""
+
+    poll_s: float = Field(
+        1.0,
+        gt=0,
+        le=60,
+        description="Seconds between two looks for what is to be done (inputs that moved, ends of "
+        "jobs, schedules, mirrors, webhooks) when no wake-up comes.",
+    )
+    follow_inputs: bool = Field(
+        True, description="Whether derivatives are computed by themselves when an input moves."
+    )
+    query_check_s: float = Field(
+        20.0,
+        ge=0,
+        description="Seconds a new transform waits to be looked at by a worker; then it is taken.",
+    )
+    ingest_wait_s: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds an ingest request waits for its result before it is answered 202.",
+    )
+    job_keep_s: int = Field(
+        30 * 86_400, gt=0, description="Seconds a job is kept after its end, with its receipt."
+    )
+    rejected_rows_keep_s: int = Field(
+        7 * 86_400,
+        gt=0,
+        description="Seconds the bad rows are kept that a batch was ingested without.",
+    )
+    max_waiting_dataset: int = Field(
+        1_000, gt=0, description="Most jobs that may wait for one dataset; more are answered 429."
+    )
+    max_waiting_account: int = Field(
+        5_000, gt=0, description="Most jobs one account may have waiting; more are answered 429."
+    )
+    max_waiting_node: int = Field(
+        50_000, gt=0, description="Most jobs that may wait on the node; more are answered 503."
+    )
+
+
+class CallerSettings(SharedSettings):
+    """Who is let in: anonymous callers, logins, sessions, passwords."""
+
+    allow_anonymous: bool = Field(
+        True, description="Whether callers without a token may read public datasets."
+    )
+    anonymous_reads: AnonymousReads = Field(
+        AnonymousReads.PUBLIC,
+        description="Which datasets everybody reads who is let in: `public` ones, or `all`, "
+        "private ones, too (for a private workshop).",
+    )
+    share: float = Field(
+        0.34,
+        gt=0,
+        le=1,
+        description="Part, rounded up, that one account, or one address without an account, may "
+        "hold of what all callers have at a time: queries, readers, bodies, transfers, listeners, "
+        "calls of Flight SQL. More wait a moment, or are answered 429. A start is refused where "
+        "the part of a pool would be all of it, except with 1.",
+    )
+    session_ttl_s: int = Field(
+        86_400, gt=0, description="Seconds a session stays valid after its login."
+    )
+    password_work: int = Field(
+        15,
+        ge=1,
+        le=20,
+        description="Cost of guessing a new password: 2 to this power KiB of scrypt, three times.",
+    )
+    login_attempts: int = Field(
+        5, gt=0, description="Failed logins one address may make per account before it has to wait."
     )

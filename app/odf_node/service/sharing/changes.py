@@ -2,24 +2,33 @@
 
 If a version only adds rows, its slice is served unchanged. Otherwise it is rewritten with a column
 for the type of change of each row.
+
+Files of feeds of changes, for callers that have the signed URL from a feed.
 """
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 
 from anyio import to_thread
 
 from odf_protocol.delta.schemas import DeltaSchema
 from odf_protocol.errors import BadInput, LimitExceeded
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.rows import Projection
-from odf_storage.datasets.versions.changed_rows import write_changed_rows
-from odf_storage.datasets.versions.histories import version_files
+from odf_storage.datasets.versions.dead_rows import changed_rows_key, write_changed_rows
+from odf_storage.datasets.versions.versions import version_files
+from odf_storage.stores.ports.errors import KeyNotFound
 
-from ..versions.versions import Versioned
-from .files import slice_files
-from .forms import Capabilities, Form
-from .lines import FileTold, change_line, head_lines
+from ..auth.access import DatasetHidden
+from ..auth.signed_urls import SignedUrls
+from ..history.versions import Versioned
+from ..projections.gateway import ServedFile
+from .files import CHANGES, slice_files
+from .lines import Capabilities, FileTold, Form, change_line, head_lines
 from .names import SharedTable
 from .tables import BadVersion, SharedTables, Told, When, told_of, version_of
 
@@ -128,3 +137,33 @@ def _numbers(found: Versioned, span: Span) -> tuple[int, int]:
     if first > last:
         raise BadVersion(f"the first version, {first}, is behind the last one, {last}")
     return first, last
+
+
+def find_changed_file(
+    stores: Stores, urls: SignedUrls, dataset: str, name: str, signature: str
+) -> ServedFile:
+    """Return a file by its signed URL.
+
+    Raises `DatasetHidden`, `SignedUrlExpired`, for the same reasons as `SignedUrls.check`.
+    """
+    try:
+        owner, slice_hash = DatasetId.parse(dataset), Multihash.parse(name)
+    except BadInput:
+        raise DatasetHidden from None
+    urls.check(signature, CHANGES, owner, slice_hash)
+    if stores.registry.find(DatasetRef(id=owner)) is None:
+        raise DatasetHidden
+    store = version_files(stores.projections, owner)
+    key = changed_rows_key(slice_hash)
+    try:
+        with store.open(key) as stream:
+            size = stream.seek(0, io.SEEK_END)
+    except KeyNotFound:
+        raise DatasetHidden from None
+    return ServedFile(
+        open=lambda: store.open(key),
+        size=size,
+        tag=f"{slice_hash}-{CHANGES}",
+        is_fixed=True,
+        is_public=False,
+    )

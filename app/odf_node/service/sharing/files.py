@@ -12,7 +12,7 @@ from odf_storage.datasets.versions.versions import Version
 
 from ..auth.dataset_access import DatasetAccess
 from ..auth.signed_urls import SignedUrls
-from ..versions.versions import Versioned
+from ..history.versions import Versioned
 from .lines import FileTold
 from .names import SharedTable
 

@@ -1,8 +1,11 @@
-"""Routes below `/delta-sharing` for clients of Delta Sharing. Source: Delta Sharing protocol."""
+"""Routes below `/delta-sharing` for clients of Delta Sharing. Source: Delta Sharing protocol.
+
+Profile files, with which a client of Delta Sharing reaches this node by a token.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -20,15 +23,23 @@ from ..http.bodies import MalformedBody, small_body
 from ..http.deps import AccessDep, ActorDep, BaseDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
-from ..projections.gateway_routes import file_answer
-from .changed_files import find_changed_file
-from .changes import ChangeFeeds, Span
-from .forms import HEADER, Capabilities
-from .hints import hints_of
-from .lines import encoded
+from ..projections.gateway import file_answer
+from .changes import ChangeFeeds, Span, find_changed_file
+from .lines import HEADER, Capabilities, encoded
 from .names import Page, SharedTable, Shares, TokenMissing
-from .profiles import FILE_NAME, profile_of
-from .tables import SharedTables, Told, Wanted, When
+from .tables import SharedTables, Told, Wanted, When, hints_of
+
+FILE_NAME = "config.share"
+
+
+def profile_of(base: str, bearer: str) -> dict[str, Any]:
+    """Return a profile of version 1, which every client reads. `base` has a slash at the end."""
+    return {
+        "shareCredentialsVersion": 1,
+        "endpoint": f"{base}delta-sharing/",
+        "bearerToken": bearer,
+    }
+
 
 ROOT = "/delta-sharing"
 VERSION = "delta-table-version"

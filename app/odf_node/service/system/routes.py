@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from odf_storage.runtime.version import app_version
+from odf_storage.runtime.extras import app_version
 from odf_storage.stores.ports import DatasetEntries
 
 from ..http.answers import JsonAnswer

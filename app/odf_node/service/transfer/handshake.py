@@ -21,16 +21,14 @@ from odf_protocol.transfer.messages import (
     PROTOCOL_VERSION,
     VERSION_HEADER,
 )
-from odf_storage.datasets.node.naming import refuse_reserved
+from odf_storage.datasets.node.commits import refuse_reserved
 from odf_storage.datasets.node.stores import Stores
 
 from ..auth.access import Action, Unauthenticated, may_create
 from ..auth.actors import Actor
-from ..auth.dataset_access import DatasetAccess
-from ..auth.mirror_rule import refuse_mirror
+from ..auth.dataset_access import DatasetAccess, refuse_mirror
 from ..http.addresses import DatasetPath
-from .links import Links
-from .pull import PullExchange
+from .pull import Links, PullExchange
 from .push import PushExchange, Pushing
 
 SUBPROTOCOL = "odf/smart-transfer-protocol/v1"

@@ -1,19 +1,27 @@
-"""One smart pull, message by message. The head at the first request stays the head to the end."""
+"""One smart pull, message by message. The head at the first request stays the head to the end.
+
+URLs at which clients of a smart transfer fetch and put objects: presigned, or of this node.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import chain
 
 from msgspec import Raw
 
 from odf_protocol.errors import BadInput
-from odf_protocol.identity import DatasetRef
-from odf_protocol.multihash import Multihash
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.multihash import HashMismatch, Multihash
 from odf_protocol.transfer.bundle import Archive, archive_of, batch_of
 from odf_protocol.transfer.messages import (
     BATCH_ENCODING,
     INTERNAL_ERROR,
+    PROTOCOL_VERSION,
+    VERSION_HEADER,
     DatasetMetadataPullResponse,
     DatasetPullMetadataRequest,
     DatasetPullObjectsTransferRequest,
@@ -21,26 +29,97 @@ from odf_protocol.transfer.messages import (
     DatasetPullRequest,
     DatasetPullResponse,
     DatasetPullSuccess,
+    Header,
     Internal,
     InvalidInterval,
     Message,
     ObjectFileReference,
+    ObjectType,
     PullPhase,
+    PullStrategy,
+    PushStrategy,
     Reply,
     TransferPhase,
     TransferPlan,
+    TransferUrl,
     encode,
 )
-from odf_protocol.transfer.payload import payload_pieces
-from odf_protocol.transfer.phases import PHASES, PullState, State
-from odf_protocol.transfer.plan import transfer_plan
-from odf_storage.datasets.contents.named_objects import named_objects
+from odf_protocol.transfer.phases import PHASES, PullState, State, payload_pieces, transfer_plan
+from odf_storage.datasets.contents.linked import named_objects
 from odf_storage.datasets.dataset import dataset as storage_dataset
 from odf_storage.datasets.dataset.dataset import BlockNotFound, Dataset, Datasets
+from odf_storage.stores.ports import ObjectStore, values
 from odf_storage.stores.ports.errors import ObjectNotFound
-from odf_storage.stores.ports.values import DatasetEntry, ObjectKind
+from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
-from .links import Links
+KINDS = {ObjectType.DataSlice: ObjectKind.DATA, ObjectType.Checkpoint: ObjectKind.CHECKPOINT}
+AT_ONCE = 16
+"""Number of objects that are looked up in a bucket in parallel."""
+FOLDERS = {ObjectType.DataSlice: "data", ObjectType.Checkpoint: "checkpoints"}
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Makes the transfer strategies for the objects of one dataset, for one caller."""
+
+    objects: ObjectStore
+    dataset_url: str
+    """URL of the dataset as the client addresses it, with a slash at the end."""
+    bearer: str | None = field(repr=False)
+    """The caller's token, which we return to it as a header for URLs of this node."""
+    ttl: timedelta
+    max_object_bytes: int
+    """Limit of objects that this node accepts."""
+
+    def missing(self, dataset: DatasetId, files: Sequence[ObjectFileReference]) -> list[ObjectKey]:
+        """Return the keys of the files that this node does not have."""
+        keys = [_key(dataset, file) for file in files]
+        if len(keys) < AT_ONCE:
+            found = [self.objects.stat(key) for key in keys]
+        else:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                found = list(pool.map(self.objects.stat, keys))
+        return [key for key, info in zip(keys, found, strict=True) if info is None]
+
+    def pull(self, dataset: DatasetId, file: ObjectFileReference) -> PullStrategy:
+        """Return how to fetch the file. This does not check that it exists; `missing` does."""
+        url = self.objects.download_url(_key(dataset, file), ttl=self.ttl)
+        return PullStrategy(object_file=file, download_from=self._given(url, file))
+
+    def push(self, dataset: DatasetId, file: ObjectFileReference) -> PushStrategy:
+        """Return how to upload the file; the client skips it if the dataset already has it."""
+        key = _key(dataset, file)
+        if self._is_here(key):
+            return PushStrategy(object_file=file, push_strategy="SkipUpload")
+        url = None
+        if file.size <= self.max_object_bytes:  # a larger one goes to this node, which refuses it
+            url = self.objects.upload_url(key, size=file.size, ttl=self.ttl)
+        return PushStrategy(
+            object_file=file, push_strategy="HttpUpload", upload_to=self._given(url, file)
+        )
+
+    def _is_here(self, key: ObjectKey) -> bool:
+        """Return whether the object is stored; settle an upload of an aborted push first."""
+        try:
+            return self.objects.settle(key) is not None
+        except HashMismatch:
+            return False
+
+    def _given(self, url: values.TransferUrl | None, file: ObjectFileReference) -> TransferUrl:
+        """Return the presigned URL, or the URL of this node with its two headers in this order."""
+        if url is not None:
+            headers = tuple(Header(name=name, value=value) for name, value in url.headers)
+            return TransferUrl(url=url.url, headers=headers, expires_at=url.expires_at)
+        own = [Header(name=VERSION_HEADER, value=str(PROTOCOL_VERSION))]
+        if self.bearer is not None:
+            own.append(Header(name="authorization", value=f"Bearer {self.bearer}"))
+        path = f"{FOLDERS[file.object_type]}/{file.physical_hash}"
+        return TransferUrl(url=self.dataset_url + path, headers=tuple(own))
+
+
+def _key(dataset: DatasetId, file: ObjectFileReference) -> ObjectKey:
+    return ObjectKey(dataset, KINDS[file.object_type], file.physical_hash)
+
 
 INITIAL = TransferPhase(pull=PullPhase.InitialRequest)
 _HOLE = Raw(b'"?"')

@@ -12,8 +12,7 @@ from odf_protocol.chain.rules import fold_received as fold
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import Seed, SetTransform
+from odf_protocol.metadata.events import HashedBlock, Seed, SetTransform
 from odf_protocol.multihash import Multihash
 from odf_protocol.transfer import messages
 from odf_protocol.transfer.bundle import BundleLimits, unpack
@@ -41,18 +40,17 @@ from odf_protocol.transfer.messages import (
     TransferPhase,
 )
 from odf_protocol.transfer.phases import PHASES, PushState, State
-from odf_storage.datasets.contents.named_objects import named_objects
+from odf_storage.datasets.contents.linked import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset, SeedBlockOverwriteRestricted
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata
-from odf_storage.datasets.node.dependencies import refuse_cycle, remember_declared
+from odf_storage.datasets.node.rights import refuse_cycle, remember_declared
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.clock import Clock
-from odf_storage.runtime.garbage_collection import without_garbage_collection
+from odf_storage.runtime.durations import Clock, without_garbage_collection
 from odf_storage.stores.ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 
 from ..auth.actors import Actor
-from ..auth.mirror_rule import refuse_mirror
+from ..auth.dataset_access import refuse_mirror
 from ..definitions.authors import (
     AccountSecretsRefused,
     Defining,
@@ -65,11 +63,12 @@ from .admission import (
     Admission,
     PushBeingValidated,
     PushNotValidated,
+    Receiving,
+    commit_received,
     commit_validated,
     needs_validation,
 )
-from .links import Links
-from .received import Receiving, commit_received
+from .pull import Links
 
 _DEFINITIONS_REFUSED: dict[type[Exception], str] = {
     DefinitionReadsHidden: "it reads datasets not shown to you",

@@ -15,11 +15,10 @@ from odf_storage.stores.ports.values import Account
 from ..accounts.routes import TokenRefused
 from ..auth.access import Unauthorized
 from ..auth.actors import Actor
-from ..auth.upload_tokens import UploadToken
-from ..http.answers import JsonAnswer
+from ..auth.signed_urls import UploadToken
+from ..http.answers import MEDIA_TYPES, JsonAnswer
 from ..http.bodies import Body, BodyTooLong
 from ..http.deps import ActorDep, BaseDep, wired
-from ..http.media_types import MEDIA_TYPES
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..limits.shares import caller_of
 from . import uploaded_files as usecase

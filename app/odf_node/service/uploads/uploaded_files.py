@@ -18,8 +18,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.integrity.healing import HealingStores
 from odf_storage.datasets.integrity.opening import open_hashed
-from odf_storage.runtime.clock import Clock
-from odf_storage.runtime.randomness import Random
+from odf_storage.runtime.durations import Clock, Random
 from odf_storage.stores.ports import UploadedFiles
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import (
@@ -33,8 +32,8 @@ from odf_storage.stores.ports.values import (
 
 from ..auth.access import Unauthorized
 from ..auth.actors import Actor
-from ..auth.upload_tokens import UploadToken
-from ..http.spool import READ_BYTES, spooled
+from ..auth.signed_urls import UploadToken
+from ..http.multipart import READ_BYTES, spooled
 
 UPLOAD_KEEP_S = 86_400
 """Seconds an uploaded file is kept before it is cleared away."""

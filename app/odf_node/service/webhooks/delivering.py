@@ -5,6 +5,10 @@ accepted the delivery, so after a kill in between the node repeats it with the s
 ensures that one process at a time works on a webhook. A receiver that fails or is slow delays no
 other for long: turns are short, the webhook that was served longest ago is next, and an account has
 a share of the threads.
+
+Decide after a failed attempt when the next one is, or that there is none.
+
+Datasets whose polls fail, as all turns of a process know them: looked up once in a while.
 """
 
 from __future__ import annotations
@@ -13,31 +17,73 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from odf_protocol.errors import NodeError, Refused
-from odf_protocol.identity import DatasetRef
+from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.ports.derivation_values import Problem
+from odf_storage.datasets.job_payloads import poll_job
+from odf_storage.stores.ports import JobRecords
 from odf_storage.stores.ports.errors import AccountNotFound
-from odf_storage.stores.ports.values import AccountId, DatasetEntry, Scope
-from odf_storage.stores.ports.webhook_values import DeliveryAttempt, Webhook, WebhookState
+from odf_storage.stores.ports.following import Problem
+from odf_storage.stores.ports.values import AccountId, DatasetEntry, Failing, Scope
+from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook, WebhookState
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..news.feeds import ChainFeed, ChainPosition, Page
 from ..news.notices import Notice
-from . import secrets
-from .failing_polls import FailingPolls
-from .messages import Message, failing_of, message_of
-from .retries import after_failure
-from .sending import Answer
-from .signing import signed_headers
-from .webhooks import Webhooks, source_of
+from . import webhooks as secrets
+from .sending import Answer, Message, ReceiverGone, failing_of, message_of
+from .webhooks import Webhooks, signed_headers, source_of
+
+JITTER = 0.1
+LONGEST_S = 86_400.0
+"""Limit in seconds of a `Retry-After` that we follow."""
+
+
+def after_failure(
+    answer: Answer, *, failed_before: int, retry_s: Sequence[float], now: Instant, chance: float
+) -> tuple[WebhookState, Instant | None]:
+    """Return the new state of the webhook, and the time before which nothing is sent.
+
+    `failed_before` counts failures in a row without this one, `chance` is from 0 to 1.
+    """
+    if isinstance(answer.error, ReceiverGone):
+        return WebhookState.ENDED, None
+    if failed_before >= len(retry_s):
+        return WebhookState.PAUSED, None
+    pause_s = retry_s[failed_before] * (1 + JITTER * chance)
+    pause_s = max(pause_s, min(answer.retry_after_s, LONGEST_S))
+    return WebhookState.ACTIVE, Instant(now.ns + int(pause_s * NANOS))
+
+
+MOST = 1_000
+"""Limit of datasets that are looked up; those that fail for the longest are first."""
+
+
+@dataclass
+class FailingPolls:
+    """Looks up at most every `each_s` seconds which datasets have polls that fail."""
+
+    jobs: JobRecords
+    each_s: float
+    _until: float = 0.0
+    _found: Mapping[DatasetId, Failing] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def now(self) -> Mapping[DatasetId, Failing]:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                found = self.jobs.failing(poll_job.KIND, limit=MOST)
+                self._found = {each.dataset: each for each in found}
+                self._until = time.monotonic() + self.each_s
+            return self._found
+
 
 _log = logging.getLogger("odf.webhooks")
 TURN_S = 5.0

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from odf_storage.stores.ports.values import Account
-from odf_storage.stores.ports.webhook_values import DeliveryAttempt
+from odf_storage.stores.ports.webhooks import DeliveryAttempt
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body

@@ -2,10 +2,22 @@
 
 Only that account sees the address, the secret and the errors. The secret is shown once and stored
 sealed (`secrets.py`).
+
+Sealed secrets of a webhook: the current one, and for a while the one that it replaced.
+
+A secret can be unsealed for its webhook and dataset only. The sealed text is the secret. After a
+change it is the new secret, the old one, and the time until which the old one also signs,
+separated by blanks.
+
+Secrets and signatures of webhooks by Standard Webhooks: HMAC-SHA256, `v1`.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,25 +26,88 @@ import msgspec
 from msgspec import Struct
 
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
+from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.reader import Reading
-from odf_storage.runtime.clock import Clock
+from odf_storage.runtime.durations import Clock, Random
 from odf_storage.runtime.networks import reachable
-from odf_storage.runtime.randomness import Random
 from odf_storage.stores.ports import WebhookStore
-from odf_storage.stores.ports.values import Account, DatasetEntry, Scope
-from odf_storage.stores.ports.webhook_values import DeliveryAttempt, Webhook
-from odf_storage.stores.publishing.sealing import SecretKeys
+from odf_storage.stores.ports.values import Account, DatasetEntry, Scope, Variable
+from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook
+from odf_storage.stores.registers.sealing import SecretKeys
 
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..news.feeds import ChainPosition
-from . import secrets
-from .messages import ping_of
-from .sending import Sender
-from .signing import new_secret, signed_headers
+from .sending import Sender, ping_of
+
+SECRET = "secret"  # noqa: S105 - the name of a secret, not one
+
+
+def sealed_secret(
+    keys: SecretKeys, webhook: str, dataset: DatasetId, text: str, at: Instant
+) -> bytes:
+    """Return the secret sealed for storage."""
+    made = keys.sealed(_owner(webhook, dataset), SECRET, text, at=at)
+    return f"{made.key_id}:".encode() + made.value
+
+
+def opened(keys: SecretKeys, webhook: Webhook, now: Instant) -> list[str]:
+    """Return the secrets that sign now, the newest first. Raises `SecretUnreadable`."""
+    key_id, _, value = webhook.sealed_secret.partition(b":")
+    found = Variable(
+        name=SECRET,
+        is_secret=True,
+        value=value,
+        updated_at=webhook.created_at,
+        key_id=key_id.decode(),
+    )
+    newest, *before = keys.opened(_owner(webhook.id, webhook.dataset), found).split(" ")
+    return [newest, before[0]] if before and now < Instant.parse(before[1]) else [newest]
+
+
+def changed(old: str, new: str, until: Instant) -> str:
+    """Return the text to seal when `new` signs, and `old` also signs until `until`."""
+    return f"{new} {old} {until}"
+
+
+def _owner(webhook: str, dataset: DatasetId) -> str:
+    """Return the owner for which a secret is sealed."""
+    return f"webhook:{dataset}:{webhook}"
+
+
+PREFIX = "whsec_"
+SECRET_BYTES = 32
+
+
+def new_secret(random: Random) -> str:
+    """Return a new secret in the form that its owner sees once."""
+    return PREFIX + base64.b64encode(random(SECRET_BYTES)).decode()
+
+
+def signed_headers(
+    secrets: Sequence[str], message: str, body: bytes, at: Instant
+) -> dict[str, str]:
+    """Return the headers of an attempt. `message` is the id of the delivery, `at` its time.
+
+    The header has a signature for each secret; receivers need one to match. The signed text is
+    `{id}.{unix seconds}.{body}`. Receivers refuse times that are more than five minutes off.
+    """
+    moment = str(at.ns // NANOS)
+    content = f"{message}.{moment}.".encode() + body
+    signatures = []
+    for secret in secrets:
+        key = base64.b64decode(secret.removeprefix(PREFIX))
+        digest = hmac.digest(key, content, hashlib.sha256)
+        signatures.append(f"v1,{base64.b64encode(digest).decode()}")
+    return {
+        "webhook-id": message,
+        "webhook-timestamp": moment,
+        "webhook-signature": " ".join(signatures),
+    }
+
 
 WEBHOOKS_ACCOUNT = 20
 """Most webhooks an account may have at one dataset."""
@@ -121,7 +196,7 @@ def add_webhook(
         dataset=entry.id,
         account=account.id,
         url=body.url,
-        sealed_secret=secrets.sealed(hooks.keys, id_, entry.id, secret, now),
+        sealed_secret=sealed_secret(hooks.keys, id_, entry.id, secret, now),
         created_at=now,
         position=position,
     )
@@ -182,8 +257,8 @@ def change_secret(hooks: Webhooks, webhook: Webhook) -> str:
     """
     now, new = hooks.clock(), new_secret(hooks.random)
     until = Instant(now.ns + hooks.old_secret_s * NANOS)
-    text = secrets.changed(secrets.opened(hooks.keys, webhook, now)[0], new, until)
-    sealed = secrets.sealed(hooks.keys, webhook.id, webhook.dataset, text, now)
+    text = changed(opened(hooks.keys, webhook, now)[0], new, until)
+    sealed = sealed_secret(hooks.keys, webhook.id, webhook.dataset, text, now)
     hooks.store.reseal(webhook.id, sealed)
     return new
 
@@ -193,7 +268,7 @@ def ping(hooks: Webhooks, webhook: Webhook, entry: DatasetEntry, alias: str) -> 
     source, now = source_of(hooks, entry, alias), hooks.clock()
     number = hooks.random(8).hex()
     message = ping_of(webhook, alias, source=source, number=number, at=now)
-    signing = secrets.opened(hooks.keys, webhook, now)
+    signing = opened(hooks.keys, webhook, now)
     headers = signed_headers(signing, message.id, message.body, now)
     answer = hooks.sender.send(webhook.url, message, headers)
     error = None if answer.error is None else type(answer.error).__name__

@@ -15,21 +15,19 @@ from odf_protocol.chain.rules import fold_received as fold
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.errors import BadInput, Conflict
 from odf_protocol.identity import DatasetId, DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import Seed
+from odf_protocol.metadata.events import HashedBlock, Seed
 from odf_protocol.multihash import Multihash
 
 from ...stores.ports import LocatedObjects, Objects, ObjectUrls, RefIndex
 from ...stores.ports.errors import BlockNotFound as BlockNotFound
 from ...stores.ports.errors import RefConflict
-from ...stores.ports.keyed_values import LinkSource
+from ...stores.ports.keyed import LinkSource
 from ...stores.ports.values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
-from ..contents.claims import SliceClaim, slice_claims
-from ..contents.named_objects import NamedObject, named_objects
+from ..contents.linked import NamedObject, named_objects
+from ..contents.slices import SliceClaim, slice_claims
 from ..integrity.healing import HealingStores
 from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
-from .chain import Chain, page_starts
-from .state_cache import StateCache
+from .state_cache import Chain, StateCache, page_starts
 
 FORCE_TRIES = 100
 """How often a forced commit overwrites a concurrent move of the head before it gives up."""

@@ -20,8 +20,7 @@ from typing import Protocol
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import ExecuteTransform
+from odf_protocol.metadata.events import ExecuteTransform, HashedBlock
 
 from ...runtime.locks import Locks
 from ...stores.objects.layout import MAX_INFO_BYTES

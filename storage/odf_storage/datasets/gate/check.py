@@ -3,6 +3,16 @@
 The footer is limited before it is parsed, and the decoded bytes while they are decoded, so that a
 small file with large contents ends early. Rows are read once: the checks of the system columns see
 them on their way into the logical hash.
+
+Times of 96 bits in slices, a type that old writers use, and that readers take in two ways.
+
+Some read it as nanoseconds of 64 bits, which end in the year 2262, and make other times of those
+beyond; others read all years. A slice with such a time has no rows that all agree on.
+
+Compare the columns of a Parquet file with a schema, in any encoding that ODF writers use.
+
+Names have to be the same, in any order. Layouts, units of time, zones and optionality differ from
+engine to engine; numbers, texts and the shape of nested values do not.
 """
 
 from __future__ import annotations
@@ -16,26 +26,189 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import types
 
+from odf_protocol.arrow_columns import ColumnCheck, ColumnChecks, SliceDigest
 from odf_protocol.arrow_digest import UnsupportedColumn
-from odf_protocol.metadata.schema import DataTypeOption
-from odf_protocol.slice_digest import ColumnCheck, ColumnChecks, SliceDigest
-from odf_protocol.slice_file import (
-    UNREADABLE,
-    UnreadableSlice,
-    as_stated,
-    open_slice,
-    schema_of,
-)
+from odf_protocol.arrow_schema import UnsupportedSchema, from_arrow
+from odf_protocol.chain.schema_evolution import type_with_defaults
+from odf_protocol.metadata import schema as odf
+from odf_protocol.metadata.schema import DataField, DataType, DataTypeOption
+from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, as_stated, open_slice, schema_of
 from odf_protocol.stored_values import Misfit, first_misfit, may_misfit
 
 from ...lanes import Stream
-from ..contents.claims import SliceClaim
-from ..contents.slice_limits import CheckLimits
-from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable, unstorable
-from .columns import difference
-from .old_times import first_ambiguous
+from ..contents.slices import (
+    WINDOW_ROWS,
+    CheckLimits,
+    Columns,
+    Finding,
+    Offsets,
+    SliceClaim,
+    unreadable,
+    unstorable,
+)
+
+REASON = (
+    "a time of 96 bits outside of the years 1677 to 2262, which readers take for different ones"
+)
+_MICROS = pa.timestamp("us")
+
+
+def first_ambiguous(file: Any, content: pa.Buffer) -> Misfit | None:
+    """Return the first time, column by column, that readers take for different ones."""
+    leaves = [file.schema.column(at) for at in range(len(file.schema))]
+    roots = dict.fromkeys(
+        leaf.path.partition(".")[0] for leaf in leaves if leaf.physical_type == "INT96"
+    )
+    for name in roots:
+        other = pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us")
+        windows = (
+            each.iter_batches(WINDOW_ROWS, columns=[name], use_threads=False)
+            for each in (file, other)
+        )
+        before = 0
+        for short, long in zip(*windows, strict=True):
+            if (row := _first_unequal(short.column(0), long.column(0))) is not None:
+                shown = str(long.column(0)[row])
+                return Misfit(row=before + row, column=name, reason=REASON, value=shown)
+            before += short.num_rows
+    return None
+
+
+def _first_unequal(short: pa.Array, long: pa.Array) -> int | None:
+    """Return the first row whose times differ, in microseconds; nested ones are compared whole."""
+    if not pa.types.is_timestamp(short.type):
+        same = short.cast(long.type, safe=False).equals(long)
+        return None if same else 0
+    floored = pc.floor_temporal(short, unit="microsecond").cast(_MICROS)
+    unequal = pc.not_equal(floored, long.cast(_MICROS))
+    at = pc.index(unequal, True).as_py()
+    return None if at < 0 else int(at)
+
+
+SHOWN = 5
+"""Limit of names that an error lists."""
+SAME_WITHIN = (
+    odf.DataTypeTimestamp,
+    odf.DataTypeTime,
+    odf.DataTypeDuration,
+    odf.DataTypeDate,
+    odf.DataTypeString,
+    odf.DataTypeBinary,
+)
+"""Types whose forms count as equal, because readers convert between them."""
+
+
+def difference(found: pa.Schema, columns: Columns) -> str | None:
+    """Return what is wrong with the columns of a file as a sentence; None if nothing is wrong."""
+    names = list(found.names)
+    if len(set(names)) != len(names):
+        return "two columns share one name"
+    offset = columns.vocab.offset_column
+    if offset not in names:
+        return f"there is no offset column {offset!r}"
+    try:
+        actual = from_arrow(_without_dictionaries(found)).fields
+    except UnsupportedSchema as unknown:
+        return unknown.message
+    declared = columns.schema.fields if columns.schema is not None else None
+    if declared is not None:
+        wanted = [field.name for field in declared]
+        if problem := _names_differ(names, wanted):
+            return problem
+    return _system_differ(actual, columns) or _types_differ(actual, declared or (), columns)
+
+
+def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """Replace dictionary types by their value types: a dictionary is only an encoding of the
+    writer."""
+    return pa.schema(
+        field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field
+        for field in schema
+    )
+
+
+def _names_differ(found: Sequence[str], wanted: Sequence[str]) -> str | None:
+    missing = [name for name in wanted if name not in set(found)]
+    surplus = [name for name in found if name not in set(wanted)]
+    parts = [
+        f"{what} {', '.join(repr(name[:100]) for name in names[:SHOWN])}"
+        for what, names in (("lacks", missing), ("has", surplus))
+        if names
+    ]
+    return f"unlike the dataset's schema it {' and '.join(parts)}" if parts else None
+
+
+def _system_differ(actual: Sequence[DataField], columns: Columns) -> str | None:
+    offset, operation, system_time, event_time = columns.vocab.columns
+    kinds: dict[str, tuple[tuple[type, ...], str]] = {
+        offset: (_INTEGERS, "an integer"),
+        operation: (_INTEGERS, "an integer"),
+        system_time: ((odf.DataTypeTimestamp,), "a timestamp"),
+        event_time: ((odf.DataTypeTimestamp, odf.DataTypeDate), "a timestamp or a date"),
+    }
+    for field in actual:
+        wanted, what = kinds.get(field.name, ((object,), ""))
+        if not isinstance(_plain(field.type), wanted):
+            return f"column {field.name!r} is not {what}"
+    return None
+
+
+def _types_differ(
+    actual: Sequence[DataField], declared: Sequence[DataField], columns: Columns
+) -> str | None:
+    found = {field.name: field.type for field in actual}
+    for field in declared:
+        if field.name in columns.vocab.columns:
+            continue
+        if not _fits(found[field.name], field.type):
+            return (
+                f"column {field.name!r} is {_type_name(found[field.name])} in the file and "
+                f"{_type_name(field.type)} in the dataset's schema"
+            )
+    return None
+
+
+def _fits(found: DataType, declared: DataType) -> bool:
+    one, other = _plain(found), _plain(declared)
+    if isinstance(one, odf.DataTypeNull):
+        return True
+    match one, other:
+        case odf.DataTypeList(), odf.DataTypeList():
+            return _fits(one.item_type, other.item_type)
+        case odf.DataTypeMap(), odf.DataTypeMap():
+            return _fits(one.key_type, other.key_type) and _fits(one.value_type, other.value_type)
+        case odf.DataTypeStruct(), odf.DataTypeStruct():
+            ours = {field.name: field.type for field in one.fields}
+            theirs = {field.name: field.type for field in other.fields}
+            same_names = ours.keys() == theirs.keys()
+            return same_names and all(_fits(ours[name], theirs[name]) for name in ours)
+    if type(one) is type(other) and isinstance(one, SAME_WITHIN):
+        return True
+    return type_with_defaults(one) == type_with_defaults(other)
+
+
+def _plain(kind: DataType) -> DataType:
+    return kind.inner if isinstance(kind, odf.DataTypeOption) else kind
+
+
+def _type_name(kind: DataType) -> str:
+    return type(_plain(kind)).__name__.removeprefix("DataType")
+
+
+_INTEGERS = (
+    odf.DataTypeInt8,
+    odf.DataTypeInt16,
+    odf.DataTypeInt32,
+    odf.DataTypeInt64,
+    odf.DataTypeUInt8,
+    odf.DataTypeUInt16,
+    odf.DataTypeUInt32,
+    odf.DataTypeUInt64,
+)
+
 
 FREE_BYTES = 64 << 20
 """Bytes that may be decoded from any file, however small it is."""

@@ -9,12 +9,11 @@ from typing import Any
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import from_data, to_data
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import DataSlice
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 
-from ..contents.claims import Columns, SliceClaim
-from ..contents.slice_limits import CheckLimits
+from ..contents.slices import CheckLimits, Columns, SliceClaim
 
 
 def dump(claims: Sequence[SliceClaim], limits: CheckLimits) -> bytes:

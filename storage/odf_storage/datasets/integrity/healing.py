@@ -3,20 +3,36 @@
 Sources at hand are the index, which has every block, and the copies that an administrator names.
 Slower sources need a job: a replay makes a derivative's slice or checkpoint again; an object of a
 mirror is fetched from its remote. The object store hashes all bytes it gets, from any source.
+
+Errors that a reader gets for an object that is damaged or missing.
+
+The hash of a stream.
+
+Identities of objects, which show without a read whether an object changed since its hash.
+
+A cache of objects that were hashed recently and whose identity has not changed since.
+
+Bit rot changes neither the time of a file nor an ETag, so entries expire after some time, and the
+next reader hashes again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, BinaryIO, Protocol
 
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import Damaged, NodeError, Unavailable
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.multihash import SHA3_256, Multihash
 
-from ...runtime.clock import system_clock
+from ...runtime.durations import system_clock
 from ...runtime.locks import Locks
 from ...runtime.logs import line
 from ...stores.objects.layout import store_name
@@ -30,15 +46,122 @@ from ...stores.ports import (
     MirrorStore,
     Objects,
 )
-from ...stores.ports.audit_values import AuditEntry
-from ...stores.ports.damage_values import Damage
+from ...stores.ports.accounts import AuditEntry
+from ...stores.ports.damages import Damage
 from ...stores.ports.errors import ObjectNotFound
 from ...stores.ports.values import ObjectKey, ObjectKind
 from ..job_payloads import heal_job
-from .errors import ObjectDamaged, ObjectHealing
-from .hashing import hash_of_stream
-from .identity import Identity, identity_of
-from .memory import Hashed
+
+
+class ObjectDamaged(Damaged):
+    """A stored object does not match its hash, and no source at hand has the right bytes."""
+
+    def __init__(self, key: ObjectKey, problem: str, why: str | None = None) -> None:
+        hope = f"; it cannot be made again: {why}" if why else ""
+        super().__init__(
+            f"the {key.kind} object {key.hash} is {problem} on this node{hope}. "
+            "A PUT of the right bytes heals it; until then nothing is made of it",
+            dataset_id=str(key.dataset),
+            kind=str(key.kind),
+            hash=str(key.hash),
+            problem=problem,
+        )
+        self.key = key
+
+
+class ObjectHealing(Unavailable):
+    """A stored object does not match its hash, and a job is making or fetching it again."""
+
+    def __init__(self, key: ObjectKey, problem: str) -> None:
+        super().__init__(
+            f"the {key.kind} object {key.hash} is {problem} on this node and is being healed; "
+            "try again soon",
+            dataset_id=str(key.dataset),
+            kind=str(key.kind),
+            hash=str(key.hash),
+            problem=problem,
+        )
+        self.key = key
+
+
+READ_BYTES = 1 << 20
+
+
+def hash_of_stream(stream: BinaryIO, keep: Callable[[bytes], object] = lambda _: None) -> Multihash:
+    """Return the hash of the rest of the stream. `keep` is called with each piece."""
+    state = hashlib.sha3_256()
+    while piece := stream.read(READ_BYTES):
+        state.update(piece)
+        keep(piece)
+    return Multihash(SHA3_256, state.digest())
+
+
+Identity = tuple[object, ...]
+"""For a file: device, inode, size and time of modification; in a bucket: key and ETag."""
+
+
+def identity_of(stream: BinaryIO) -> Identity | None:
+    """Return the identity of an opened object; None if it has none, such as bytes in memory."""
+    if is_remote(stream):
+        found: Identity | None = stream.raw.identity  # type: ignore[attr-defined]
+        return found
+    try:
+        return identity_of_file(os.fstat(stream.fileno()))
+    except (OSError, ValueError):  # io.UnsupportedOperation is both
+        return None
+
+
+def identity_of_file(found: os.stat_result) -> Identity:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def is_remote(stream: Any) -> bool:
+    """Return whether every repeated read of a byte uses the network again."""
+    return hasattr(getattr(stream, "raw", None), "identity")
+
+
+REHASH_S = 3600.0
+"""Default lifetime of an entry in seconds."""
+MOST = 1 << 16
+"""Limit of objects in the cache; newer ones replace the oldest. They take some 20 MB."""
+
+
+class Hashed:
+    """A cache of one process; safe to use from several threads."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float = REHASH_S,
+        most: int = MOST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds, self._most, self._clock = seconds, most, clock
+        self._known: dict[tuple[str, Identity], float] = {}
+        self._lock = threading.Lock()
+
+    def knows(self, name: str | Multihash, identity: Identity | None) -> bool:
+        """Return whether bytes of this identity recently hashed to `name`."""
+        if identity is None:
+            return False
+        until = self._known.get((str(name), identity))
+        return until is not None and self._clock() < until
+
+    def note(self, name: str | Multihash, identity: Identity | None) -> None:
+        """Record that bytes of this identity hash to `name`."""
+        if identity is None or self._seconds <= 0:
+            return
+        with self._lock:
+            self._known.pop(key := (str(name), identity), None)
+            if len(self._known) >= self._most:
+                del self._known[next(iter(self._known))]
+            self._known[key] = self._clock() + self._seconds
+
+    def clear(self) -> None:
+        """Forget everything: work begins that has to hash everything anew."""
+        with self._lock:
+            self._known.clear()
+
 
 DAMAGED, MISSING = "damaged", "missing"
 PIECE_BYTES = 1 << 20

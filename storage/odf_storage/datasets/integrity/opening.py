@@ -16,10 +16,17 @@ from odf_protocol.multihash import Multihash
 
 from ...stores.ports.errors import ObjectNotFound
 from ...stores.ports.values import ObjectKey, ObjectKind
-from .errors import ObjectDamaged
-from .hashing import hash_of_stream
-from .healing import DAMAGED, MISSING, HealingStores, heal_or_refuse
-from .identity import identity_of, identity_of_file, is_remote
+from .healing import (
+    DAMAGED,
+    MISSING,
+    HealingStores,
+    ObjectDamaged,
+    hash_of_stream,
+    heal_or_refuse,
+    identity_of,
+    identity_of_file,
+    is_remote,
+)
 
 SPOOL_BYTES = 16 << 20
 """Copies up to this size in bytes stay in memory."""

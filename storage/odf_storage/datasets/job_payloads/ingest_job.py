@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import DataSlice
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import convert
 

@@ -1,17 +1,28 @@
-"""The definition of a publication as users write it: check it, and make a publication of it."""
+"""The definition of a publication as users write it: check it, and make a publication of it.
+
+The settings of a publication, and its result.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import msgspec
+import pyarrow as pa
 from msgspec import Meta, Struct
 
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, Conflict
 from odf_protocol.identity import DatasetId
 from odf_protocol.kartothek.keys import checked_uuid
-from odf_protocol.metadata.reading import (
+from odf_protocol.kartothek.partition_values import is_partitionable, kind_of
+from odf_protocol.kartothek.predicates import is_indexable
+from odf_protocol.metadata.sources import (
     MergeStrategyChangelogStream,
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
@@ -23,7 +34,96 @@ from ...runtime.durations import parse_duration
 from ...stores.objects.layout import dataset_folder
 from ..dataset.dataset import Dataset
 from ..read.view import active_merge
-from .publication import MAX_INDEX_BYTES, Mode, Publication, StateFormat
+
+MAX_INDICES = 16
+MAX_INDEX_BYTES = 64 << 20
+
+
+class Mode(StrEnum):
+    """Rows of the table: all rows of the changelog, or only the live ones."""
+
+    CHANGELOG = "changelog"
+    STATE = "state"
+
+
+class StateFormat(StrEnum):
+    JSON = "json"
+    MSGPACK = "msgpack"
+
+
+def content_hash(raw: bytes) -> str:
+    """Return the hash by which a publisher recognises its own files."""
+    return hashlib.sha3_256(raw).hexdigest()
+
+
+class PublicationConflict(Conflict):
+    """The state file in the store is not the one that this node published last."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"{key} was written by somebody else; only a forced publication replaces it", key=key
+        )
+
+
+class UnusablePublication(BadInput):
+    """A publication names a column that the dataset lacks, or that cannot be indexed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """How a dataset is published. `primary_key` None: rows are matched by all their columns."""
+
+    uuid: str
+    mode: Mode = Mode.CHANGELOG
+    primary_key: tuple[str, ...] | None = None
+    secondary_indices: tuple[str, ...] = ()
+    partition_on: tuple[str, ...] = ()
+    state_format: StateFormat = StateFormat.JSON
+    grace: timedelta = timedelta(hours=24)
+    max_index_bytes: int = MAX_INDEX_BYTES
+    has_data: bool = True
+    """False: only an index of the unchanged slices, without data files. Only for a changelog."""
+
+    def fingerprint(self) -> str:
+        """Return a hash that changes if other files have to be written for the same rows."""
+        says = [self.mode, self.primary_key, self.secondary_indices, self.state_format]
+        more = [self.partition_on] if self.partition_on else []
+        return content_hash(json.dumps([*says, self.max_index_bytes, *more]).encode())
+
+    def check(self, schema: pa.Schema) -> None:
+        """Check the named columns against the dataset's schema. Raise `UnusablePublication`."""
+        if len(self.secondary_indices) > MAX_INDICES:
+            raise UnusablePublication(f"at most {MAX_INDICES} columns have an index")
+        for name in (*self.secondary_indices, *self.partition_on, *(self.primary_key or ())):
+            if name not in schema.names:
+                raise UnusablePublication(f"the dataset has no column {name[:100]!r}", column=name)
+        for name in self.partition_on:
+            kind = schema.field(name).type
+            if not is_partitionable(kind_of(kind)):
+                raise UnusablePublication(f"column {name!r} of type {kind} cannot make partitions")
+            if name in self.secondary_indices:
+                raise UnusablePublication(f"column {name!r} makes partitions, so it has no index")
+        if len(set(self.partition_on)) == len(schema.names):
+            raise UnusablePublication("some column has to be left in the files")
+        for name in self.secondary_indices:
+            if not is_indexable(name, schema.field(name).type):
+                kind = schema.field(name).type
+                raise UnusablePublication(f"column {name!r} of type {kind} has no index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What readers of the publication see now."""
+
+    head: str
+    partitions: int
+    rows: int
+    indices: Mapping[str, Mapping[str, int]]
+    """Number of values, and bytes, of each index, by column."""
+    skipped: tuple[str, ...]
+    unmatched_retractions: int = 0
+    changed: bool = True
+
 
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 _Names = Annotated[tuple[_Name, ...], Meta(max_length=64)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from odf_protocol.chain.state import Vocab
 
-from ..merge_state.key_hash import NotHashable, check_hashable, key_hashes
+from ..merge_state.comparable import NotHashable, check_hashable, key_hashes
 from ..read.rows import CORRECT_FROM, RETRACT, Scan
 
 ROW = np.dtype([("hash", "<u8"), ("offset", "<i8"), ("asks", "?")])

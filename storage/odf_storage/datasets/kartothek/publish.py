@@ -2,13 +2,17 @@
 
 A refresh compares the chain with the present state in the store. Partitions that stay are neither
 read nor written again.
+
+Data files of partitions that are not a slice: without dead rows, or with later columns.
+
+Split the rows of a slice into partitions by the values of partition columns.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,20 +20,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.kartothek.keys import (
     TABLE,
+    UnsupportedColumn,
     checked_uuid,
     data_key,
     index_key,
+    partition_folder,
     schema_key,
     state_keys,
 )
-from odf_protocol.kartothek.schema import encode_schema, table_schema
+from odf_protocol.kartothek.partition_values import (
+    encode_schema,
+    kind_of,
+    normalised,
+    table_schema,
+    text_of,
+)
 from odf_protocol.kartothek.state import CREATION_TIME, State, encode_json, encode_msgpack
 from odf_protocol.multihash import Multihash
 
-from ...runtime.clock import Clock, system_clock
+from ...runtime.durations import Clock, system_clock
 from ...stores.ports import KeyedStore
 from ...stores.ports.errors import SwapLost
 from ...stores.ports.values import ObjectKind
@@ -37,24 +50,91 @@ from ..dataset.dataset import Dataset
 from ..read.read import scanning
 from ..read.rows import Scan
 from ..read.view import view_of_dataset
-from .chain_slices import ChainView, chain_view
-from .indices import BuiltIndices, built_indices
-from .live import standing_rows
-from .part_files import written_part
-from .partition_rows import PartitionRows
-from .parts import Part, Split, planned_parts
-from .publication import (
-    Mode,
-    Publication,
-    PublicationConflict,
-    Published,
-    StateFormat,
-    content_hash,
-)
+from .definition import Mode, Publication, PublicationConflict, Published, StateFormat, content_hash
+from .indices import BuiltIndices, Standing, built_indices, standing
+from .live import ChainSlice, ChainView, chain_view, standing_rows
+from .parts import Columns, Part, SliceValues, Split, planned_parts
 from .records import Record, Records, Written
-from .slice_values import Columns, SliceValues
-from .standing import Standing, standing
-from .writer import Changes, chunks_of, write_changes
+from .rows import Changes, chunks_of, fitted, write_changes, write_data_file
+
+
+def written_part(data: Columns, part: Part, schema: pa.Schema, path: Path) -> Path:
+    """Write a file with the rows of the part in all columns of the schema; return its path."""
+    write_data_file(path, schema, _batches(data, part, schema))
+    return path
+
+
+def _batches(data: Columns, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if part.source is None:
+        return
+    for batch in data.scan(None, data.offsets_of(part)):
+        columns = [
+            fitted(batch.column(field.name), field.type, name=field.name, key=part.label)
+            for field in schema
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+OFFSET = "offset"
+
+
+class UnusablePartitionValue(BadInput):
+    """A row has a value in a partition column that cannot be part of a key."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(f"partition column {column[:100]!r}: {reason}", column=column[:100])
+
+
+class PartitionRows:
+    """Splits slices. Caches the last split, since the partitions of a slice are consecutive."""
+
+    def __init__(
+        self, scan: Scan, schema: pa.Schema, columns: Sequence[str], offset_column: str
+    ) -> None:
+        self._scan, self._columns, self._offset = scan, tuple(columns), offset_column
+        self._types = {name: normalised(schema.field(name).type) for name in columns}
+        self._last: tuple[ChainSlice, int, Mapping[str, np.ndarray[Any, Any]]] | None = None
+
+    def split(
+        self, each: ChainSlice, offsets: np.ndarray[Any, Any]
+    ) -> Mapping[str, np.ndarray[Any, Any]]:
+        """Return sorted offsets by folder. Raise `UnusablePartitionValue`."""
+        if self._last is not None and self._last[:2] == (each, len(offsets)):
+            return self._last[2]
+        found = self._read(offsets) if len(offsets) else {}
+        self._last = each, len(offsets), found
+        return found
+
+    def _read(self, offsets: np.ndarray[Any, Any]) -> Mapping[str, np.ndarray[Any, Any]]:
+        wanted = list(dict.fromkeys([*self._columns, self._offset]))
+        parts = [self._keyed(batch) for batch in self._scan(wanted, offsets)]
+        names = [f"k{at}" for at in range(len(self._columns))]
+        whole = pa.concat_tables(parts).combine_chunks()
+        groups = whole.group_by(names, use_threads=False).aggregate([(OFFSET, "list")])
+        values = [groups[name].to_pylist() for name in names]
+        found: dict[str, list[np.ndarray[Any, Any]]] = {}
+        for at, some in enumerate(groups[f"{OFFSET}_list"]):
+            texts = [
+                (column, self._text(column, value[at]))
+                for column, value in zip(self._columns, values, strict=True)
+            ]
+            its = some.values.to_numpy(zero_copy_only=False)
+            found.setdefault(partition_folder(texts), []).append(its)
+        return {folder: np.sort(np.concatenate(some)) for folder, some in sorted(found.items())}
+
+    def _keyed(self, batch: pa.RecordBatch) -> pa.Table:
+        columns = {
+            f"k{at}": batch.column(name).cast(self._types[name])
+            for at, name in enumerate(self._columns)
+        }
+        columns[OFFSET] = batch.column(self._offset).cast(pa.int64())
+        return pa.table(columns)
+
+    def _text(self, column: str, value: Any) -> str:
+        try:
+            return text_of(value, kind_of(self._types[column]))
+        except UnsupportedColumn as error:
+            raise UnusablePartitionValue(column, error.message) from None
 
 
 def publish(

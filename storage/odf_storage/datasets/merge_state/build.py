@@ -16,16 +16,20 @@ import pyarrow.parquet as pq
 
 from odf_protocol.typed import decode_json
 
-from ..integrity.memory import Hashed
-from .segments import (
+from ..integrity.healing import Hashed
+from .state import (
     SEGMENT_BYTES,
     SEGMENT_ROWS,
+    Manifest,
     Segment,
     SegmentInfo,
     StateDamaged,
+    StateSpec,
+    latest_rows,
+    merged_runs,
+    to_merge,
     write_segments,
 )
-from .state import Manifest, StateSpec, latest_rows, merged_runs, to_merge
 
 MANIFEST = "state.json"
 READ_ROWS = 1 << 16

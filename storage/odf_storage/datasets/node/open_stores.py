@@ -10,37 +10,30 @@ import sqlalchemy as sa
 
 from odf_protocol.errors import BadInput
 
-from ...runtime.clock import Clock, system_clock
+from ...runtime.durations import Clock, system_clock
+from ...runtime.environment import SharedSettings
 from ...runtime.locks import locks_of
 from ...runtime.private_files import make_private, touch_private
-from ...runtime.shared_settings import SharedSettings
-from ...stores.accounts.sql import SqlAccountStore
-from ...stores.accounts.sql_access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
-from ...stores.audit.sql import SqlAuditLog
-from ...stores.damages.sql import SqlDamageLog
-from ...stores.definitions.sql import SqlDefinitionAuthors
-from ...stores.derivations.sql import SqlDerivationStore
 from ...stores.index.sql import SqlDatasetRegistry, SqlRefIndex
-from ...stores.index.sql_blocks import SqlBlockIndex
-from ...stores.index.sql_states import SqlStates
+from ...stores.index.sql_blocks import SqlBlockIndex, SqlStates
 from ...stores.jobs.sql import SqlJobQueue
-from ...stores.keyed.below import Below
-from ...stores.keyed.folder import FolderKeyedStore
-from ...stores.mirrors.sql import SqlMirrorStore
+from ...stores.keyed.folder import Below, FolderKeyedStore
 from ...stores.objects.layout import PROJECTIONS
 from ...stores.objects.local import LocalObjectStore
-from ...stores.overviews.sql import SqlOverviewStore
 from ...stores.ports import KeyedStore, ObjectStore
-from ...stores.publications.sql import SqlPublicationStore
-from ...stores.publishing.sql import SqlSchedules, SqlVariables
+from ...stores.registers.access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
+from ...stores.registers.accounts import SqlAccountStore
+from ...stores.registers.audit import SqlAuditLog
+from ...stores.registers.damages import SqlDamageLog
+from ...stores.registers.following import SqlDefinitionAuthors, SqlDerivationStore, SqlMirrorStore
+from ...stores.registers.publications import SqlOverviewStore, SqlPublicationStore
+from ...stores.registers.schedules import SqlSchedules, SqlVariables
+from ...stores.registers.webhooks import SqlWebhookStore
 from ...stores.sql.engine import open_engine, sqlite_url
 from ...stores.sql.migrate import migrate as migrate_database
-from ...stores.wakeups.pipes import PipeWakeUp
-from ...stores.wakeups.port import WakeUp
-from ...stores.wakeups.postgres import PostgresWakeUp
-from ...stores.webhooks.sql import SqlWebhookStore
+from ...stores.wakeups.wakeups import PipeWakeUp, PostgresWakeUp, WakeUp
 from ..dataset.state_cache import StateCache
-from ..integrity.memory import REHASH_S, Hashed
+from ..integrity.healing import REHASH_S, Hashed
 from .stores import Stores
 
 DATABASE_FILE = "node.db"

@@ -13,12 +13,8 @@ import sqlalchemy as sa
 
 from odf_protocol.identity import DatasetId
 
-from ...stores.accounts.sql import SqlIdentities
-from ...stores.accounts.sql_access import SqlRoleReads
 from ...stores.index.sql import SqlDatasetEntries, SqlHeads
-from ...stores.index.sql_blocks import SqlBlockIndex
-from ...stores.index.sql_states import SqlKeptStates
-from ...stores.mirrors.sql import SqlMirrorReads
+from ...stores.index.sql_blocks import SqlBlockIndex, SqlKeptStates
 from ...stores.ports import (
     BlockIndex,
     BlocksBehind,
@@ -28,8 +24,10 @@ from ...stores.ports import (
     MirrorReads,
     RoleReads,
 )
-from ..dataset.chain import Chain
-from ..dataset.state_cache import StateCache, StatesOfReads
+from ...stores.registers.access import SqlRoleReads
+from ...stores.registers.accounts import SqlIdentities
+from ...stores.registers.following import SqlMirrorReads
+from ..dataset.state_cache import Chain, StateCache, StatesOfReads
 
 
 class Reader:

@@ -21,12 +21,11 @@ from odf_protocol.chain.rules import fold_received
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import MAX_NAME_CHARS, DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
 from ...runtime.locks import Locks
-from ...stores.objects.layout import HEAD, dataset_folder
-from ...stores.objects.storage_failures import folder_trouble
+from ...stores.objects.layout import HEAD, dataset_folder, folder_trouble
 from ...stores.ports import (
     AccountStore,
     AuditLog,
@@ -58,11 +57,11 @@ from ...stores.ports.errors import (
 )
 from ...stores.ports.values import DatasetEntry, Visibility
 from ...stores.sql.engine import reading
-from ...stores.wakeups.port import WakeUp
+from ...stores.wakeups.wakeups import WakeUp
 from ..dataset.dataset import Dataset, check_objects, put_blocks
 from ..dataset.info import read_info, write_info
 from ..dataset.state_cache import StateCache
-from ..integrity.memory import Hashed
+from ..integrity.healing import Hashed
 from .reader import Reader
 
 _log = logging.getLogger("odf.node")

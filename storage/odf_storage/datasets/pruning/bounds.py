@@ -2,25 +2,131 @@
 
 Footers of slices have bounds too, but the writer of a slice may have written wrong ones, so only
 the rows count. A slice never changes, so its bounds stay true.
+
+Decide which slices may have a row for which a predicate is true.
+
+A slice is left out only if an index proves that it has no such row, so the result is the same as
+if all slices were read. Source: Kartothek facts, "When pruning is sound".
+
+A cache of bounds of columns in slices: reads of a service learn them, later reads use them.
+
+It needs no Arrow. A slice never changes, so entries never become stale; the cache is bounded and
+drops the least recently used column first.
+
+Convert filters to a predicate on columns of a dataset; restrict a predicate to some columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odf_protocol.kartothek.errors import UnsupportedColumn
-from odf_protocol.kartothek.predicates import Op, Term, term_mask
-from odf_protocol.kartothek.types import kind_of
+from odf_protocol.kartothek.keys import UnsupportedColumn
+from odf_protocol.kartothek.partition_values import kind_of, read_value
+from odf_protocol.kartothek.predicates import Op, Predicate, Term, is_prunable, term_mask
 
-from .learned import Bounds
-from .plan import Mask
+from .filters import OPERATORS, Filter, MalformedFilter
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+"""One boolean for each slice, in their order."""
+
+
+class SliceIndex(Protocol):
+    """An index of the values in the slices of a plan."""
+
+    def may_hold(self, term: Term, /) -> Mask | None:
+        """Return which slices may have a value for which the term is true; True for slices that
+        the index does not cover. None if it does not cover the column."""
+
+
+def slices_to_open(
+    count: int, predicate: Predicate | None, schema: pa.Schema, indices: Sequence[SliceIndex]
+) -> Mask:
+    """Return which of `count` slices have to be read; all if there is no predicate.
+
+    `schema` is that of the rows as they are compared. A part of the predicate that an index cannot
+    answer (null tests, `!=`, comparisons of floats, which may be NaN) leaves out no slice.
+    """
+    if predicate is None:
+        return np.ones(count, bool)
+    found = np.zeros(count, bool)
+    for terms in predicate:
+        found |= _with_all(count, terms, schema, indices)
+    return found
+
+
+def _with_all(
+    count: int, terms: Sequence[Term], schema: pa.Schema, indices: Sequence[SliceIndex]
+) -> Mask:
+    may = np.ones(count, bool)
+    for term in terms:
+        if not is_prunable(term, schema.field(term.column).type):
+            continue
+        for index in indices:
+            told = index.may_hold(term)
+            if told is not None:
+                may &= told
+    return may
+
+
+REMEMBERED_BOUNDS = 200_000
+"""Least and greatest values of columns in slices that the service remembers, some 300 bytes each,
+so that filters open fewer slices; 0: none."""
+
+Learned = tuple[str, str, "Bounds"]
+"""Hash of a slice, column, bounds."""
+
+
+class Bounds(msgspec.Struct, frozen=True, array_like=True):
+    """Bounds of a column in a slice. Both None: all its values are null."""
+
+    type: str
+    """Arrow type of the column when its values were read."""
+    least: int | float | str | bool | None
+    greatest: int | float | str | bool | None
+
+
+class LearnedBounds:
+    """A cache of one process; safe to use from several threads."""
+
+    def __init__(self, most: int) -> None:
+        """`most` is the limit of bounds in the cache, some 300 bytes each; 0: no cache."""
+        self._most, self._count = most, 0
+        self._known: dict[tuple[str, str], dict[str, Bounds]] = {}
+        """Bounds by slice, by dataset and column; the most recently used are at the end."""
+        self._lock = threading.Lock()
+
+    def of(
+        self, dataset: str, columns: Iterable[str], slices: Sequence[str]
+    ) -> dict[str, list[Bounds | None]]:
+        """Return the bounds of the slices in their order, by column; omit unknown columns."""
+        found = {}
+        with self._lock:
+            for column in dict.fromkeys(columns):
+                known = self._known.pop((dataset, column), None)
+                if known is not None:
+                    self._known[dataset, column] = known
+                    found[column] = [known.get(each) for each in slices]
+        return found
+
+    def learn(self, dataset: str, learned: Iterable[Learned]) -> None:
+        """Add the bounds that a read has learned."""
+        with self._lock:
+            for name, column, bounds in learned:
+                known = self._known.setdefault((dataset, column), {})
+                self._count += name not in known
+                known[name] = bounds
+            while self._count > self._most:
+                first = next(iter(self._known))
+                self._count -= len(self._known.pop(first))
+
 
 LONGEST = 256
 """Largest length, in characters, of a text as a bound; a slice with a longer one has no bounds."""
@@ -168,3 +274,73 @@ def _form_of(column_type: pa.DataType) -> _Form | None:
     except UnsupportedColumn:
         return None
     return _FORMS.get(kind)
+
+
+_COMPARED = frozenset(
+    {
+        "bool",
+        "integer",
+        "float",
+        "text",
+        "binary",
+        "date",
+        "decimal",
+        "timestamp",
+        "timestamp with zone",
+    }
+)
+
+
+def predicate_of(filters: Sequence[Filter], schema: pa.Schema) -> Predicate:
+    """Return the conjunction of the filters; values get the types of their columns in the schema.
+
+    Values have the same form as in JSON records: instants with `Z`, bytes in hex, decimals
+    unchanged. Raise `MalformedFilter`.
+    """
+    return [[_term(each, schema.field(each.column).type) for each in filters]]
+
+
+def columns_of(predicate: Predicate) -> list[str]:
+    """Return the columns that a predicate uses, each once."""
+    return list(dict.fromkeys(term.column for terms in predicate for term in terms))
+
+
+def weakened(predicate: Predicate, columns: Collection[str]) -> Predicate | None:
+    """Return the part of a predicate that uses only these columns. It is true for every row for
+    which the whole predicate is true. None if it is true for all rows.
+    """
+    parts = [[term for term in terms if term.column in columns] for terms in predicate]
+    return parts if all(parts) else None
+
+
+def _term(asked: Filter, wanted: pa.DataType) -> Term:
+    op = Op(OPERATORS[asked.operator])
+    if op in (Op.IS_NULL, Op.IS_NOT_NULL):
+        return Term(asked.column, op)
+    values = [_value(asked.column, text, wanted) for text in asked.values]
+    return Term(asked.column, op, values if op is Op.IN else values[0])
+
+
+def _value(column: str, text: str, wanted: pa.DataType) -> pa.Scalar:
+    try:
+        kind = kind_of(wanted)
+    except UnsupportedColumn:
+        kind = ""
+    if kind not in _COMPARED:
+        raise MalformedFilter(
+            f"column {column[:100]!r} of type {wanted} is compared with no value",
+            column=column[:100],
+        )
+    try:
+        if kind == "binary":
+            return pa.scalar(bytes.fromhex(text), wanted)
+        if kind == "timestamp":
+            text = text.removesuffix("Z")
+        return read_value(text, wanted).cast(wanted)
+    except (ValueError, pa.ArrowException) as error:
+        shown = text[:100].encode("utf-8", "replace").decode()
+        raise MalformedFilter(
+            f"{shown!r} is no value of column {column[:100]!r} of type {wanted}: "
+            f"{str(error)[:200]}",
+            column=column[:100],
+        ) from None

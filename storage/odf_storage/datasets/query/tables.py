@@ -1,14 +1,24 @@
-"""A dataset as of a block as the tables of a query, the same for every engine."""
+"""A dataset as of a block as the tables of a query, the same for every engine.
+
+Tables as folders of links: the service fills them, the query process lists them.
+
+A folder is empty while the query is planned; then it gets a link for each slice that may have rows
+of the result. The query process never writes there.
+
+Results of query jobs as files, a folder for each account; old ones are collected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from msgspec.structs import replace
 
 from odf_protocol.chain.state import Vocab
 from odf_protocol.codec.manifests import to_data
+from odf_protocol.instant import Instant
 from odf_protocol.metadata.schema import (
     DataField,
     DataSchema,
@@ -21,6 +31,8 @@ from odf_protocol.metadata.schema import (
     TimeUnit,
 )
 
+from ...stores.keyed.folder import Below
+from ...stores.ports import KeyedStore
 from ..read.view import Outline
 from .messages import Slice, Table, View
 
@@ -101,3 +113,51 @@ def _own_columns(vocab: Vocab) -> DataSchema:
             DataField(name=vocab.event_time_column, type=utc),
         )
     )
+
+
+def table_folder(links: Path, number: int) -> Path:
+    return links / f"table-{number}"
+
+
+def make_folders(links: Path, tables: int) -> None:
+    """Make the folders of the tables, empty at first."""
+    for number in range(tables):
+        table_folder(links, number).mkdir()
+
+
+def link(links: Path, number: int, paths: Sequence[str]) -> None:
+    """Link the files of a table. The names of the links keep the order of the slices."""
+    folder = table_folder(links, number)
+    for at, path in enumerate(paths):
+        (folder / f"{at:08}.parquet").symlink_to(path)
+
+
+FOLDER = "query-results"
+"""Name of the folder, beside the folders of projections of datasets."""
+
+
+class QueryResults:
+    """The results of a node, in the store of projections."""
+
+    def __init__(self, projections: KeyedStore) -> None:
+        self._all, self._store = projections, Below(projections, FOLDER)
+
+    def put(self, owner: str, job: str, chunks: Iterable[bytes], *, most: int) -> None:
+        """Store a result; keep only the newest `most` results of the account."""
+        self._store.put(_key(owner, job), chunks)
+        kept = sorted(self._store.list(owner), key=lambda info: info.modified, reverse=True)
+        self._store.delete([info.key for info in kept[most:]])
+
+    def open(self, owner: str, job: str) -> BinaryIO:
+        """Open a result. Raise `KeyNotFound` if it was collected."""
+        return self._store.open(_key(owner, job))
+
+    def collect(self, *, before: Instant) -> int:
+        """Remove the results written before that time; return their number."""
+        old = [info.key for info in self._all.list(FOLDER) if info.modified < before]
+        self._all.delete(old)
+        return len(old)
+
+
+def _key(owner: str, job: str) -> str:
+    return f"{owner}/{job}"

@@ -15,9 +15,8 @@ from odf_protocol.errors import Damaged
 from odf_protocol.multihash import Multihash
 from odf_protocol.slice_file import UNREADABLE, open_slice
 
-from .batches import BATCH_ROWS
 from .rows import APPEND
-from .scan import UnreadableSlice
+from .scan import BATCH_ROWS, UnreadableSlice
 
 HELD_BYTES = 1 << 20
 

@@ -5,6 +5,13 @@ Parquet file has one row group for them, and still the first bytes come soon.
 
 Values in text formats are written as on the whole node (`records.py`); `csv_cells.py` writes the
 cells of CSV.
+
+Write columns of rows as cells of CSV, a column at a time.
+
+Arrow writes texts, whole numbers and booleans. For other types, each distinct value is formatted
+once, with the format that the whole node uses (`records.py`); lists and structs are JSON inside a
+cell. A null is an empty cell, an empty text is `""`; special floats are `NaN`, `inf` and `-inf`,
+which the CSV reader accepts.
 """
 
 from __future__ import annotations
@@ -17,15 +24,133 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from odf_protocol.errors import BadInput
+from odf_protocol.instant import NANOS
 
-from . import csv_cells
-from .records import values
+from .records import UNIT_NANOS, values
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Batches = Iterator["pa.RecordBatch"]
+
+END = "\r\n"
+NEEDS_QUOTES = '[",\r\n]'
+FIRST_S, END_S = -62_135_596_800, 253_402_300_800
+"""Seconds since 1970 at which the years 1 and 10000 begin."""
 _JSON = msgspec.json.Encoder(enc_hook=str)
+
+
+def lines(batch: pa.RecordBatch) -> bytes:
+    """Return the rows of a batch as lines, each with its line end."""
+    if not batch.num_columns:
+        return b"\r\n" * int(batch.num_rows)
+    cells = [_cells(column) for column in batch.columns]
+    return _bytes_of(_joined_cells(_joined_cells(*cells, by=","), "", by=END))
+
+
+def _joined_cells(*parts: Any, by: str) -> pa.LargeStringArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    given = [pa.scalar(p, pa.large_string()) if isinstance(p, str) else p for p in (*parts, by)]
+    return pc.binary_join_element_wise(*given)
+
+
+def header(names: list[str]) -> bytes:
+    """Return the header line with the names of the columns."""
+    import pyarrow as pa
+
+    cells: list[str] = _quoted(pa.array(names, pa.large_string())).to_pylist()
+    return (",".join(cells) + END).encode()
+
+
+def _bytes_of(rows: pa.LargeStringArray) -> bytes:
+    """Return the text of all rows, which the data buffer has in one piece."""
+    import struct
+
+    if len(rows) == 0:
+        return b""
+    _, offsets, data = rows.buffers()
+    start = struct.unpack_from("=q", offsets, 8 * rows.offset)[0]
+    end = struct.unpack_from("=q", offsets, 8 * (rows.offset + len(rows)))[0]
+    return bytes(memoryview(data)[start:end])
+
+
+def _cells(column: pa.Array) -> pa.LargeStringArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    kind = column.type
+    text = pa.large_string()
+    if types.is_dictionary(kind):
+        return _cells(column.cast(kind.value_type))
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return pc.fill_null(_quoted(column.cast(text)), "")
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return pc.fill_null(column.cast(text), "")
+    if types.is_nested(kind):
+        told = [None if v is None else _JSON.encode(v).decode() for v in values(column)]
+        return pc.fill_null(_quoted(pa.array(told, text)), "")
+    if types.is_timestamp(kind) and kind.tz in (None, "UTC") and _has_years(column):
+        return pc.fill_null(_instants(column), "")
+    known = column.dictionary_encode()
+    written = pa.array([_cell(value) for value in _said(known.dictionary)], text)
+    return pc.fill_null(written.take(known.indices), "")
+
+
+def _quoted(column: pa.LargeStringArray) -> pa.LargeStringArray:
+    """Put the texts that need it in quotes."""
+    import pyarrow.compute as pc
+
+    needs = pc.or_(pc.match_substring_regex(column, NEEDS_QUOTES), pc.equal(column, ""))
+    if not pc.any(needs).as_py():
+        return column
+    doubled = pc.replace_substring(column, '"', '""')
+    return pc.if_else(needs, _joined_cells('"', doubled, '"', by=""), column)
+
+
+def _has_years(column: pa.TimestampArray) -> bool:
+    """Return whether all instants are in the years 1 to 9999; Arrow writes others differently."""
+    import pyarrow.compute as pc
+
+    ends = pc.min_max(column.cast("int64"))
+    first, last = ends["min"].as_py(), ends["max"].as_py()
+    second = NANOS // UNIT_NANOS[column.type.unit]
+    return first is None or (first >= FIRST_S * second and last < END_S * second)
+
+
+def _instants(column: pa.TimestampArray) -> pa.LargeStringArray:
+    """Format as RFC 3339; the fraction has as many groups of three digits as it needs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pc.replace_substring(column.cast(pa.large_string()), " ", "T")
+    for _ in range(2):
+        text = pc.replace_substring_regex(text, r"(\.(?:\d{3})+?)000(Z?)$", r"\1\2")
+    return pc.replace_substring_regex(text, r"\.000(Z?)$", r"\1")
+
+
+def _said(distinct: pa.Array) -> list[Any]:
+    """Return the values as `records.values` does, but with `NaN`, `inf` and `-inf`, which are
+    null there because JSON cannot express them."""
+    from pyarrow import types
+
+    shown = values(distinct)
+    if not types.is_floating(distinct.type):
+        return shown
+    pairs = zip(shown, distinct.to_pylist(), strict=True)
+    return ["NaN" if v != v else v if s is None else s for s, v in pairs]
+
+
+def _cell(value: Any) -> str:
+    """Return the text of a number, time or the like, which needs no quotes."""
+    if isinstance(value, msgspec.Raw):
+        return bytes(value).decode()
+    return "" if value is None else str(value)
+
+
+Batches = Iterator["pa.RecordBatch"]
+
 
 JOINED_BATCHES = 64
 JOINED_ROWS = 4096
@@ -83,9 +208,9 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _csv(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
-    yield csv_cells.header(schema.names)
+    yield header(schema.names)
     for batch in batches:
-        yield csv_cells.lines(batch)
+        yield lines(batch)
 
 
 def _objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -137,7 +262,7 @@ class _Written(io.RawIOBase):
 def _parquet(schema: pa.Schema, batches: Batches) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
-    from odf_protocol.float_columns import bounded_leaves
+    from odf_protocol.stored_values import bounded_leaves
 
     def make(out: Any) -> Any:
         return pq.ParquetWriter(

@@ -16,13 +16,12 @@ import msgspec
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice, OffsetInterval
+from odf_protocol.metadata.events import DataSlice, HashedBlock, OffsetInterval
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
 
 from ...runtime.logs import line
-from ...stores.keyed.below import Below
+from ...stores.keyed.folder import Below
 from ...stores.objects.layout import dataset_folder
 
 if TYPE_CHECKING:

@@ -1,12 +1,28 @@
 """Scan all rows of a view, slice by slice: in the columns of one schema, cut and filtered.
 
 Files without random access are copied to a folder of the caller.
+
+A view without the slices that have no row of the result, and the filter for scans of the rest.
+
+A filter is about rows of the result. Rows of a changelog may be filtered at once. Before a
+projection to the present state, only the part on the primary key may be applied, since a row that
+the filter drops may be the last one of its key. Before a projection to facts, filters on all
+columns may be applied, since a retraction has the same values as the row it retracts; except for
+operation, offset and system time. Source: Kartothek facts, "When pruning is sound".
+
+Read a Parquet file in batches of rows that take a few megabytes after decoding.
+
+A footer says how long a column is before it is compressed. For a dictionary column this says
+little about the decoded size: if the dictionary is long, a few rows are decoded first and
+measured. This limits the memory for usual files; for malicious files, the memory limit of the
+reading process counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,20 +31,195 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odf_protocol.errors import Damaged
+from odf_protocol.chain.state import Vocab
+from odf_protocol.errors import BadInput, Damaged
 from odf_protocol.instant import Instant
-from odf_protocol.kartothek.predicates import mask_of
-from odf_protocol.metadata.data import DataSlice
+from odf_protocol.kartothek.predicates import Predicate, mask_of
+from odf_protocol.metadata.events import DataSlice
 from odf_protocol.multihash import Multihash
-from odf_protocol.slice_file import as_stated, schema_of
+from odf_protocol.slice_file import (
+    PLAIN_DICTIONARY,
+    RLE_DICTIONARY,
+    RowGroup,
+    as_stated,
+    row_groups,
+    schema_of,
+)
+from odf_protocol.stored_values import readable
 
 from ...stores.ports.values import ObjectKind
-from ..integrity.hashing import hash_of_stream
-from ..pruning.bounds import BoundsOfSlice
-from ..pruning.predicates import columns_of
-from ..verify.source import HashingSource
-from .batches import batches_of
-from .narrowed import Narrowed
+from ..integrity.healing import hash_of_stream
+from ..pruning.bounds import (
+    Bounds,
+    BoundsOfSlice,
+    SliceIndex,
+    bounds_indices,
+    columns_of,
+    predicate_of,
+    slices_to_open,
+    weakened,
+)
+from ..pruning.filters import Filter
+from ..verify.stages import HashingSource
+from .rows import Projection
+from .view import View
+
+
+class UnknownColumn(BadInput):
+    """A column that the dataset does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Bounds and indices of slices that are known before they are read."""
+
+    bounds: Mapping[str, Sequence[Bounds | None]] = field(default_factory=dict)
+    """Bounds by column, in the order of the view's slices."""
+    indices: Sequence[SliceIndex] = ()
+    """Further indices of the view's slices."""
+
+
+NOTHING_KNOWN = Known()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed:
+    """A view as it is read for one result."""
+
+    view: View
+    """The view with only the slices that have to be opened."""
+    schema: pa.Schema
+    """Schema of the rows; all columns are nullable."""
+    total: int
+    """Number of slices before narrowing."""
+    wanted: Predicate | None = None
+    """The filter that rows of the result satisfy; None: no filter."""
+    early: Predicate | None = None
+    """The part of the filter that may be applied to rows of the changelog."""
+    rows_before: int = 0
+    """Number of rows in slices that were left out because all their rows are skipped."""
+    learned: dict[tuple[str, str], Bounds] = field(default_factory=dict)
+    """Bounds by hash of slice and column; filled while slices are read to their end."""
+
+    @property
+    def scanned(self) -> int:
+        return len(self.view.slices)
+
+
+def narrowed(
+    view: View,
+    filters: Sequence[Filter] = (),
+    *,
+    below: Projection = Projection.CHANGELOG,
+    known: Known = NOTHING_KNOWN,
+) -> Narrowed:
+    """Return the view narrowed to the slices that may have rows of the result.
+
+    Raises:
+        UnknownColumn, MalformedFilter.
+    """
+    schema = loosened(view.schema if view.schema is not None else pa.schema([]))
+    total = len(view.slices)
+    if not filters:
+        return Narrowed(view=view, schema=schema, total=total)
+    check_columns([each.column for each in filters], schema)
+    wanted = predicate_of(filters, schema)
+    early = weakened(wanted, early_columns(view, schema, below))
+    offset = view.vocab.offset_column
+    intervals = [
+        (each.start, each.end) for each in (data.offset_interval for data, _ in view.slices)
+    ]
+    by_bounds = bounds_indices(columns_of(early or ()), schema, known.bounds, offset, intervals)
+    indices = [*by_bounds, *known.indices]
+    open_it = slices_to_open(total, early, schema, indices)
+    slices = tuple(each for each, is_open in zip(view.slices, open_it, strict=True) if is_open)
+    return Narrowed(
+        view=replace(view, slices=slices), schema=schema, total=total, wanted=wanted, early=early
+    )
+
+
+def without_skipped(narrow: Narrowed, skip: int) -> Narrowed:
+    """Leave out the first slices as long as all their rows are skipped."""
+    before = 0
+    for number, (data, _) in enumerate(narrow.view.slices):
+        rows = data.offset_interval.end - data.offset_interval.start + 1
+        if before + rows > skip:
+            view = replace(narrow.view, slices=narrow.view.slices[number:])
+            return replace(narrow, view=view, rows_before=before)
+        before += rows
+    return replace(narrow, view=replace(narrow.view, slices=()), rows_before=before)
+
+
+def early_columns(view: View, schema: pa.Schema, below: Projection) -> Collection[str]:
+    """Return the columns by which a changelog may be filtered before a projection."""
+    if below is Projection.CHANGELOG:
+        return list(schema.names)
+    if below is Projection.STATE:
+        return view.key
+    return [name for name in schema.names if name not in _added(view.vocab)]
+
+
+def check_columns(names: Collection[str], schema: pa.Schema) -> None:
+    """Check that the columns exist. Raise `UnknownColumn`."""
+    for name in names:
+        if name not in schema.names:
+            raise UnknownColumn(f"the dataset has no column {name[:100]!r}", column=name[:100])
+
+
+def loosened(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with all columns nullable, since rows of older slices may lack one."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _added(vocab: Vocab) -> tuple[str, str, str]:
+    """Return the columns in which a retraction differs from the row it retracts."""
+    return vocab.offset_column, vocab.operation_type_column, vocab.system_time_column
+
+
+BATCH_ROWS = 16_384
+BATCH_BYTES = 8 * 1024 * 1024
+PROBE_ROWS = 16
+SHORT_BYTES = 64 * 1024
+"""Size in bytes of a column chunk up to which its dictionary is not measured."""
+_NUMBERED = frozenset({PLAIN_DICTIONARY, RLE_DICTIONARY})
+
+
+def batches_of(
+    file: pq.ParquetFile,
+    stream: BinaryIO,
+    *,
+    columns: Sequence[str] | None = None,
+    groups: Sequence[int] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of these row groups (none: of all) in order, decoded by this thread, with
+    texts that every reader takes. `stream` is the stream that the file was opened on."""
+    asked: dict[str, Any] = {
+        "columns": columns,
+        "row_groups": list(groups or range(file.metadata.num_row_groups)),
+        "use_threads": False,
+    }
+    widest, is_doubtful = _widest(row_groups(stream))
+    if is_doubtful:
+        probe = next(file.iter_batches(PROBE_ROWS, **asked), None)
+        if probe is not None and probe.num_rows:
+            widest = max(widest, probe.nbytes // probe.num_rows)
+        del probe
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES // widest))
+    yield from map(readable, file.iter_batches(rows, **asked))
+
+
+def _widest(groups: Sequence[RowGroup]) -> tuple[int, bool]:
+    """Return the bytes of a row according to the footer, and whether cells may be longer."""
+    widest, is_doubtful = 1, not groups
+    for group in groups:
+        sizes = [chunk.total_uncompressed_size for chunk in group.chunks]
+        if group.num_rows > 0:
+            widest = max(widest, sum(sizes) // group.num_rows)
+        is_doubtful |= any(
+            size > SHORT_BYTES and not _NUMBERED.isdisjoint(chunk.encodings)
+            for size, chunk in zip(sizes, group.chunks, strict=True)
+        )
+    return widest, is_doubtful
 
 
 class UnreadableSlice(Damaged):

@@ -10,23 +10,23 @@ from odf_protocol.codec.blocks import decode_block
 from odf_protocol.errors import NotFound
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice
 from odf_protocol.metadata.events import (
     AddData,
     AddPushSource,
+    DataSlice,
     DisablePollingSource,
     DisablePushSource,
     ExecuteTransform,
+    HashedBlock,
     SetDataSchema,
     SetPollingSource,
 )
 from odf_protocol.multihash import HashMismatch, Multihash
 
-from ...runtime.garbage_collection import without_garbage_collection
+from ...runtime.durations import without_garbage_collection
 from ...stores.ports.errors import BlockNotFound
 from ..dataset.dataset import Dataset, InvalidInterval
-from ..verify.source import ChainSource, DatasetSource
+from ..verify.stages import ChainSource, DatasetSource
 from .kept_outline import LONG, Collected, DataBlock, KeptOutline
 
 if TYPE_CHECKING:

@@ -1,14 +1,29 @@
-"""Compact a dataset of this node: plan, commit, receipt, and compaction to metadata only."""
+"""Compact a dataset of this node: plan, commit, receipt, and compaction to metadata only.
+
+The result of a change of history, as a job or an endpoint reports it.
+
+Set a watermark by hand: a root dataset declares that no older events will follow.
+
+Reset: move the head back to an earlier block; later blocks leave the history.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice
-from odf_protocol.metadata.events import DatasetKind
+import msgspec
+from msgspec import Struct
+
+from odf_protocol.chain.rules import author
+from odf_protocol.chain.state import ChainState
+from odf_protocol.errors import BadInput, Conflict
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import AddData, DatasetKind, DataSlice, HashedBlock
 from odf_protocol.multihash import Multihash
+from odf_protocol.source_rules import repeated_marks, with_marks
+from odf_protocol.typed import convert
 
 from ...stores.ports.errors import RefConflict
 from ...stores.ports.values import DatasetEntry
@@ -20,11 +35,50 @@ from .compaction import (
     SliceLimits,
     Step,
     hard_compaction,
+    move_head,
+    rewritten,
     rows_of,
+    swap,
     without_data,
 )
-from .receipt import HistoryReceipt, MergedBlocks
-from .rewrite import rewritten, swap
+
+
+class MergedBlocks(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Blocks that became, or would become, one block. Block numbers are those before the change;
+    the offsets include both ends."""
+
+    from_block: int
+    to_block: int
+    slices: int
+    offset_start: int
+    offset_end: int
+    size: int
+    """Bytes of the slices that are merged."""
+
+
+class HistoryReceipt(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Heads, and numbers of blocks and records, before and after the change."""
+
+    outcome: Literal["updated", "up-to-date", "nothing-to-do"]
+    prev_head: str
+    head: str | None
+    """New head; None for a dry run, which makes no blocks."""
+    blocks_before: int
+    blocks_after: int
+    records_before: int
+    records_after: int
+    dry_run: bool = False
+    merges: tuple[MergedBlocks, ...] = ()
+    watermark: str | None = None
+
+
+def to_json(receipt: HistoryReceipt) -> dict[str, Any]:
+    return dict(msgspec.to_builtins(receipt))
+
+
+def receipt_of(value: dict[str, Any]) -> HistoryReceipt:
+    return convert(value, HistoryReceipt)
+
 
 ATTEMPTS = 5
 
@@ -127,3 +181,150 @@ def _merged(merge: Merge) -> MergedBlocks:
         offset_end=slices[-1].offset_interval.end,
         size=sum(data.size for data in slices),
     )
+
+
+class IsDerivative(BadInput):
+    """The watermark of a derivative is computed from the watermarks of its inputs."""
+
+
+class IsRemote(BadInput):
+    """The dataset mirrors one on another node, where its watermark has to be set."""
+
+
+def set_watermark(
+    stores: Stores, entry: DatasetEntry, watermark: Instant, *, now: Instant, dry_run: bool = False
+) -> HistoryReceipt:
+    """Add a block with this watermark, unless it is not later than the present one.
+
+    The block repeats the source state and checkpoint of the last data block: the newest block
+    decides, and a poll must not start from the beginning because of a watermark.
+
+    Raises:
+        IsDerivative, IsRemote.
+        RefConflict: other writers moved the head at every attempt.
+    """
+    if entry.kind is DatasetKind.Derivative:
+        raise IsDerivative("the watermark of a derivative follows from its inputs")
+    if stores.mirrors.find(entry.id) is not None:
+        raise IsRemote("the dataset follows another one; set the watermark there")
+    dataset = Dataset(entry, stores)
+    for attempt in range(1, ATTEMPTS + 1):
+        state = dataset.state(dataset.head())
+        if state.watermark is not None and watermark <= state.watermark:
+            return _receipt(state, state, dry_run=dry_run)
+        time = now if state.system_time is None else max(now, state.system_time)
+        blocks, after = author(state, (_event(state, watermark),), system_time=time)
+        try:
+            if not dry_run and state.head is not None:
+                dataset.commit(blocks, expected=state.head)
+        except RefConflict:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return _receipt(state, after, dry_run=dry_run)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _event(state: ChainState, watermark: Instant) -> AddData:
+    last = state.last_add_data
+    return AddData(
+        prev_checkpoint=state.last_checkpoint,
+        prev_offset=state.last_offset,
+        new_checkpoint=last.new_checkpoint if last else None,
+        new_watermark=watermark,
+        new_source_state=state.last_source_state,
+        extra=with_marks(None, repeated_marks(last)),
+    )
+
+
+def _receipt(before: ChainState, after: ChainState, *, dry_run: bool) -> HistoryReceipt:
+    changed = after is not before
+    return HistoryReceipt(
+        outcome="updated" if changed else "up-to-date",
+        prev_head=str(before.head),
+        head=None if changed and dry_run else str(after.head),
+        blocks_before=before.num_blocks,
+        blocks_after=after.num_blocks,
+        records_before=before.num_records,
+        records_after=after.num_records,
+        dry_run=dry_run,
+        watermark=None if after.watermark is None else str(after.watermark),
+    )
+
+
+class OldHeadMismatch(Conflict):
+    """The head is not the one the caller expects."""
+
+    def __init__(self, expected: Multihash, actual: Multihash) -> None:
+        super().__init__(
+            f"the head is {actual}, not {expected}: look again before resetting",
+            expected=str(expected),
+            actual=str(actual),
+        )
+
+
+class NotAnAncestor(BadInput):
+    """The block is not an ancestor of the head, so it is not an earlier state of the dataset."""
+
+    def __init__(self, block: Multihash, head: Multihash) -> None:
+        super().__init__(
+            f"block {block} is not among the ancestors of the head {head}",
+            block=str(block),
+            head=str(head),
+        )
+
+
+def reset(
+    stores: Stores,
+    entry: DatasetEntry,
+    *,
+    target: Multihash | None = None,
+    old_head: Multihash | None = None,
+    dry_run: bool = False,
+) -> HistoryReceipt:
+    """Move the head to `target`, by default the Seed.
+
+    Raises:
+        OldHeadMismatch: the head is not `old_head`.
+        BlockNotFound: there is no block `target`.
+        NotAnAncestor: `target` is not in the history.
+        RefConflict: another writer moved the head meanwhile.
+    """
+    dataset = Dataset(entry, stores)
+    head = dataset.head()
+    if old_head is not None and old_head != head:
+        raise OldHeadMismatch(old_head, head)
+    new = _ancestor(stores, dataset, head, target)
+    before, after = dataset.state(head), dataset.state(new)
+    if new != head and not dry_run:
+        move_head(stores, dataset, head, new)
+        remember_inputs(stores, dataset)
+    return HistoryReceipt(
+        outcome="up-to-date" if new == head else "updated",
+        prev_head=str(head),
+        head=str(new),
+        blocks_before=before.num_blocks,
+        blocks_after=after.num_blocks,
+        records_before=before.num_records,
+        records_after=after.num_records,
+        dry_run=dry_run,
+    )
+
+
+def _ancestor(
+    stores: Stores, dataset: Dataset, head: Multihash, target: Multihash | None
+) -> Multihash:
+    """Return the target block after checking that it is in the history. Raise `NotAnAncestor`."""
+    down_to = 0 if target is None else dataset.block(target).sequence_number
+    last = None
+    for last in stores.blocks.lineage(dataset.id, head, down_to=down_to):  # noqa: B007
+        pass
+    if last is None or (target is not None and last != target):
+        raise NotAnAncestor(target or head, head)
+    return last
+
+
+def remember_inputs(stores: Stores, dataset: Dataset) -> None:
+    """Record the inputs that the chain declares now in the registry."""
+    declared = dataset.state().declared_inputs or ()
+    stores.registry.set_inputs(dataset.id, [item for item in declared if item is not None])

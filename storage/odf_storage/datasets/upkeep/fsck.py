@@ -13,25 +13,23 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from odf_protocol.chain.errors import ChainRuleBroken
+from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.codec.blocks import MAX_BLOCK_BYTES, decode_block
 from odf_protocol.errors import BadInput, NotFound
 from odf_protocol.identity import DatasetId, DatasetRef
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
 from ...stores.objects.layout import HEAD, dataset_path, store_path
 from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound
 from ...stores.ports.values import DatasetEntry, ObjectInfo, ObjectKey, ObjectKind
-from ..contents.named_objects import NamedObject, named_objects
+from ..contents.linked import NamedObject, named_objects
 from ..dataset.info import read_info
 from ..integrity.healing import DAMAGED, MISSING, begin_healing, heal_here
-from ..node.naming import RESERVED, first_word
+from ..node.commits import RESERVED, first_word
 from ..node.stores import Stores
-from .links import Links, LinksUnreadable
-from .marks import Marks
-from .scrub import Throttle, hash_of, read_up_to
-from .walk import entries, is_kept_file, walk_back
+from .compare import Throttle, hash_of, read_up_to
+from .marks import Links, LinksUnreadable, Marks, entries, is_kept_file, walk_back
 
 MAX_LISTED = 10_000
 """Limit of problems, and of notes, that a report lists; all are counted."""

@@ -11,6 +11,8 @@ Garbage collection keeps every object that
 The index first deletes the row of a block to be removed, in a transaction in which the head
 cannot move, so that no forced push continues it afterwards. The grace time has to be longer
 than any push or ingest takes from its last check of an object to its commit.
+
+Repairs that a running node does by itself, at its start and periodically.
 """
 
 from __future__ import annotations
@@ -21,22 +23,20 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from odf_protocol.chain.errors import ChainRuleBroken
+from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.errors import BadInput, LimitExceeded
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import Seed
 from odf_protocol.multihash import Multihash
 
-from ...runtime.clock import Clock, system_clock
+from ...runtime.durations import Clock, system_clock
 from ...stores.objects.layout import HEAD
 from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound, RefConflict
 from ...stores.ports.values import DatasetEntry, JobStatus, ObjectInfo, ObjectKind
 from ..dataset.info import read_info
 from ..node.stores import Stores
-from .links import LinkMarker, LinksUnreadable
-from .marks import Marks
-from .walk import entries, is_kept_file, walk_back
+from .marks import LinkMarker, LinksUnreadable, Marks, entries, is_kept_file, walk_back
 
 DEFAULT_GRACE = timedelta(hours=24)
 TRIES = 5
@@ -350,3 +350,25 @@ def _discard(run: _Run, info: ObjectInfo, reason: str) -> bool:
     else:
         run.report.young += 1
     return old
+
+
+ABANDONED_AFTER = timedelta(days=1)
+"""Age from which an unfinished write counts as the remains of a crash."""
+LOOK_BACK = timedelta(hours=3)
+"""Heads that moved within this time are compared with the published files; it is longer than the
+pause between two sweeps."""
+
+
+def republish_recent(stores: Stores, *, clock: Clock = system_clock) -> int:
+    """Publish again what an outage of the object store prevented after a commit; return how many
+    datasets were wrong."""
+    return stores.republish_all(moved_since=_ago(clock, LOOK_BACK))
+
+
+def remove_abandoned(stores: Stores, *, clock: Clock = system_clock) -> int:
+    """Remove the files of writes that broke off; return their number. It checks every file."""
+    return stores.objects.remove_abandoned(before=_ago(clock, ABANDONED_AFTER))
+
+
+def _ago(clock: Clock, time: timedelta) -> Instant:
+    return Instant(clock().ns - int(time.total_seconds()) * NANOS)

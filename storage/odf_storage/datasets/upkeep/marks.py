@@ -3,20 +3,36 @@
 Only the first eight bytes of a digest are kept, so one unnamed object in 10^13 may count as named
 and stay; a named object never counts as unnamed. A block of a newer version may name any slice or
 checkpoint, so behind such a block all of them count as named.
+
+Find the objects that rows link to; they belong to a dataset as long as it has the rows.
+
+Follow chains backwards in pages, so that memory does not grow with their length.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
 import numpy as np
 
-from odf_protocol.metadata.block import HashedBlock, UnknownEvent
+from odf_protocol.chain.schema_evolution import all_link_columns
+from odf_protocol.errors import Damaged, NotFound
+from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock, UnknownEvent
 from odf_protocol.multihash import Multihash
+from odf_protocol.slice_file import UnreadableSlice
 
-from ...stores.ports.values import ObjectKind
-from ..contents.named_objects import named_objects
+from ...stores.ports import BlockIndex, DatasetEntries, UploadedFiles
+from ...stores.ports.errors import BlockNotFound
+from ...stores.ports.values import AccountId, DatasetEntry, ObjectKey, ObjectKind
+from ..contents.linked import named_objects, readable_links
+from ..dataset.info import read_anywhere
+from ..integrity.healing import ObjectDamaged, ObjectHealing
+from ..integrity.opening import open_hashed
+from ..node.stores import Stores
 
 NAMED_BY_EVENTS = (ObjectKind.DATA, ObjectKind.CHECKPOINT)
 
@@ -57,3 +73,87 @@ class Marks:
 
 def _short(object_hash: Multihash) -> int:
     return int.from_bytes(object_hash.digest[:8], "little")
+
+
+class LinksUnreadable(Damaged):
+    """A slice whose rows may link to objects cannot be read, so no object may be removed."""
+
+    def __init__(self, data: Multihash, why: Exception) -> None:
+        super().__init__(f"slice {data} cannot be read for what it links to: {why}"[:500])
+
+
+class Links:
+    """The links of the slices of a chain up to `head`. `opened` opens a slice."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        dataset: DatasetId,
+        head: Multihash,
+        opened: Callable[[ObjectKey], BinaryIO],
+    ) -> None:
+        self._dataset, self._opened = dataset, opened
+        stores.dataset(DatasetRef(id=dataset)).state(head)  # raises if the chain is not sound
+        self.columns = all_link_columns(stores.blocks.schemas(dataset))
+
+    def of(self, block: HashedBlock) -> Iterator[Multihash]:
+        """Yield the objects that a block links to, some repeatedly. Raise `LinksUnreadable`."""
+        event = block.event
+        data = event.new_data if isinstance(event, AddData | ExecuteTransform) else None
+        if not self.columns or data is None:
+            return
+        try:
+            key = ObjectKey(self._dataset, ObjectKind.DATA, data.physical_hash)
+            with self._opened(key) as stream, read_anywhere(stream) as file:
+                yield from readable_links(file, self.columns)
+        except UNREADABLE as problem:
+            raise LinksUnreadable(data.physical_hash, problem) from None
+
+
+UNREADABLE = (NotFound, ObjectDamaged, ObjectHealing, UnreadableSlice, OSError)
+
+
+class LinkMarker:
+    """Marks the objects that the slices of a chain link to; verifies the hash of each slice."""
+
+    def __init__(self, stores: Stores, dataset: DatasetId, head: Multihash) -> None:
+        self._links = Links(stores, dataset, head, lambda key: open_hashed(stores, key))
+
+    def mark(self, block: HashedBlock, marks: Marks) -> None:
+        """Mark the objects that a block links to. Raise `LinksUnreadable`."""
+        for linked in self._links.of(block):
+            marks.add(ObjectKind.DATA, linked)
+
+
+PAGE = 500
+
+
+def walk_back(blocks: BlockIndex, dataset: DatasetId, start: Multihash) -> Iterator[HashedBlock]:
+    """Yield `start` and all its ancestors, newest first; at most `PAGE` blocks are in memory.
+
+    Raises:
+        BlockNotFound: a block of the chain is missing. BlockDamaged.
+    """
+    following: Multihash | None = start
+    while following is not None:
+        page = blocks.ancestors(dataset, following, limit=PAGE)
+        if not page:
+            raise BlockNotFound(following)
+        yield from page
+        following = page[-1].prev
+
+
+def is_kept_file(files: UploadedFiles, key: ObjectKey) -> bool:
+    """Return whether it is a file that an account uploaded; its key has the id of the account in
+    place of a dataset."""
+    if key.kind is not ObjectKind.UPLOAD:
+        return False
+    return files.has_content(AccountId(str(key.dataset)), key.hash)
+
+
+def entries(registry: DatasetEntries) -> Iterator[DatasetEntry]:
+    """Yield every registered dataset, in the order of aliases."""
+    after = None
+    while page := registry.page(after=after, limit=PAGE):
+        yield from page
+        after = page[-1].alias.folded

@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from odf_protocol.chain.errors import ChainRuleBroken
-from odf_protocol.chain.link_columns import declared_links
+from odf_protocol.chain.definition_rules import ChainRuleBroken
 from odf_protocol.chain.rules import Origin
 from odf_protocol.chain.rules import report as broken_rules
+from odf_protocol.chain.schema_evolution import declared_links
 from odf_protocol.codec.blocks import decode_block, peek_block
 from odf_protocol.errors import BadInput, NotFound
-from odf_protocol.metadata.block import HashedBlock
 from odf_protocol.metadata.events import (
     AddData,
     DatasetKind,
     ExecuteTransform,
+    HashedBlock,
     Seed,
     SetDataSchema,
     SetVocab,
@@ -36,17 +36,17 @@ from odf_protocol.multihash import Multihash
 
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..contents.named_objects import named_objects
+from ..contents.linked import named_objects
 from ..dataset.dataset import InvalidInterval
-from ..job_payloads.verify_report import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
-from ..job_payloads.verify_report import Problem as Problem
-from ..job_payloads.verify_report import VerifyReport as VerifyReport
+from ..job_payloads.verify_job import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
+from ..job_payloads.verify_job import Problem as Problem
+from ..job_payloads.verify_job import VerifyReport as VerifyReport
 from .data import DataBlock, check_blocks, described, splits_of
 from .linked import check_linked
 from .objects import Checks
-from .source import ChainSource as ChainSource
-from .source import DatasetSource as DatasetSource
-from .source import FolderSource as FolderSource
+from .stages import ChainSource as ChainSource
+from .stages import DatasetSource as DatasetSource
+from .stages import FolderSource as FolderSource
 from .stages import Where, in_threads
 
 MAX_PROBLEMS = 10_000

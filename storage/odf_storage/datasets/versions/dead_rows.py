@@ -2,24 +2,36 @@
 
 The projections of `read` say which rows a view shows; this module has the other rows, by slice,
 as bitmaps for table formats. The file of a block and a view never changes.
+
+Slices with retractions, as feeds of changes need them: each row names its kind of change.
+
+Such a file is the slice with one more column. It is made once and kept, since a slice never
+changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
-from odf_protocol.delta.roaring import portable
+from odf_protocol.delta.vectors import portable
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.data import DataSlice
+from odf_protocol.metadata.events import DataSlice
 from odf_protocol.multihash import Multihash
+from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
+from ...stores.keyed.folder import Below
 from ...stores.ports import KeyedStore
-from .histories import version_files
+from ...stores.ports.errors import KeyNotFound
+from ...stores.ports.values import ObjectKind
+from ..dataset.dataset import Dataset
+from ..kartothek.rows import write_anew
+from .versions import version_files
 
 DEAD_ROWS_BYTES = 64 << 20
 """Most bytes that tell rows taken back of one shared table."""
@@ -120,3 +132,50 @@ class DeadRowFiles:
 
 def _key(block: Multihash, view: str) -> str:
     return f"{DEAD}/{block}.{view}"
+
+
+CHANGE_TYPE = "_change_type"
+KINDS = ("insert", "delete", "update_preimage", "update_postimage")
+"""Names of the operation codes 0 to 3."""
+_CHANGES = "changes"
+
+
+def changed_rows_key(slice_hash: Multihash) -> str:
+    return f"{_CHANGES}/{slice_hash}.parquet"
+
+
+def write_changed_rows(
+    store: Below, dataset: Dataset, slice_hash: Multihash, operation: str, *, most: int
+) -> int:
+    """Make the file in the `version_files` of the dataset if it is missing; return its size in
+    bytes. `operation` is the column of operation codes.
+
+    Raises:
+        UnreadableSlice: an operation has another code. Also the errors of `write_anew`.
+    """
+    key = changed_rows_key(slice_hash)
+    known = _size(store, key)
+    if known is not None:
+        return known
+    with dataset.open_whole(ObjectKind.DATA, slice_hash) as stream:
+        schema = open_slice(stream).schema_arrow.append(pa.field(CHANGE_TYPE, pa.string()))
+
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kinds = pa.array(KINDS)
+        for batch in batches:
+            try:
+                kind = kinds.take(batch.column(operation).cast(pa.int64()))
+            except (*UNREADABLE, KeyError) as error:
+                raise UnreadableSlice.of(error) from None
+            yield pa.RecordBatch.from_arrays([*batch.columns, kind], schema=schema)
+
+    write_anew(dataset, slice_hash, schema, told, store, key, most=most)
+    return _size(store, key) or 0
+
+
+def _size(store: Below, key: str) -> int | None:
+    try:
+        with store.open(key) as file:
+            return file.seek(0, 2)
+    except KeyNotFound:
+        return None

@@ -2,19 +2,33 @@
 
 The files of a version are slices. Blocks without data make no version; a new schema belongs to the
 next version with data. Pure; without Arrow.
+
+A record of the history that readers of versions have seen, to notice when it is replaced.
+
+A dataset whose history is rewritten gets another epoch, and so its tables get another identity:
+clients that remember versions never mix two histories.
 """
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odf_protocol.errors import BadInput
-from odf_protocol.instant import Instant
-from odf_protocol.metadata.data import DataSlice
-from odf_protocol.multihash import Multihash
+import msgspec
 
+from odf_protocol.errors import BadInput
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import DataSlice
+from odf_protocol.multihash import Multihash
+from odf_protocol.typed import decode_json
+
+from ...stores.keyed.folder import Below
+from ...stores.objects.layout import dataset_folder
+from ...stores.ports import KeyedStore
 from ..read.view import Outline
 
 
@@ -96,3 +110,75 @@ class Versions(Sequence[Version]):
             if number >= 0 and found[-1:] != [number]:
                 found.append(number)
         return found
+
+
+_FOLDER = "versions"
+_KEY = "history.json"
+MAX_BYTES = 64 << 20
+"""Limit of the bytes of a record: some eight bytes for each version with retractions."""
+_NAMESPACE = uuid.UUID("4b1a2f38-3a8c-5f0e-9d53-0df0de17a5e0")
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A history when it was last read. An empty `block` means a dataset without data."""
+
+    epoch: str = ""
+    version: int = -1
+    """Number of the newest version; -1 if there is none."""
+    block: str = ""
+    """Hash of the block of the newest version."""
+    replaced: int = 0
+    """Number of times that the history of the dataset was replaced."""
+    changed: tuple[int, ...] = ()
+    """Versions with retractions."""
+
+    def identity(self, dataset: DatasetId, view: str) -> str:
+        """Return an identity that differs for each table and for each history of it."""
+        return str(uuid.uuid5(_NAMESPACE, f"{dataset} {self.epoch} {view}"))
+
+    def is_of(self, versions: Versions) -> bool:
+        """Return whether these versions continue the history."""
+        if self.version < 0:
+            return True
+        is_there = self.version < len(versions)
+        return is_there and str(versions[self.version].block) == self.block
+
+    def continued(self, versions: Versions, changed: tuple[int, ...]) -> History:
+        """Return the history up to the newest of the versions; `changed` are the new versions with
+        retractions."""
+        kept = self if self.is_of(versions) else self._replaced(versions)
+        newest = len(versions) - 1
+        return msgspec.structs.replace(
+            kept,
+            version=newest,
+            block=str(versions[newest].block) if newest >= 0 else "",
+            changed=(*kept.changed, *changed),
+        )
+
+    def _replaced(self, versions: Versions) -> History:
+        said = f"{self.epoch} {self.block} {len(versions)}"
+        epoch = hashlib.sha3_256(said.encode()).hexdigest()[:16]
+        return History(epoch=epoch, replaced=self.replaced + 1)
+
+
+def version_files(projections: KeyedStore, dataset: DatasetId) -> Below:
+    """Return the store of the files for versions of a dataset, among its projections."""
+    return Below(projections, f"{dataset_folder(dataset)}/{_FOLDER}")
+
+
+class Histories:
+    """The record of the history of one dataset, among its projections."""
+
+    def __init__(self, projections: KeyedStore, dataset: DatasetId) -> None:
+        self._store = version_files(projections, dataset)
+
+    def read(self) -> tuple[History, str | None]:
+        """Return the record and the tag of its file; the tag is None if there is no file."""
+        content = self._store.read(_KEY, most=MAX_BYTES)
+        if content is None:
+            return History(), None
+        return decode_json(content.raw, History), content.tag
+
+    def write(self, history: History, *, instead_of: str | None) -> None:
+        """Write the record. Raise `SwapLost` if another writer wrote it meanwhile."""
+        self._store.swap(_KEY, msgspec.json.encode(history), expected=instead_of)

@@ -13,11 +13,10 @@ import sqlalchemy as sa
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.metadata.events import DatasetKind, HashedBlock
 from odf_protocol.multihash import Multihash
 
-from ...runtime.clock import Clock, system_clock
+from ...runtime.durations import Clock, system_clock
 from ..jobs.sql_rows import forget_jobs
 from ..objects.layout import HEAD
 from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
@@ -26,7 +25,7 @@ from ..sql.engine import Source, reading, storable, writing
 from ..sql.publishing import variables
 from ..sql.tables import datasets, former_names, moves, refs
 from ..sql.tables import inputs as input_rows
-from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
+from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
 from .sql_blocks import delete_unreached, insert_blocks
 from .sql_moves import move_heads
 

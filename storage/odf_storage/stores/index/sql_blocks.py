@@ -5,24 +5,42 @@ of a chain is read by a range of numbers, and `prev` selects the rows that belon
 Where other branches have more rows than the requested one, or numbers have gaps, a recursive
 query follows `prev` inside the database (one index lookup per block). So the cost depends on the
 length of the branch only.
+
+Decode a block from the bytes that the index stores.
+
+One summary of the chain state per dataset, so that a restart need not fold whole chains.
+
+This is best effort: if a state cannot be saved or loaded, its chain is folded again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
 
+from odf_protocol.chain.state import ChainState, read_summary, summarize
+from odf_protocol.codec.blocks import decode_block
+from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.block import HashedBlock, UnknownEvent
-from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import HashedBlock, SetDataSchema, UnknownEvent
 from odf_protocol.multihash import Multihash
 
-from ..sql.engine import Source, insert_new, reading
+from ..ports.errors import BlockDamaged
+from ..sql.engine import Source, insert_new, reading, writing
 from ..sql.tables import blocks as block_rows
-from ..sql.tables import datasets
-from .stored_block import decode_stored
+from ..sql.tables import datasets, states
+
+
+def decode_stored(block: Multihash, raw: bytes) -> HashedBlock:
+    """Decode a block and check its hash. Raises `BlockDamaged`."""
+    try:
+        return decode_block(bytes(raw), expected=block)
+    except BadInput as reason:
+        raise BlockDamaged(block, reason.message) from reason
+
 
 INSERT_BATCH = 500
 LINEAGE_PAGE = 5000
@@ -291,3 +309,39 @@ def _plain_row(dataset: DatasetId, block: HashedBlock) -> tuple[object, ...]:
         type(block.event).__name__,
         block.raw,
     )
+
+
+class SqlKeptStates:
+    """The states that `SqlStates` saves, for read-only use."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def load(self, dataset: DatasetId) -> ChainState | None:
+        query = sa.select(states.c.content).where(states.c.dataset == dataset)
+        with reading(self._source) as db:
+            content = db.execute(query).scalar_one_or_none()
+        try:
+            return None if content is None else read_summary(bytes(content))
+        except BadInput:  # another version of this program saved it
+            return None
+
+
+class SqlStates(SqlKeptStates):
+    """`StateKeeper` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
+        self._engine = engine
+
+    def save(self, dataset: DatasetId, state: ChainState) -> None:
+        content = summarize(state)
+        if content is None:
+            return
+        row = {"dataset": dataset, "hash": state.head, "content": content}
+        with (
+            suppress(sa.exc.DBAPIError, NodeError),
+            writing(self._engine) as db,
+        ):  # the dataset was forgotten, or the database is locked
+            db.execute(sa.delete(states).where(states.c.dataset == dataset))
+            db.execute(sa.insert(states).values(row))

@@ -17,7 +17,7 @@ from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 
-from ...runtime.clock import Clock, system_clock
+from ...runtime.durations import Clock, system_clock
 from ..ports.values import (
     AccountId,
     Backlog,
@@ -34,10 +34,8 @@ from ..ports.values import (
 from ..sql.engine import reading, writing
 from ..sql.publishing import rejected_rows, request_keys
 from ..sql.tables import jobs
-from ..wakeups.port import MemoryWakeUp, Topic, WakeUp
-from .ids import job_id, parse_id
-from .leases import after_lease
-from .sql_claim import RaceLost, claim_rows
+from ..wakeups.wakeups import MemoryWakeUp, Topic, WakeUp
+from .sql_claim import RaceLost, Turns, after_lease, claim_rows
 from .sql_rows import (
     OPEN,
     SHOWN,
@@ -46,10 +44,11 @@ from .sql_rows import (
     end_jobs,
     get_job,
     is_job,
+    job_id,
     job_of,
+    parse_id,
 )
 from .sql_submit import Submitter, repeated_job
-from .turns import Turns
 
 CLAIM_TRIES = 20
 """Number of lost races against other workers after which a claim returns nothing."""

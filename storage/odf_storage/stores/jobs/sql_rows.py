@@ -1,7 +1,22 @@
-"""Converts jobs to rows and back, finds jobs by id, and ends jobs in a running transaction."""
+"""Converts jobs to rows and back, finds jobs by id, and ends jobs in a running transaction.
+
+Converts outcomes of jobs to JSON and back, whatever their texts contain.
+
+The branch of an error is stored among its facts. A version that does not know branches treats it
+as an ordinary fact, so old and new processes of a node can read each other's outcomes.
+
+Ids of jobs: a number by which they sort, and a random tag that cannot be guessed.
+
+Facts that outcomes of the previous version lack: the branch of the error, and retryability.
+
+Jobs are kept for weeks, and workers of the previous version keep running while a node is upgraded.
+Do not extend these tables: newer outcomes carry both facts. No other module of the service names
+errors of workers. This module is removed with the next version.
+"""
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,13 +26,66 @@ import sqlalchemy as sa
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
+from odf_protocol.stored_values import scalar_text
 
 from ..ports.errors import JobNotFound, LeaseLost
-from ..ports.values import Job, JobEnd, JobId, JobSpec, JobStatus, Succeeded
+from ..ports.values import Failed, Job, JobEnd, JobId, JobOutcome, JobSpec, JobStatus, Succeeded
+from ..sql.engine import storable
 from ..sql.publishing import rejected_rows
 from ..sql.tables import KEY_CHARS, jobs
-from .ids import job_id, parse_id
-from .outcomes import outcome_of, outcome_to_json
+
+BRANCH = "errorBranch"
+
+
+def outcome_to_json(outcome: JobOutcome) -> dict[str, Any]:
+    """Return the outcome with values that every JSON reader accepts."""
+    if isinstance(outcome, Succeeded):
+        return {"result": _plain(outcome.result)}
+    facts = {**outcome.facts, BRANCH: outcome.branch} if outcome.branch else outcome.facts
+    error, message = scalar_text(outcome.error), scalar_text(outcome.message)
+    return {"error": error, "message": message, "facts": _plain(facts)}
+
+
+def outcome_of(value: Mapping[str, Any] | None) -> JobOutcome | None:
+    """Return the outcome in a row; ignore fields that a later version added."""
+    if value is None:
+        return None
+    if "result" in value:
+        return Succeeded(_plain(value["result"]))
+    facts = dict(_plain(value.get("facts") or {}))
+    branch = facts.pop(BRANCH, "")
+    return Failed(scalar_text(value["error"]), scalar_text(value["message"]), facts, branch)
+
+
+def _plain(value: Any) -> Any:
+    """Keep Unicode scalar values and finite numbers; convert everything else to text."""
+    if isinstance(value, str):
+        return scalar_text(value)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {scalar_text(str(name)): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return scalar_text(str(value))
+
+
+def job_id(number: int, tag: str) -> JobId:
+    """Build an id that sorts by number; its random tag cannot be guessed."""
+    return JobId(f"{number:012x}-{tag}")
+
+
+def parse_id(job: str) -> tuple[int, str]:
+    """Return number and tag of a job id; for any other text, `(0, "")`, which no job has."""
+    number, _, tag = job.partition("-")
+    try:
+        parsed = int(number, 16)
+    except ValueError:
+        return 0, ""
+    return (parsed, tag) if parsed < 1 << 63 and storable(tag) else (0, "")
+
 
 OPEN = (JobStatus.WAITING.value, JobStatus.RUNNING.value)
 SHOWN = tuple(column for column in jobs.c if column.name != "body")
@@ -191,3 +259,37 @@ def job_of(row: Mapping[Any, Any]) -> Job:
         outcome=outcome_of(row["outcome"]),
         progress=row["progress"],
     )
+
+
+_LEAVES = {
+    "BadInput": """
+        BadInputSchema BadRow CannotMerge EngineFailed IncompatibleSchema InvalidQuery QueryTooSlow
+        InvalidSetting NotIncremental ForeignState MalformedJob MalformedParquet MalformedShapefile
+        NotARootDataset NotVerifiable SnapshotNotWhole SourceNotFound TooManyBadRows
+        SubPathNotFound RowsVanished SchemaNotKnown TransformNotDefined UnexpectedNulls Unsupported
+        UnsupportedByEngine UnsupportedEngine EntryNotFound EventTimeNotFound ExpansionTooLong
+        InvalidParameterFormat InvalidPattern MalformedArchive MalformedSource PipeFailed
+        PipeRefused SourceRefused ValueNotFound DanglingReference InvalidValue UnsupportedColumn
+        UnsupportedSchema DdlSyntax NotHashable
+    """,
+    "Conflict": "InvalidInputInterval NotValidated JobLost",
+    "LimitExceeded": "InputTooLarge DecompressionTooLarge FetchedTooLarge",
+    "RemoteFailed": """
+        EngineNotStarted ContainerBrokeProtocol ContainerFailed SourceMissing SourceUnreachable
+    """,
+    "Unavailable": "StoreUnavailable DatabaseUnavailable",
+}
+_BRANCHES = {leaf: branch for branch, leaves in _LEAVES.items() for leaf in leaves.split()}
+
+
+_RETRYABLE = {"EngineFailed": True, "JobLost": True, "JobAbandoned": False}
+
+
+def older_retryable(error: str) -> bool | None:
+    """Return whether a retry may help after an older error; None if its HTTP status decides."""
+    return _RETRYABLE.get(error)
+
+
+def older_branch(error: str) -> str:
+    """Return the branch of an error that was stored without one; empty if the error is unknown."""
+    return _BRANCHES.get(error, "")

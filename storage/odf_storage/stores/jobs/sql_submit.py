@@ -15,15 +15,14 @@ import sqlalchemy as sa
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
 
-from ...runtime.clock import Clock
+from ...runtime.durations import Clock
 from ..ports.errors import DatasetNotFound, RequestKeyReused
 from ..ports.values import JobId, JobSpec, JobStatus, RequestKey, Submitted
 from ..sql.engine import insert_new, writing
 from ..sql.publishing import request_keys
 from ..sql.tables import jobs
-from ..wakeups.port import Topic, WakeUp
-from .ids import job_id
-from .sql_rows import kept_key, row_of
+from ..wakeups.wakeups import Topic, WakeUp
+from .sql_rows import job_id, kept_key, row_of
 
 MAX_TOGETHER = 256
 _INSERT = sa.insert(jobs).returning(jobs.c.number, jobs.c.tag, sort_by_parameter_order=True)

@@ -22,7 +22,7 @@ from ..objects.s3_bucket import (
 )
 from ..objects.s3_stream import READ_BYTES, open_stream
 from ..ports.errors import KeyedFileTooLarge, KeyNotFound, SwapLost
-from ..ports.keyed_values import Content, KeyInfo, LinkSource
+from ..ports.keyed import Content, KeyInfo, LinkSource
 
 SPOOL_BYTES = 16 << 20
 """Files up to this size are kept in memory while they are written."""

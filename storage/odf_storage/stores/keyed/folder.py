@@ -2,6 +2,10 @@
 
 A swap takes a lock on the folder of the key. It excludes only programs that take this lock;
 libraries of other projects do not.
+
+Keyed stores by their URL: `file:///folder`, `s3://bucket/prefix`, `s3+http://host/bucket/…`.
+
+One folder of a keyed store, presented as a keyed store.
 """
 
 from __future__ import annotations
@@ -11,15 +15,19 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 
+from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 
 from ..objects import files
 from ..objects.layout import PENDING_PREFIX
+from ..ports import KeyedStore
 from ..ports.errors import KeyedFileTooLarge, KeyNotFound, KeyRefused, SwapLost
-from ..ports.keyed_values import Content, KeyInfo, LinkSource
+from ..ports.keyed import Content, KeyInfo, LinkSource
 
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -137,3 +145,65 @@ def _tag_of_file(path: Path) -> str | None:
 
 def _tag(raw: bytes) -> str:
     return hashlib.sha3_256(raw).hexdigest()
+
+
+class MalformedKeyedStoreUrl(BadInput):
+    """The URL addresses neither a folder nor a bucket."""
+
+
+def open_keyed_store(url: str, *, durable: bool = True) -> KeyedStore:
+    """Return the store at a URL, without accessing it yet.
+
+    Raises:
+        MalformedKeyedStoreUrl, or MalformedStoreUrl for a bucket.
+    """
+    scheme = url.partition("://")[0]
+    if scheme == "file":
+        parts = urlsplit(url)
+        path = unquote(parts.path)
+        if parts.netloc or parts.query or parts.fragment or not path.startswith("/"):
+            raise MalformedKeyedStoreUrl("a folder is named as file:///an/absolute/path")
+        return FolderKeyedStore(Path(path), durable=durable)
+    if scheme in ("s3", "s3+http", "s3+https"):
+        from ..objects.s3_bucket import Bucket, S3Location  # boto3 is slow to import
+        from .bucket import BucketKeyedStore
+
+        return BucketKeyedStore(Bucket(S3Location.parse(url)))
+    raise MalformedKeyedStoreUrl(
+        "a store is at file:///folder, s3://bucket/prefix or s3+http://host:port/bucket/prefix"
+    )
+
+
+class Below:
+    """The keys below `folder` of another `KeyedStore`. Errors name the full keys of that store."""
+
+    def __init__(self, store: KeyedStore, folder: str) -> None:
+        self._store, self._prefix = store, f"{folder}/"
+
+    def read(self, key: str, *, most: int) -> Content | None:
+        return self._store.read(self._key(key), most=most)
+
+    def open(self, key: str) -> BinaryIO:
+        return self._store.open(self._key(key))
+
+    def list(self, folder: str) -> Iterator[KeyInfo]:
+        for found in self._store.list(self._key(folder)):
+            yield replace(found, key=found.key.removeprefix(self._prefix))
+
+    def put(self, key: str, chunks: Iterable[bytes]) -> None:
+        self._store.put(self._key(key), chunks)
+
+    def link(self, key: str, source: LinkSource) -> None:
+        self._store.link(self._key(key), source)
+
+    def swap(self, key: str, content: bytes, *, expected: str | None) -> str:
+        return self._store.swap(self._key(key), content, expected=expected)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self._store.delete([self._key(key) for key in keys])
+
+    def _key(self, key: str) -> str:
+        """Return the full key. Raise `KeyRefused` if the key leads out of the folder."""
+        if key.startswith("/") or not {".", ".."}.isdisjoint(key.split("/")):
+            raise KeyRefused(key, "it is no path below the folder")
+        return f"{self._prefix}{key}"

@@ -3,32 +3,86 @@
 A crash leaves either nothing or the whole file, and at most a `.pending-…` file, which all readers
 ignore and `remove_abandoned` removes. The age of a file is its modification time. `renew` may
 change that time because the content of a file never changes.
+
+Hashes content in parallel with writing it, so that SHA3 and the disk work at the same time.
+
+Short content is hashed in the caller's thread; long content by a second thread, which may lag a
+few pieces behind. Hashing and writing both release the interpreter lock.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import logging
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from stat import S_ISREG
 from typing import BinaryIO, TypeVar
 
 from odf_protocol.errors import Conflict
 from odf_protocol.instant import NANOS, Instant
-from odf_protocol.multihash import HashMismatch, Multihash
+from odf_protocol.multihash import SHA3_256, HashMismatch, Multihash
 
 from ...runtime.logs import line
-from .hash_beside import HashBeside
-from .layout import MAX_INFO_BYTES, PENDING_PREFIX, parse_name
-from .storage_failures import storing
+from .layout import MAX_INFO_BYTES, PENDING_PREFIX, parse_name, storing
+
+SHORT_BYTES = 128 * 1024
+"""Content up to this size is hashed without a thread; longer content while the disk syncs."""
+PIECES_BEHIND = 8
+"""Number of pieces that hashing may lag behind, which are kept in memory."""
+
+
+class HashBeside:
+    """Computes the SHA3-256 of successive pieces; must be closed."""
+
+    def __init__(self) -> None:
+        self._state, self._size = hashlib.sha3_256(), 0
+        self._pieces: SimpleQueue[bytes | None] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def update(self, piece: bytes) -> None:
+        """Add a piece, which must not change afterwards."""
+        self._size += len(piece)
+        if self._thread is not None:
+            self._room.get()
+            self._pieces.put(piece)
+        elif self._size <= SHORT_BYTES:
+            self._state.update(piece)
+        else:
+            self._thread = threading.Thread(target=self._work, name="hash-beside", daemon=True)
+            self._thread.start()
+            self._pieces.put(piece)
+            for _ in range(PIECES_BEHIND - 1):
+                self._room.put(None)
+
+    def result(self) -> Multihash:
+        """Wait for the remaining pieces and return the hash. No piece can be added afterwards."""
+        self.close()
+        return Multihash(SHA3_256, self._state.digest())
+
+    def close(self) -> None:
+        """End the thread after it has hashed all its pieces."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._pieces.put(None)
+            thread.join()
+
+    def _work(self) -> None:
+        while (piece := self._pieces.get()) is not None:
+            self._state.update(piece)
+            self._room.put(None)
+
 
 ABANDONED_AFTER_S = 24 * 3600
 """Age in seconds at which a `.pending-…` file is considered a leftover of a crash."""

@@ -1,13 +1,35 @@
 """Object store in a local folder, with one folder per dataset and uploads beside them.
 
 It offers no transfer URLs: bytes go through the node.
+
+Paths of the objects in a local folder, for readers that need files.
+
+Unfinished uploads of each account: one file per claim, in one folder per account.
+
+    uploads/.begun/<hash of the account>/<dataset>-<kind>-<hash>
+                                           the announced size, as text
+
+A claim is valid as long as a part of its upload exists. Claims of uploads that were completed or
+removed are deleted when the account claims the next upload. So nobody has to release a claim, and
+a crash leaves no claim that is valid.
+
+Uploads that can be interrupted and resumed, in a file beside the path of the object.
+
+A partial upload is a pending file with a fixed name. Like every pending file, readers ignore it,
+and it is removed if nothing was added for a long time. Each call hashes the stored bytes again
+before it adds more, so that the hash covers exactly what is on the disk.
 """
 
 from __future__ import annotations
 
 import builtins
+import fcntl
+import hashlib
+import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,27 +37,198 @@ from typing import BinaryIO
 
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.multihash import Multihash
+from odf_protocol.multihash import SHA3_256, HashMismatch, Multihash
 
 from ..ports import LocalPaths, PartialUploads
-from ..ports.errors import ObjectNotFound
-from ..ports.values import BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
+from ..ports.errors import ObjectNotFound, OffsetMismatch, UploadBusy
+from ..ports.values import AccountId, BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
-from .folder import FolderObjects
 from .layout import (
+    BEGUN,
     DATASETS,
+    KIND_FOLDERS,
+    PENDING_PREFIX,
     UPLOADS,
+    dataset_folder,
     dataset_path,
     parse_folder,
+    parse_name,
     parse_object_name,
     quarantine_path,
     ref_path,
     store_name,
     uploads_path,
 )
-from .local_paths import FolderPaths
-from .partial import PartialFiles
-from .pending_files import write_files, write_hashed
+from .pending_files import FolderObjects, write_files, write_hashed
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPaths:
+    """`LocalPaths` below `root`."""
+
+    root: Path
+
+    def path(self, key: ObjectKey) -> Path:
+        return Path(f"{self.root}/{store_name(key)}")
+
+    def folder(self, dataset: DatasetId, kind: ObjectKind) -> Path:
+        return self.root / dataset_path(dataset) / KIND_FOLDERS[kind]
+
+
+Judge = Callable[[int, int], None]
+"""Gets the number and total bytes of the account's other claims; raises to refuse a new one."""
+_KINDS = {folder: kind for kind, folder in KIND_FOLDERS.items()}
+
+
+class Claims:
+    """Claims below the store `root`; `partial_of` returns the path of an upload's partial file."""
+
+    def __init__(self, root: Path, partial_of: Callable[[ObjectKey], Path]) -> None:
+        self._root, self._partial_of = root / UPLOADS / BEGUN, partial_of
+
+    def claim(self, account: AccountId, key: ObjectKey, total: int, judge: Judge) -> None:
+        """Claim an upload of `total` bytes and begin it; claiming it again does nothing.
+
+        Claims of one account are serialized. If `judge` raises, nothing is claimed.
+        """
+        own = self._root / str(Multihash.of(account.encode())) / _name(key)
+        partial = self._partial_of(key)
+        if _bytes_of(own) == total and partial.exists():
+            return
+        files.make_folder(own.parent, durable=False)
+        with files.writing_to(own.parent), files.folder_lock(own.parent, alone=True):
+            others = [size for path, size in self._alive(own.parent) if path != own]
+            judge(len(others), sum(others))
+            _begin(partial)
+            files.write_text(own, str(total), durable=False)
+
+    def _alive(self, folder: Path) -> Iterator[tuple[Path, int]]:
+        """Yield the valid claims and their bytes; delete the others."""
+        for path in [Path(entry.path) for entry in os.scandir(folder)]:
+            key = _key(path.name)
+            if key is None or not self._partial_of(key).exists():
+                path.unlink(missing_ok=True)
+            else:
+                yield path, _bytes_of(path) or 0
+
+
+def _begin(partial: Path) -> None:
+    """Create the partial file, which makes the claim valid."""
+    files.make_folder(partial.parent, durable=False)
+    with files.writing_to(partial.parent):
+        partial.open("ab").close()
+
+
+def _name(key: ObjectKey) -> str:
+    return f"{dataset_folder(key.dataset)}-{KIND_FOLDERS[key.kind]}-{key.hash}"
+
+
+def _key(name: str) -> ObjectKey | None:
+    folder, _, rest = name.partition("-")
+    kind, _, text = rest.partition("-")
+    dataset = parse_folder(folder)
+    object_hash = parse_name(text)
+    if dataset is None or kind not in _KINDS or object_hash is None:
+        return None
+    return ObjectKey(dataset, _KINDS[kind], object_hash)
+
+
+def _bytes_of(path: Path) -> int | None:
+    text = files.read_text(path)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+READ_BYTES = 1024 * 1024
+_UPLOADS = f"{PENDING_PREFIX}upload-"
+
+
+class PartialFiles:
+    """`PartialUploads` below the store `root`; `path_of` returns the path of an object."""
+
+    def __init__(self, root: Path, path_of: Callable[[ObjectKey], Path], *, durable: bool) -> None:
+        self._path_of, self._durable = path_of, durable
+        self._claims = Claims(root, lambda key: _partial(path_of(key), key))
+
+    def received(self, key: ObjectKey) -> int:
+        found = files.info_of(_partial(self._path_of(key), key))
+        return 0 if found is None else found.size
+
+    def begun(self, key: ObjectKey) -> int:
+        try:
+            with os.scandir(self._path_of(key).parent) as found:
+                return sum(entry.name.startswith(_UPLOADS) for entry in found)
+        except FileNotFoundError:
+            return 0
+
+    def claim(self, account: AccountId, key: ObjectKey, total: int, judge: Judge) -> None:
+        self._claims.claim(account, key, total, judge)
+
+    def append(self, key: ObjectKey, offset: int, chunks: Iterable[bytes], *, total: int) -> int:
+        path = self._path_of(key)
+        files.make_folder(path.parent, durable=self._durable)
+        partial = _partial(path, key)
+        with files.writing_to(path.parent), _locked(partial) as out:
+            size = os.fstat(out.fileno()).st_size
+            if size != offset:
+                raise OffsetMismatch(offset, size)
+            digest = _hashed(out)
+            for chunk in chunks:
+                digest.update(chunk)
+                size += out.write(chunk)
+            if size < total:
+                return size
+            self._finish(partial, path, key, out, Multihash(SHA3_256, digest.digest()))
+            return size
+
+    def _finish(
+        self, partial: Path, path: Path, key: ObjectKey, out: BinaryIO, actual: Multihash
+    ) -> None:
+        if actual != key.hash:
+            partial.unlink()
+            raise HashMismatch(key.hash, actual)
+        out.flush()
+        if self._durable:
+            os.fsync(out.fileno())
+        os.utime(partial)  # as young as an object that was just put
+        partial.replace(path)
+        if self._durable:
+            files.sync_folder(path.parent)
+
+
+def _partial(path: Path, key: ObjectKey) -> Path:
+    return path.with_name(f"{_UPLOADS}{key.hash}")
+
+
+def _hashed(stream: BinaryIO) -> hashlib._Hash:
+    """Hash everything in the file, and leave the stream at its end for the next write."""
+    digest = hashlib.sha3_256()
+    stream.seek(0)
+    while chunk := stream.read(READ_BYTES):
+        digest.update(chunk)
+    return digest
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    """Open the file under an exclusive lock. Bytes that were written remain after any error."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with os.fdopen(handle, "r+b") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UploadBusy from None
+            if os.fstat(stream.fileno()).st_nlink == 0 or not _is(path, stream):
+                continue  # completed or removed since it was opened
+            yield stream
+            return
+
+
+def _is(path: Path, stream: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(stream.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 class LocalObjectStore:

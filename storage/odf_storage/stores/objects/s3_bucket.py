@@ -26,8 +26,8 @@ from urllib3.exceptions import HTTPError
 
 from odf_protocol.errors import BadInput, Conflict, NodeError, NodeFault, NotFound, Unavailable
 
+from .layout import StorageFull
 from .s3_obstore import BrokeOff, Found, Obstore
-from .storage_failures import StorageFull
 
 Answer = dict[str, Any]
 

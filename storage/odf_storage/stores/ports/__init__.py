@@ -53,8 +53,10 @@ from .objects import (
     ObjectUrls,
     PartialUploads,
 )
-from .overviews import OverviewReads, OverviewStore, OverviewWork
 from .publications import (
+    OverviewReads,
+    OverviewStore,
+    OverviewWork,
     PublicationChanges,
     PublicationReads,
     PublicationStore,

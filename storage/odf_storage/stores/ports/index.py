@@ -8,7 +8,7 @@ from typing import Protocol
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
 from .values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility

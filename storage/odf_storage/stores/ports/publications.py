@@ -1,17 +1,52 @@
-"""Ports for datasets that are published for other programs; each has at most one publication."""
+"""Ports for datasets that are published for other programs; each has at most one publication.
+
+A dataset that is published for other programs: its definition and its last result.
+
+Values for lists of datasets: overviews, filters, orders and page positions.
+
+Ports for lists of datasets, which are filtered, ordered and counted without their chains.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.multihash import Multihash
 
-from .derivation_values import Problem
-from .publication_values import PublishedDataset
-from .values import JobId
+from .following import Problem
+from .values import AccountId, DatasetEntry, JobId, Visibility
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedDataset:
+    """How one dataset is published, and the state of its publication."""
+
+    dataset: DatasetId
+    uuid: str
+    store: str | None
+    """URL of the store; None if the node itself serves the publication."""
+    definition: dict[str, Any]
+    """The definition, as the client requested it."""
+    version: int = 0
+    """Incremented by each new definition, so that a job for an older one cannot complete it."""
+    tried_head: Multihash | None = None
+    """The head of the last attempt to publish; None if there was none since the definition."""
+    not_before: Instant | None = None
+    """No job is submitted before this time."""
+    job: JobId | None = None
+    """The running job whose end is still to be recorded."""
+    attempts: int = 0
+    """Number of consecutive failed attempts."""
+    problem: Problem | None = None
+    """Why the last attempt failed; None after a success."""
+    shown: dict[str, Any] | None = None
+    """What the last successful job published."""
 
 
 class PublicationReads(Protocol):
@@ -76,3 +111,111 @@ class PublicationWork(Protocol):
 
 class PublicationStore(PublicationReads, PublicationChanges, PublicationWork, Protocol):
     """All publication ports in one; code that uses the store names the part that it needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What a list shows of a dataset's chain as of `head`. `data_size` is in bytes."""
+
+    head: Multihash
+    records: int
+    data_size: int
+    blocks: int
+    updated_at: Instant
+    description: str | None = None
+    license: str | None = None
+    keywords: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A dataset in a list. The overview may lag behind the head; None if there is none yet."""
+
+    entry: DatasetEntry
+    head: Multihash
+    overview: Overview | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readable:
+    """The datasets that a caller may read besides the public ones."""
+
+    everything: bool = False
+    datasets: tuple[DatasetId, ...] = ()
+    account: str | None = None
+    """Folded name of the account whose own datasets the caller may read."""
+    roles_of: AccountId | None = None
+    """The account whose roles for datasets of other accounts count."""
+    within: DatasetId | None = None
+    """If set, own datasets and roles count only for this dataset."""
+
+
+class SortBy(StrEnum):
+    """The value that orders a list; datasets with an equal value are ordered by alias."""
+
+    NAME = "name"
+    UPDATED = "updated"
+    ROWS = "rows"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Filter for a list of datasets. A field that is None does not restrict the list."""
+
+    readable: Readable
+    words: tuple[str, ...] = ()
+    """Folded words; each must occur in the alias, or begin a word of description or keywords."""
+    kind: DatasetKind | None = None
+    account: str | None = None
+    visibility: Visibility | None = None
+    keyword: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a list is ordered."""
+
+    by: SortBy = SortBy.NAME
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """The position after which a page continues: the folded alias of the last dataset and its
+    value of the ordering field (None if the list is ordered by alias)."""
+
+    alias: str
+    value: int | Instant | None = None
+
+
+class OverviewReads(Protocol):
+    """Reads lists of the datasets that a caller may read."""
+
+    def page(
+        self,
+        wanted: Wanted,
+        order: Order = Order(),
+        *,
+        after: After | None = None,
+        skip: int = 0,
+        limit: int = 100,
+    ) -> Sequence[Listed]:
+        """Return up to `limit` datasets after position `after`, skipping the first `skip`."""
+
+    def count(self, wanted: Wanted) -> int:
+        """Return the number of datasets on all pages together."""
+
+
+class OverviewWork(Protocol):
+    """Updates overviews after heads have moved."""
+
+    def due(self, *, limit: int = 100) -> Sequence[DatasetId]:
+        """Return datasets whose overview does not match their head."""
+
+    def put(self, overviews: Mapping[DatasetId, Overview]) -> None:
+        """Add or replace overviews; ignore those of datasets that were forgotten."""
+
+
+class OverviewStore(OverviewReads, OverviewWork, Protocol):
+    """Both overview ports in one; code that uses the store names the part that it needs."""

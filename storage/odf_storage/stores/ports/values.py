@@ -9,11 +9,10 @@ from typing import Any, NewType
 from odf_protocol.errors import NodeError, branch_of
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import DatasetKind
+from odf_protocol.metadata.events import DatasetKind, HashedBlock
 from odf_protocol.multihash import Multihash
 
-from ...runtime.context import current_trace
+from ...runtime.logs import current_trace
 
 JobId = NewType("JobId", str)
 """Opaque id. Ids sort by the time of submission."""

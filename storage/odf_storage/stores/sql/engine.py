@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from odf_protocol.errors import BadInput, NodeError
 
-from ..objects.storage_failures import database_trouble
+from ..objects.layout import database_trouble
 
 BUSY_TIMEOUT_S = 30
 """Seconds that a SQLite writer waits for another writer."""

@@ -19,6 +19,7 @@ from .engine import reading, writing
 if TYPE_CHECKING:
     from alembic.config import Config
 
+
 HEAD = "head"
 BASE = "base"
 FIRST = "0018"

@@ -21,17 +21,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponse,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
     RawQueryResponseSuccess,
+    SqlQueryStep,
     TransformRequest,
     TransformResponse,
     TransformResponseInternalError,
 )
-from odf_protocol.metadata.transforms import SqlQueryStep
 from odf_protocol.typed import decode_json
 
 from ...confine import Mode, Rules, program_reads
@@ -44,13 +44,29 @@ from ..port.port import (
     Listener,
     QueryTooLarge,
     QueryTooSlow,
+    blamed_on,
     not_incremental,
+    said,
     steps_of,
 )
-from ..port.positions import blamed_on, said
 from ..port.query_size import QuerySize, check_size
-from .child import Child, ChildGone, Spawner, TooLate, TooMuchMemory, Watch
-from .wire import BATCH, END, QUESTION, End, Head, Question, Source, Step, encoded
+from .child import (
+    BATCH,
+    END,
+    QUESTION,
+    Child,
+    ChildGone,
+    End,
+    Head,
+    Question,
+    Source,
+    Spawner,
+    Step,
+    TooLate,
+    TooMuchMemory,
+    Watch,
+    encoded,
+)
 
 _MODULE = f"{__package__}.process"
 _ENVIRONMENT = {

@@ -22,7 +22,7 @@ import pyarrow as pa
 from datafusion import DataFrame, Expr, SessionContext, col
 from datafusion.plan import LogicalPlan
 
-from odf_protocol.protobuf import bytes_field, fields
+from odf_protocol.flight_sql import bytes_field, fields
 
 from .plan_messages import (
     AGGREGATE,
@@ -66,12 +66,12 @@ from .plan_messages import (
     normalised,
     opened,
     projected,
+    quoted,
     relation_of,
     remade,
     with_clear_names,
     without,
 )
-from .rows import quoted
 
 _COMPARISONS = frozenset(
     {"Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "IsDistinctFrom", "IsNotDistinctFrom"}

@@ -28,19 +28,23 @@ from datafusion import (
 )
 
 from odf_protocol.errors import BadInput
-from odf_protocol.float_columns import has_floats
-from odf_protocol.metadata.transforms import SqlQueryStep
+from odf_protocol.metadata.events import SqlQueryStep
+from odf_protocol.stored_values import has_floats
 from odf_protocol.typed import decode_json
 
 from ...confine import CannotConfine, Rules, confine
-from ..port.port import ORDER_OF_CHANGES, ROW, ROW_BITS, InvalidQuery, check_begins_as_query
-from ..port.positions import blamed_on
-from .child import FRAME
+from ..port.port import (
+    ORDER_OF_CHANGES,
+    ROW,
+    ROW_BITS,
+    InvalidQuery,
+    blamed_on,
+    check_begins_as_query,
+)
+from .child import BATCH, END, FRAME, HEAD, End, Head, Question, Source, encoded
 from .meaning import as_sql_means
 from .plan import check_words, forget_functions, judge
-from .plan_messages import CannotRebuild
-from .rows import CannotFollow, has_order, in_total_order, quoted, with_rows
-from .wire import BATCH, END, HEAD, End, Head, Question, Source, encoded
+from .plan_messages import CannotFollow, CannotRebuild, has_order, in_total_order, quoted, with_rows
 
 SHOWN_CHARS = 2_000
 NO_BOUNDS = {

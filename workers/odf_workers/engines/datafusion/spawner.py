@@ -21,10 +21,10 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from odf_storage.runtime.forked_processes import EXIT_STATUS, PID
+from odf_storage.runtime.processes import EXIT_STATUS, PID
 
 from ...confine import close_own_memory
-from ...confine.system import SET_PARENT_DEATH_SIGNAL, prctl
+from ...confine.landlock import SET_PARENT_DEATH_SIGNAL, prctl
 
 Answer = Callable[[socket.socket], None]
 

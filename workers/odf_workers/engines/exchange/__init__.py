@@ -1,7 +1,7 @@
 """Exchange files between a worker and executors on other machines, which cannot see its disk.
 
 Files pass through the node's bucket, under `.exchange/<random>/…`. Stages
-(`odf_workers/partitions`) and Spark's frames (`odf_workers/engines/spark/far_frames.py`) use the
+(`odf_workers/partitions`) and Spark's frames (`odf_workers/engines/spark/frames.py`) use the
 same method in each direction:
 
 * To executors: the worker *lends* a file (`worker_side.lend`). The loan is a signed link to read

@@ -24,21 +24,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from odf_protocol.multihash import SHA3_256, HashMismatch, Multihash
-from odf_storage.datasets.integrity.hashing import hash_of_stream
+from odf_storage.datasets.integrity.healing import hash_of_stream
 from odf_storage.lanes import THREADS, expect, hash_all
 from odf_storage.stores.objects.layout import EXCHANGE
 from odf_storage.stores.ports.values import ObjectKey, StoredFile
 
-from .files import (
-    ATTEMPTS,
-    ExchangeFailed,
-    ExchangeFault,
-    Loan,
-    Outbox,
-    Spans,
-    name_of,
-    pieces,
-)
+from .links import ATTEMPTS, ExchangeFailed, ExchangeFault, Loan, Outbox, Spans, name_of, pieces
 
 if TYPE_CHECKING:
     from odf_storage.stores.objects.s3_bucket import Bucket

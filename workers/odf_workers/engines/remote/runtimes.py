@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...runtime.log import LOGGER, line
+from ...runtime.command import LOGGER, line
 
 LABEL = "odf.node.folder"
 COMMAND_SECONDS = 60.0

@@ -16,8 +16,8 @@ from typing import Any
 
 import grpc
 
-from odf_protocol.codec.engine_messages import MalformedMessage, decode_message, encode_message
-from odf_protocol.metadata.engine import (
+from odf_protocol.codec.blocks import MalformedMessage, decode_message, encode_message
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseProgress,
@@ -26,9 +26,9 @@ from odf_protocol.metadata.engine import (
     TransformResponseProgress,
 )
 
-from ...runtime.log import LOGGER, line
+from ...runtime.command import LOGGER, line
 from ..port.port import Engine, Listener
-from .rpc import (
+from .remote import (
     ABOUT_METHOD,
     ABOUT_SERVICE,
     LATE_KEY,

@@ -2,20 +2,60 @@
 
 All access to the JVM's planner is here. New plans are built only from parts of analysed ones, so
 Spark itself has resolved all names and types. This code fits the pinned version of Spark.
+
+Cache the JVM classes and methods that PySpark would otherwise look up at every call.
+
+Whenever PySpark makes a column, it looks up the class of its functions, and the method, in the JVM;
+the JVM then searches all of its jars for each candidate package. An iteration with state made six
+hundred look-ups, which took a sixth of its planning time.
+
+Quote names of columns for Spark, so that it does not read a dot as a path.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from py4j.java_gateway import GatewayClient, JavaClass, JavaMember, JVMView
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from .gateway import known_class
+_ASKED_OFTEN: Mapping[str, str] = {
+    "functions": "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession": "org.apache.spark.sql.classic.SparkSession",
+    "PythonUtils": "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.sql.expressions.Window": "org.apache.spark.sql.expressions.Window",
+}
+"""Full class name by the name that PySpark looks up."""
+
+
+class KnownClass(JavaClass):  # type: ignore[misc]
+    """A class of the JVM that looks up each of its methods only once."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            setattr(self, name, found)
+        return found
+
+
+@cache
+def known_class(client: GatewayClient, name: str) -> KnownClass:
+    """Return a class by its full name. A path of attributes would cost a call for each step."""
+    return KnownClass(name, client)
+
+
+def remember_classes(jvm: JVMView) -> None:
+    """Give PySpark the classes that it often looks up, so that it does not call the JVM."""
+    for asked, name in _ASKED_OFTEN.items():
+        setattr(jvm, asked, known_class(jvm._gateway_client, name))
+
 
 CATALYST = "org.apache.spark.sql.catalyst"
 LOGICAL, EXPRESSIONS = f"{CATALYST}.plans.logical", f"{CATALYST}.expressions"
@@ -236,3 +276,15 @@ class Catalyst:
 
     def _fresh_id(self) -> Node:
         return self.class_of(EXPRESSIONS, "NamedExpression").newExprId()
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def col(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def listed(columns: Sequence[str]) -> str:
+    return ", ".join(quoted(name) for name in columns)

@@ -2,18 +2,33 @@
 
 Spark returns a plan as JSON, in which each node or expression has a class name. `allowed.py` lists
 the names that are allowed; a plan with any other name is refused.
+
+Interpret failures of Spark: their messages, and whether the query caused them.
+
+Turn the text of a stranger's SQL step into a checked frame; make the sessions for this.
+
+Spark evaluates some functions while it analyses a query, before this module can check the plan: the
+name in `IDENTIFIER(…)`, the schema of `from_json`, the descriptor that `from_protobuf` opens. So a
+session has only the functions that are allowed, whatever way a query calls them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from ..port.port import InvalidQuery, not_incremental
-from .allowed import CALLED, MOMENTS, PARSED, Allowed
+from ..port.port import InvalidQuery, check_begins_as_query, not_incremental
+from .allowed import CALLED, MOMENT_FUNCTIONS, MOMENTS, PARSED, Allowed
+from .catalyst import Catalyst
+from .session import Spark
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical."
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
@@ -173,3 +188,135 @@ def _trees(value: Any) -> Iterator[list[dict[str, Any]]]:
             if nodes:
                 yield nodes
             stack.extend(item)
+
+
+SHOWN_CHARS = 2_000
+_OURS = ("INTERNAL_ERROR", "TASK_WRITE_FAILED")
+_JAVA_OURS = ("java.lang.OutOfMemoryError", "java.io.IOException", "java.lang.InterruptedException")
+_JAVA_QUERYS = (
+    "java.lang.StackOverflowError",
+    "java.util.IllegalFormat",
+    "java.util.MissingFormat",
+    "java.util.UnknownFormat",
+    "org.xml.sax.",
+    "javax.xml.",
+)
+"""Errors that a query causes and for which Spark names no condition: expressions too deep to plan,
+wrong formats, rows that are no XML."""
+_MAX_CAUSES = 32
+_PLAN = re.compile(r"(?s)(\bline \d+ pos \d+);\n.*")
+"""Matches the plan that the analyser prints after a position. Authors of queries do not need it."""
+
+
+def reason(bad: Exception) -> str:
+    """Return Spark's error message, without its stack and plan."""
+    if isinstance(bad, Py4JJavaError) and not any(_condition(each) for each in _causes(bad)):
+        return str(_causes(bad)[-1].toString())[:SHOWN_CHARS]
+    text = str(bad).split("\n\tat ", 1)[0].split("JVM stacktrace", 1)[0]
+    return _PLAN.sub(r"\1", text).strip()[:SHOWN_CHARS]
+
+
+def is_of_the_query(bad: PySparkException | Py4JJavaError) -> bool:
+    """Return whether the query or its rows caused the error, rather than the machine or the engine.
+
+    Spark names a condition for most errors of a query. Without one, the innermost cause decides.
+    """
+    if isinstance(bad, PySparkException):
+        return not str(bad.getCondition() or "").startswith(_OURS)
+    found = _causes(bad)
+    names = [each.getClass().getName() for each in found]
+    if any(name.startswith(_JAVA_OURS) for name in names):
+        return False
+    return any(_condition(each) for each in found) or names[-1].startswith(_JAVA_QUERYS)
+
+
+def _causes(bad: Py4JJavaError) -> list[Any]:
+    """Return the chain of causes, the outermost first."""
+    found: list[Any] = []
+    cause = bad.java_exception
+    while cause is not None and len(found) < _MAX_CAUSES:
+        found.append(cause)
+        cause = cause.getCause()
+    return found
+
+
+def _condition(exception: Any) -> bool:
+    """Return whether an exception names a condition that the query caused."""
+    name = exception.getClass().getName()
+    if not name.startswith("org.apache.spark."):
+        return False
+    text = str(exception.getMessage() or "")
+    return text.startswith("[") and not text.startswith(tuple(f"[{each}" for each in _OURS))
+
+
+_UNKNOWN_FUNCTION = {
+    "UNRESOLVED_ROUTINE": "routineName",
+    "REQUIRES_SINGLE_PART_NAMESPACE": "identifier",
+}
+"""Conditions of Spark for an unknown function, and the message parameter with its name."""
+
+
+def judged(session: SparkSession, query: str, allowed: Allowed) -> tuple[DataFrame, frozenset[str]]:
+    """Analyse and check a query; return its frame and the parts of its plan. `session` must be one
+    of `Sessions`.
+
+    Raises:
+        InvalidQuery: the query is wrong, or has a part that is not allowed.
+    """
+    check_begins_as_query(query)
+    catalyst = Catalyst(session)
+    try:
+        parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        check_parsed(parsed)
+        frame = catalyst.frame(parsed)
+    except (PySparkException, Py4JJavaError) as bad:
+        if not is_of_the_query(bad):
+            raise
+        raise _unknown_function(bad) or InvalidQuery(reason(bad)) from None
+    parts = parts_of(frame)
+    check_allowed(parts, allowed)
+    return frame, parts
+
+
+def _unknown_function(bad: PySparkException | Py4JJavaError) -> InvalidQuery | None:
+    if not isinstance(bad, PySparkException):
+        return None
+    named = _UNKNOWN_FUNCTION.get(str(bad.getCondition()))
+    if named is None:
+        return None
+    name = (bad.getMessageParameters() or {}).get(named, "").rsplit(".", 1)[-1].strip("`")
+    if name.lower() in MOMENT_FUNCTIONS:
+        return not_repeatable(f"the function {name}")
+    return InvalidQuery(f"the function {name} is not available in queries")
+
+
+class Sessions:
+    """Makes sessions for queries, one for each request. `settings` are Spark's."""
+
+    def __init__(self, spark: Spark, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._spark, self._settings = spark, settings
+        self._lock = threading.Lock()
+        self._first: dict[int, SparkSession] = {}
+        """Template session by the id of its `Allowed`. Requests get clones of it, because the
+        removal of functions is slow."""
+
+    def of(self, allowed: Allowed) -> SparkSession:
+        """Return a new session that has the allowed functions and no others."""
+        with self._lock:
+            first = self._first.get(id(allowed))
+            if first is None or first.sparkContext is not self._spark.sparkContext:
+                first = self._first[id(allowed)] = self._made(allowed)
+        return SparkSession(first.sparkContext, first._jsparkSession.cloneSession())
+
+    def _made(self, allowed: Allowed) -> SparkSession:
+        session = self._spark.newSession()
+        for name, value in self._settings.items():
+            session.conf.set(name, value)
+        state = session._jsparkSession.sessionState()
+        for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
+            known = registry.listFunction()
+            # One call for all names; a call for each name would delay the first query.
+            for at, name in enumerate(str(known.mkString(" ")).split(" ")):
+                if name.rsplit(".", 1)[-1] not in allowed.functions:
+                    registry.dropFunction(known.apply(at))
+        return session

@@ -19,22 +19,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from odf_protocol.metadata.transforms import SqlQueryStep
+from odf_protocol.metadata.events import SqlQueryStep
 from odf_storage.datasets.query.messages import Table
 from odf_storage.datasets.query.tables import base_name
 
 from ..exchange import worker_side as exchange
 from ..port.port import QUERY_SECONDS, InvalidQuery, Listener
-from ..port.query_size import QuerySize, check_size
-from ..port.views import columns_of, view_sql
+from ..port.query_size import QuerySize, check_size, columns_of, view_sql
 from ..spark.allowed import PREPROCESS
-from ..spark.catalyst import Catalyst
-from ..spark.columns import quoted
-from ..spark.divisions import refuse_whole_divisions
-from ..spark.errors import is_of_the_query, reason
+from ..spark.catalyst import Catalyst, quoted
 from ..spark.frames import read_parquet, spark_schema, written_files
-from ..spark.limit import limited
-from ..spark.query import Sessions, judged
+from ..spark.limit import limited, refuse_whole_divisions
+from ..spark.plan import Sessions, is_of_the_query, judged, reason
 from ..spark.session import Spark
 from .engine import version_of
 

@@ -10,8 +10,8 @@ two computations of Spark; `emit.py` makes the output; `state.py` reads and writ
 """
 
 from .plan import Plan, stateful_plan
-from .port import SESSION_SETTINGS, Dropped, ForeignState, NewRows, Result, StatefulInput
-from .run import run
+from .query import SESSION_SETTINGS, Dropped, ForeignState, NewRows, Result, StatefulInput
+from .step import run
 
 __all__ = [
     "SESSION_SETTINGS",

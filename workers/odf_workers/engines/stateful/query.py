@@ -2,32 +2,130 @@
 
 The readers are given as a table. They call each other only through `Query.read`, so that each
 reader knows only its own kind of node.
+
+The interface of stateful queries to the engine's transforms.
+
+    plan = stateful_plan(session, transform, inputs, vocab)       # at definition and at every run
+    if plan is not None:
+        result = run(plan, new_rows, state=old, new_state=path, output=path, scratch=folder)
+
+with `stateful_plan(SparkSession, Transform, Sequence[StatefulInput], Vocab) -> Plan | None` of
+`.plan` and `run(Plan, Sequence[NewRows], *, state: Path | None, new_state: Path, output: Path,
+scratch: Path) -> Result` of `.run`.
+
+`stateful_plan` returns None when no row of the result depends on more than one row of an input:
+the query is then stateless and not handled here. It raises `NotIncremental` for a query that needs
+state which cannot be kept incrementally, and `InvalidQuery` for any other wrong query.
+
+`run` promises: equal requests give equal rows in equal order and equal bytes of state, whatever
+the number of cores and partitions; a +C directly follows its −C; only `new_state`, `output` and
+`scratch` are written. The caller adds offsets and system time, and stores the latest watermark of
+each input (while an input has none, all results are held back).
+
+Read rankings: `row_number() OVER (PARTITION BY … ORDER BY …)`, filtered to the first places.
+
+Of rows with equal order columns, the one with the lower offset is better; with ORDER BY a time DESC
+the one with the higher offset. Rows that an operator computed are ordered by their columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812
 
-from ..port.port import NotIncremental
+from odf_protocol.chain.state import Vocab
+from odf_protocol.instant import Instant
+from odf_protocol.metadata.events import OffsetInterval
+
+from ..port.port import InvalidQuery, NotIncremental
 from ..spark.catalyst import (
     Catalyst,
     Node,
     Origin,
     children,
     expr_id,
+    items,
     kind,
+    literal,
     origin_of,
+    plain,
     references,
     type_of,
 )
-from .clock import Clock, Least
-from .operators import Operator, Side
-from .pieces import Build, Changes, Part, framed, leaf, with_time
-from .port import StatefulInput
-from .times import known, time_of
+from .operators import Clock, Least, Operator, Ranking, Side
+from .times import Build, Changes, Part, clock_of, framed, known, leaf, time_of, with_time
+
+__all__ = [
+    "SESSION_SETTINGS",
+    "Dropped",
+    "ForeignState",
+    "NewRows",
+    "NotIncremental",
+    "Result",
+    "StatefulInput",
+]
+
+SESSION_SETTINGS = {"spark.sql.join.asofJoin.enabled": "true"}
+"""Settings that a session needs to parse and analyse the accepted queries."""
+
+
+class ForeignState(InvalidQuery):
+    """The checkpoint was written for another query; the derivative has to be reset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatefulInput:
+    """An input under its alias in the query, with all of its columns, including system columns."""
+
+    alias: str
+    schema: pa.Schema
+    vocab: Vocab
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRows:
+    """The new rows of one input: the rows of the files within the interval, and the watermark.
+
+    `watermark` is the newest one that the input ever had, even if this run has no new one.
+    """
+
+    alias: str
+    paths: tuple[Path, ...] = ()
+    interval: OffsetInterval | None = None
+    watermark: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Numbers of changes of inputs that were dropped, for the log and the response of the job."""
+
+    late: int = 0
+    """Appended rows older than the allowed lateness."""
+    late_changes: int = 0
+    """Retractions and corrections of rows older than the allowed lateness."""
+    unmatched: int = 0
+    """Retractions and corrections of rows that do not exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The result of one run, which has written `output` and `new_state`.
+
+    The output is one Parquet file, even without rows: the operation column (int32) of the given
+    vocabulary, then the query's columns in the query's order. Rows are in their final order.
+    """
+
+    rows: int
+    schema: pa.Schema
+    watermark: Instant | None
+    dropped: Dropped
+    state_rows: int
+
 
 BOUNDED = ("t", "lt", "rt")
 """Names of time columns that are used only to compute `odf at`."""
@@ -176,3 +274,147 @@ def least(clocks: Sequence[Clock]) -> Clock:
     """Return the clock that shows the earliest time of these."""
     different = tuple(dict.fromkeys(clocks))
     return different[0] if len(different) == 1 else Least(different)
+
+
+def read_ranking(query: Query, node: Node, wanted: set[int], limits: Limits) -> Part:
+    """Read a `row_number()` of which the query uses only the first places."""
+    asked = items(node.windowExpressions())
+    at = expr_id(asked[0])
+    if len(asked) != 1 or not is_row_number(asked[0]) or at not in limits:
+        raise NotIncremental(
+            "of functions OVER (…) only row_number() can be kept up to date, where its first "
+            "places are asked for: WHERE place <= 10"
+        )
+    partition = [plain(each) for each in items(node.partitionSpec())]
+    order = items(node.orderSpec())
+    sorts = [plain(children(each)[0]) for each in order]
+    below = node.child()
+    moments = {expr_id(each) for each in items(below.output()) if _is_moment(each)}
+    need = (wanted - {at}).union(moments, *[references(e) for e in (*partition, *sorts)])
+    part = query.read(below, need, {})
+    for expression in (*partition, *sorts):
+        query.check_operation(expression, part)
+    shown = [each for each in part.output if expr_id(each) in wanted]
+    columns = [(f"c{place}", each) for place, each in enumerate(shown)]
+    columns += [(f"p{place}", each) for place, each in enumerate(partition)]
+    columns += [(f"s{place}", each) for place, each in enumerate(sorts)]
+    time, by_time = _ranked_time(part, partition, sorts)
+    columns.append(("t", time))
+    side = query.side(
+        part,
+        columns,
+        time="t",
+        clock=clock_of(time, part.times),
+        bucket=tuple(f"p{place}" for place in range(len(partition))),
+    )
+    descending = bool(order) and _is_descending(order[0])
+    timed = bool(order) and time_of(sorts[0], part.times) is not None
+    operator = Ranking(
+        sides=(side,),
+        limit=limits[at],
+        order=tuple((f"s{p}", _direction(each)) for p, each in enumerate(order)),
+        newest_first=descending and timed,
+        visible=at in wanted,
+        by_time=by_time,
+    )
+    results = [(f"c{place}", each) for place, each in enumerate(shown)]
+    if at in wanted:
+        results.append(("odf place", asked[0].toAttribute()))
+    made = query.made(operator, results)
+    lasting = {expr_id(each) for each in partition if kind(each) == "AttributeReference"}
+    kept = {
+        key: value
+        for key, value in part.times.items()
+        if (timed and not descending) or (by_time and key in lasting)
+    }
+    return Part(
+        build=made,
+        output=tuple(each for _, each in results),
+        times=kept,
+        base=part.base,
+        ledger=part.ledger,
+        operation=part.operation,
+        fixed=part.fixed,
+    )
+
+
+def _ranked_time(part: Part, partition: Sequence[Node], sorts: Sequence[Node]) -> tuple[Node, bool]:
+    """Return the time that decides when rows of a ranking are final, and whether all rows of a
+    partition have the same time."""
+    for each in partition:
+        if time_of(each, part.times) is not None:
+            return each, True
+    for each in sorts:
+        if time_of(each, part.times) is not None:
+            return each, False
+    for each in part.output:
+        if expr_id(each) in part.times:
+            return each, False
+    raise NotIncremental(
+        "a ranking needs the event time of its rows, or it has to keep all of them for ever: "
+        "select it below the row_number()"
+    )
+
+
+def place_of(node: Node) -> int:
+    """Return the attribute of the first function of a window node."""
+    return expr_id(items(node.windowExpressions())[0])
+
+
+def place_test(test: Node) -> tuple[int, int, bool] | None:
+    """Read a test like `place <= 3`: return the attribute, the number of places, and whether this
+    number implies the test. Return None for any other test."""
+    name = kind(test)
+    if name not in ("LessThanOrEqual", "LessThan", "EqualTo", "GreaterThan", "GreaterThanOrEqual"):
+        return None
+    one, other = (_uncast(child) for child in children(test))
+    if name.startswith("GreaterThan"):
+        one, other, name = other, one, name.replace("Greater", "Less")
+    elif name == "EqualTo" and kind(other) == "AttributeReference":
+        one, other = other, one
+    value = literal(other)
+    if kind(one) != "AttributeReference" or isinstance(value, bool) or not isinstance(value, int):
+        return None
+    limit = value - 1 if name == "LessThan" else value
+    return expr_id(one), limit, name != "EqualTo" or limit == 1
+
+
+def is_place(node: Node, at: int) -> bool:
+    """Return whether an attribute is the row number of a ranking below."""
+    while True:
+        name = kind(node)
+        if name == "Window":
+            return any(
+                expr_id(e) == at and is_row_number(e) for e in items(node.windowExpressions())
+            )
+        if name == "Project":
+            listed = next((e for e in items(node.projectList()) if expr_id(e) == at), None)
+            of = None if listed is None else same(listed)
+            if of is None:
+                return False
+            at = expr_id(of)
+        elif name not in ("Filter", "SubqueryAlias", "View", "Sort"):
+            return False
+        node = children(node)[0]
+
+
+def is_row_number(expression: Node) -> bool:
+    window = children(expression)[0]
+    return kind(children(window)[0]) == "RowNumber"
+
+
+def _uncast(expression: Node) -> Node:
+    expression = plain(expression)
+    return plain(children(expression)[0]) if kind(expression) == "Cast" else expression
+
+
+def _is_moment(attribute: Node) -> bool:
+    return isinstance(type_of(attribute), T.TimestampType | T.DateType | T.StructType)
+
+
+def _is_descending(order: Node) -> bool:
+    return str(order.direction().sql()) == "DESC"
+
+
+def _direction(order: Node) -> str:
+    return f"{order.direction().sql()} {order.nullOrdering().sql()}"

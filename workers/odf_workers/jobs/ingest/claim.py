@@ -20,14 +20,13 @@ from odf_protocol.identity import DatasetId
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.commits import commit_all
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.tracing import span
+from odf_storage.runtime.logs import span
 from odf_storage.stores.ports.errors import DatasetNotFound, LeaseLost, RefConflict
 from odf_storage.stores.ports.values import Failed, Job, JobEnd, Succeeded
 
-from ...runtime.log import LOGGER, line
+from ...runtime.command import LOGGER, line
 from ..work.context import WorkerContext
-from .post import Post
-from .round import Group, Ready, Round
+from .round import Group, Post, Ready, Round
 from .run import committed
 
 TURN_S = 2.0

@@ -1,27 +1,33 @@
-"""The history with which a post's rows are compared, read from the merge state of its dataset."""
+"""The history with which a post's rows are compared, read from the merge state of its dataset.
+
+The guard of snapshots: limits how much of the state may be absent from a batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from odf_protocol.arrow_schema import to_arrow
-from odf_protocol.metadata.data import DataSlice
+from odf_protocol.errors import BadInput
+from odf_protocol.metadata.events import DataSlice
 from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.sources import MergeStrategySnapshot
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.dataset.local_files import local_file
+from odf_storage.datasets.dataset.info import local_file
 from odf_storage.datasets.merge_state.state import StateSpec
 from odf_storage.datasets.merge_state.store import MergeStates
 from odf_storage.stores.ports.values import ObjectKind
 
 from ...merge.history import HistoryFiles
 from ...merge.table import merging_of, reads_history, state_of
-from ...partitions.files import at_hand
-from ...partitions.port import Way
+from ...partitions.port import Way, at_hand
 from ...plan.ingest import IngestPlan
+from ...slices.schema import Operation
+from ...slices.write import Written, operations
 
 
 def history_of(
@@ -91,3 +97,38 @@ def lent(history: HistoryFiles | None, way: Way) -> HistoryFiles | None:
     files = zip(map(at_hand, history.files), history.infos, strict=True)
     lasting = tuple(way.file(path, lasting=info.sha256) for path, info in files)
     return replace(history, files=lasting, state=None)
+
+
+FEW_ROWS = 10
+"""This number of rows of a snapshot may vanish, regardless of their share."""
+
+
+class RowsVanished(BadInput):
+    """A snapshot would retract more rows than its guard allows; it was probably cut short."""
+
+
+def check_vanished(
+    plan: IngestPlan, rows: int, slices: Sequence[Written], max_percent: int
+) -> None:
+    """Check how much of the state is absent from a snapshot.
+
+    A few rows may vanish unless `max_percent` is 0; an empty batch is accepted only if it is 100.
+
+    Raises:
+        RowsVanished: more than `max_percent` of the rows of the previous state vanished.
+    """
+    done = operations(slices)
+    vanished = done[Operation.RETRACT]
+    if not isinstance(plan.merge, MergeStrategySnapshot) or vanished == 0 or max_percent >= 100:
+        return
+    stood = rows - done[Operation.APPEND] + vanished
+    few = vanished <= FEW_ROWS and max_percent > 0
+    if rows == 0 or (not few and vanished * 100 > max_percent * stood):
+        raise RowsVanished(
+            f"{vanished} of {stood} rows are gone from the snapshot, and at most {max_percent} "
+            "percent may go at once: look whether it was cut short, or allow more "
+            "(maxVanishPercent)",
+            vanished=vanished,
+            stood=stood,
+            max_vanish_percent=max_percent,
+        )

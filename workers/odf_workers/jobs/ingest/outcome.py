@@ -9,11 +9,9 @@ from typing import Any
 
 from odf_protocol.attributes import Attributes
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import DataSlice, SourceState
-from odf_protocol.metadata.events import AddData, MetadataEvent
-from odf_protocol.metadata.reading import MergeStrategyChangelogStream
-from odf_protocol.source_marks import with_marks
+from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, MetadataEvent, SourceState
+from odf_protocol.metadata.sources import MergeStrategyChangelogStream
+from odf_protocol.source_rules import with_marks
 from odf_storage.datasets.job_payloads.ingest_job import (
     IngestReceipt,
     RanReceipt,
@@ -23,7 +21,7 @@ from odf_storage.datasets.job_payloads.ingest_job import (
 from ...merge.table import takes_operations
 from ...plan.ingest import IngestPlan
 from ...readers.rejected import Rejected
-from ...slices.columns import Operation
+from ...slices.schema import Operation
 from ...slices.write import Written
 from ...stages.facts import Ahead
 

@@ -3,6 +3,11 @@
 A round consists of steps. Each step takes the next Batch of every dataset. Batches that fit into
 one Spark task run together in one Spark job, any other Batch runs separately. A round commits
 nothing.
+
+A post: the rows of one job, and how to read them.
+
+Small posts that are only appended share slices with other waiting posts: the cost of files, hashes
+and blocks is then per batch rather than per post, for writers and for all readers.
 """
 
 from __future__ import annotations
@@ -23,25 +28,90 @@ from odf_protocol.chain.state import ChainState
 from odf_protocol.codec.manifests import to_data
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.block import HashedBlock
+from odf_protocol.metadata.events import HashedBlock
+from odf_protocol.metadata.sources import MergeStrategyAppend
 from odf_protocol.multihash import Multihash
+from odf_protocol.references import link_columns
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import ingest_job
-from odf_storage.datasets.job_payloads.ingest_job import DryRunReceipt, IngestReceipt
+from odf_storage.datasets.job_payloads.ingest_job import (
+    DryRunReceipt,
+    IngestPayload,
+    IngestReceipt,
+    upload_of,
+)
 from odf_storage.datasets.node.commits import Commit
-from odf_storage.runtime.context import part_of
-from odf_storage.stores.ports.values import JobEnd, Succeeded
+from odf_storage.runtime.logs import part_of
+from odf_storage.stores.ports.values import Job, JobEnd, Succeeded
 
 from ...merge.table import reads_history
 from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.rejected import Rejected
-from ...runtime.log import LOGGER, line
-from ...runtime.progress import JobLost
+from ...runtime.command import LOGGER, line
+from ...runtime.progress import Content, Enclosed, JobLost, JobProgress
 from ...stages.batch import BatchRows
-from ..work.context import WorkerContext
-from .post import SHARED_BYTES, Post, prepare, shares_slices
-from .run import PreparedPost, WrittenBatch, put_slices, run_batches, run_posts, write_batch
+from ..work.context import WorkerContext, local_object
+from .run import (
+    PreparedPost,
+    WrittenBatch,
+    prepare_post,
+    push_extras,
+    put_slices,
+    run_batches,
+    run_posts,
+    write_batch,
+)
 from .ways import way_of_tasks
+
+SHARED_BYTES = 1 << 20
+"""Limit of the unpacked bytes of posts that share slices: they are one partition, and few rows have
+to wait for it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Post:
+    """The post of a job. The time of its blocks is the job's submission, no matter when it runs."""
+
+    job: Job
+    payload: IngestPayload
+    job_progress: JobProgress = field(default_factory=JobProgress)
+
+
+def shares_slices(post: Post, plan: IngestPlan) -> bool:
+    """Whether a post only adds rows, and its body is small enough to be stored in the job. The
+    unpacked rows may still be large (`SHARED_BYTES`)."""
+    return (
+        post.job.spec.body is not None
+        and not post.payload.dry_run
+        and post.payload.expected_head is None
+        and isinstance(plan.merge, MergeStrategyAppend)
+        and plan.preprocess is None
+        and plan.schema is not None
+        and not plan.adds_columns
+        and not link_columns(plan.schema)
+    )
+
+
+def prepare(
+    dataset: Dataset, post: Post, plan: IngestPlan, context: WorkerContext, scratch: Path
+) -> PreparedPost:
+    """Prepare a post for the stages; `scratch` is the path of a folder for it, which does not exist
+    yet.
+
+    Raises:
+        NodeError: the post cannot be read.
+        JobLost: the lease of the job was lost.
+    """
+    post.job_progress.phase("read")
+    own = replace(context, job_progress=post.job_progress)
+    extras = push_extras(plan, post.payload, context.ingest.max_rejected_rows)
+    content: Content
+    if post.job.spec.body is None:
+        content = local_object(dataset, upload_of(dataset.id, post.payload), scratch / "upload")
+    else:
+        content = Enclosed(post.job.spec.body)
+    return prepare_post(dataset, plan, content, own, scratch, extras)
+
 
 T = TypeVar("T")
 EndWith = Callable[[Post, Succeeded | Exception], JobEnd]

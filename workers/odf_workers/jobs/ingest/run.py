@@ -19,12 +19,11 @@ from msgspec import structs
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.attributes import Attributes
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import ChainState
 from odf_protocol.instant import Instant
-from odf_protocol.linked import link_columns, summary_of
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import AddPushSource, MetadataEvent, SetDataSchema
+from odf_protocol.metadata.events import AddPushSource, HashedBlock, MetadataEvent, SetDataSchema
+from odf_protocol.references import link_columns, summary_of
 from odf_storage.datasets.contents.linked import check_links, links_in
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import (
@@ -37,24 +36,20 @@ from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 from ...merge.table import bytes_of_all, reads_history
-from ...partitions.here import Here
-from ...partitions.port import Way
+from ...partitions.port import Here, Way
 from ...plan.ingest import IngestPlan, plan_ingest
+from ...readers.plain import TableFiles
 from ...readers.splits import Splits
-from ...readers.table_files import TableFiles
-from ...runtime.content import Content
-from ...slices.columns import Operation
+from ...runtime.progress import Content
+from ...slices.schema import Operation
 from ...slices.write import Written, operations
 from ...stages.batch import Batch, BatchRows, ReadPost, joint_plan, run_batch
 from ...stages.pipeline import is_passing
-from ...stages.post_read import PostRead
-from ..work.context import WorkerContext
-from ..work.slice_files import local_object, put_slice, readable
-from ..work.stages_ran import BatchSize, reported
-from .history import bring_up_to_date, history_of, lent
+from ...stages.read import PostRead
+from ..work.context import BatchSize, WorkerContext, local_object, put_slice, readable, reported
+from .history import bring_up_to_date, check_vanished, history_of, lent
 from .outcome import Extras, PostOutcome, ahead_warnings, data_events, receipts
 from .source import Source, adding_columns, is_one_partition, source_of, splits_of
-from .vanished import check_vanished
 from .ways import LARGE, ONE_TASK, SMALL, is_one_task, ran, run_tasks, way_of
 
 AHEAD_BYTES = 1 << 20

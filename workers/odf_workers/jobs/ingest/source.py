@@ -10,26 +10,23 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from odf_protocol.errors import BadInput, NodeError
-from odf_protocol.float_columns import bounded_leaves
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     RawQueryRequest,
     RawQueryResponseInternalError,
     RawQueryResponseInvalidQuery,
+    Transform,
 )
-from odf_protocol.metadata.reading import ReadStep, ReadStepParquet
-from odf_protocol.metadata.transforms import Transform
+from odf_protocol.metadata.sources import ReadStep, ReadStepParquet
+from odf_protocol.stored_values import bounded_leaves
 
 from ...engines.port.job_listener import Heard
-from ...engines.port.port import InvalidQuery, engine_for
-from ...engines.port.positions import place_of
-from ...partitions.files import Spans
-from ...partitions.port import Way
+from ...engines.port.port import InvalidQuery, engine_for, place_of
+from ...partitions.port import Spans, Way
 from ...plan.ingest import IngestPlan
-from ...readers.known import Known
-from ...readers.plain import plain_file
+from ...readers.features import Known
+from ...readers.plain import TableFiles, naming, plain_file
 from ...readers.plain_text import Plain
-from ...readers.read import open_frame, schema_of
-from ...readers.read_split import SplitRead, open_splits
+from ...readers.read import SplitRead, open_frame, open_splits, schema_of
 from ...readers.rejected import Rejected
 from ...readers.splits import (
     LINES,
@@ -41,12 +38,9 @@ from ...readers.splits import (
     splits_of_table,
     unpacked_size,
 )
-from ...readers.table_files import TableFiles, naming
-from ...runtime.content import Content, Enclosed
-from ...runtime.progress import JobProgress
-from ...slices.frame import Frame, Limits
-from ...stages.added_columns import with_added_columns, with_declared_columns
-from ...stages.undeclared import arranged, known_of
+from ...runtime.progress import Content, Enclosed, JobProgress
+from ...slices.schema import Frame, Limits
+from ...stages.read import arranged, known_of, with_added_columns, with_declared_columns
 from ..work.context import Engines, WorkerContext
 
 

@@ -14,9 +14,7 @@ from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
 
 from ...engines.port.job_listener import Heard, HeardOfAll
 from ...engines.port.port import Listener
-from ...partitions.here import Here
-from ...partitions.port import Way
-from ...partitions.usage import Usage
+from ...partitions.port import Here, Usage, Way
 from ...readers.splits import Splits
 from ...runtime.progress import JobProgress
 from ...stages.batch import Batch, BatchRows, run_as_tasks

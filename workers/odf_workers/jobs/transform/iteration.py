@@ -1,10 +1,17 @@
 """One iteration on an engine: make inputs local, execute the query, check its output.
 
 This module commits nothing, so that computing, replaying and checking can all use it.
+
+The checkpoints from which a verification lets an execution begin: only those of this node.
+
+Another node may commit a checkpoint that no execution made, and rows computed from it. Therefore a
+replay begins from a checkpoint that an engine here committed, or from the one that the replay of
+the execution before it made.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +22,10 @@ from msgspec.structs import replace
 from odf_protocol.arrow_schema import to_arrow
 from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import BadInput
-from odf_protocol.metadata.engine import (
+from odf_protocol.metadata.events import (
     DatasetVocabulary,
+    ExecuteTransform,
+    HashedBlock,
     TransformRequest,
     TransformRequestInput,
     TransformResponseInternalError,
@@ -27,17 +36,17 @@ from odf_protocol.metadata.engine import (
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.dataset.engines import EngineNote
 from odf_storage.stores.ports.values import ObjectKind
 
 from ...engines.port.job_listener import Heard
-from ...engines.port.port import Engine, InvalidQuery
-from ...engines.port.positions import place_of
+from ...engines.port.port import Engine, InvalidQuery, place_of
 from ...plan.transform import InputPlan, TransformPlan
 from ...runtime.progress import JobProgress
 from ...slices.write import parquet_settings
 from ..ingest.source import EngineFailed
-from .files import InputFiles
-from .result import Made, checked
+from .chains import backwards
+from .result import InputFiles, Made, checked
 
 
 class SchemaNotKnown(BadInput):
@@ -198,3 +207,62 @@ def _said(item: InputPlan) -> tuple[Watermark, ...]:
     if item.watermarks or item.remembered is None:
         return item.watermarks
     return (item.remembered,)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The checkpoint from which an execution begins; None if there is none. It is not known if only
+    another node has made it."""
+
+    checkpoint: Path | None = None
+    is_known: bool = True
+
+
+class OwnCheckpoints:
+    """The checkpoints of this node, in a verification that replays executions oldest first. The
+    newest one of a replay is kept in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._kept = folder / "checkpoint"
+        self._made_by: Multihash | None = None
+
+    def beginning(
+        self,
+        dataset: Dataset,
+        block: HashedBlock,
+        plan: TransformPlan,
+        note: EngineNote,
+        files: InputFiles,
+    ) -> Beginning:
+        """Return the beginning of the execution in the block. Raises `ObjectNotFound`."""
+        before = _execution_before(dataset, block)
+        if before is None:
+            return Beginning()
+        if note.at(before.sequence_number) is not None:
+            return Beginning(checkpoint_file(dataset, plan, files))
+        if before.hash == self._made_by:
+            return Beginning(self._kept if self._kept.exists() else None)
+        return Beginning(is_known=False)
+
+    def missing(self, dataset: Dataset, block: HashedBlock, note: EngineNote) -> list[Multihash]:
+        """Return the executions, oldest first, whose replay in this order makes the checkpoint from
+        which the execution in the block begins."""
+        found = []
+        for one in backwards(dataset, block.prev):
+            if isinstance(one.event, ExecuteTransform):
+                if note.at(one.sequence_number) is not None or one.hash == self._made_by:
+                    break
+                found.append(one.hash)
+        return found[::-1]
+
+    def keep(self, block: HashedBlock, made: Made) -> None:
+        """Keep the checkpoint that the replay of a block made."""
+        self._made_by = block.hash
+        self._kept.unlink(missing_ok=True)
+        if made.checkpoint is not None:
+            shutil.copyfile(made.checkpoint_path, self._kept)
+
+
+def _execution_before(dataset: Dataset, block: HashedBlock) -> HashedBlock | None:
+    earlier = backwards(dataset, block.prev)
+    return next((one for one in earlier if isinstance(one.event, ExecuteTransform)), None)

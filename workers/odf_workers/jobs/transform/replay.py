@@ -9,31 +9,35 @@ nothing. The encoding of files may differ between engines and does not count: if
 same, hashes and sizes of files are copied from the record. Between different engines a replay
 proves less, see `other_engines.py`; checkpoints of other nodes prove nothing, see
 `own_checkpoints.py`.
+
+Retire old versions of an engine: the present version repeats everything that they computed.
+
+Only if every execution gives the same result, the node notes that the new version replaces the old
+ones. Nothing else of the dataset changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from dataclasses import replace as replaced
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput, NodeError, Unavailable
 from odf_protocol.identity import DatasetRef
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.data import ExecuteTransformInput
-from odf_protocol.metadata.events import ExecuteTransform
+from odf_protocol.metadata.events import ExecuteTransform, ExecuteTransformInput, HashedBlock
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset, InvalidInterval
-from odf_storage.datasets.dataset.engines import EngineRun, read_note
+from odf_storage.datasets.dataset.engines import Compatible, EngineRun, read_note, write_note
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.objects.storage_failures import StorageFull, StorageReadOnly
+from odf_storage.stores.objects.layout import StorageFull, StorageReadOnly
 
-from ...engines.iteration.checkpoint import holds_state
+from ...engines.iteration.inputs import holds_state
 from ...engines.port.port import Engine, InvalidQuery, is_beyond_limits
 from ...plan.transform import (
     Consumed,
@@ -52,14 +56,10 @@ from ...slices.conform import UnexpectedNulls
 from ...slices.schema import IncompatibleSchema
 from ..work.budget import JobOverBudget
 from ..work.context import WorkerContext
-from .chains import last_data, watermark_of
-from .engines import engine_of, is_trusted
-from .files import InputFiles, work_folder
-from .iteration import Executed, SchemaNotKnown, checkpoint_file, execute
-from .never_runs import runs_nowhere
-from .other_engines import proves, readable_checkpoint, undecided, with_checkpoint_of
-from .own_checkpoints import Beginning, OwnCheckpoints
-from .result import Made
+from .chains import engine_of, is_trusted, last_data, watermark_of
+from .iteration import Beginning, Executed, OwnCheckpoints, SchemaNotKnown, checkpoint_file, execute
+from .never_runs import proves, readable_checkpoint, runs_nowhere, undecided, with_checkpoint_of
+from .result import InputFiles, Made, work_folder
 from .run import input_files
 
 
@@ -352,3 +352,73 @@ def with_files_of(made: ExecuteTransform, recorded: ExecuteTransform) -> Execute
     if checkpoint is not None and recorded.new_checkpoint is not None:
         checkpoint = recorded.new_checkpoint
     return replace(made, new_data=data, new_checkpoint=checkpoint)
+
+
+Progress = Callable[[int], None]
+"""Called with the number of executions repeated so far."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Deprecation:
+    """Result of a deprecation. Blocks are named by hash."""
+
+    same: int = 0
+    """Number of executions of older versions that gave the same result."""
+    differing: list[str] = field(default_factory=list)
+    not_verifiable: list[str] = field(default_factory=list)
+    compatible: list[str] = field(default_factory=list)
+    """Entries noted: engine, old version, new version."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.differing and not self.not_verifiable
+
+    def to_data(self) -> dict[str, Any]:
+        """Return a JSON-compatible form."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def deprecate(
+    stores: Stores,
+    dataset: Dataset,
+    context: WorkerContext,
+    *,
+    progress: Progress = lambda _count: None,
+) -> Deprecation:
+    """Repeat the executions that other engine versions computed here; note the versions if all
+    results are the same.
+
+    Executions of other nodes, whose engine is not noted, are left out.
+    """
+    found, seen = Deprecation(), dict[Compatible, None]()
+    note = read_note(stores.objects, dataset.id)
+    count = 0
+    for page in dataset.pages():
+        for block in page:
+            recorded = note.at(block.sequence_number)
+            if not isinstance(block.event, ExecuteTransform) or recorded is None:
+                continue
+            try:
+                made = replay(stores, dataset, block, context, newest_engine=True)
+            except NotVerifiable:
+                found.not_verifiable.append(str(block.hash))
+                continue
+            except CUT_SHORT:
+                raise
+            except NodeError:  # the query fails on this version
+                found.differing.append(str(block.hash))
+                continue
+            count += 1
+            progress(count)
+            if made.differences:
+                found.differing.append(str(block.hash))
+            elif recorded.version != made.engine_version:
+                found.same += 1
+                seen[Compatible(made.engine, recorded.version, made.engine_version)] = None
+    if found.ok and seen:
+        note = read_note(stores.objects, dataset.id)  # keep notes of executions made meanwhile
+        for one in seen:
+            note = note.with_compatible(one)
+            found.compatible.append(f"{one.engine} {one.old} {one.new}")
+        write_note(stores.objects, dataset.id, note)
+    return found

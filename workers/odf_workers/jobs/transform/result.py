@@ -3,10 +3,19 @@
 If the file has the dataset's columns, it is used unchanged. Otherwise it is rewritten with the
 columns in the dataset's order and exact types. New columns are appended to the dataset's schema as
 optional; nothing else may change.
+
+Objects as files that an engine can read: links if the store keeps files, copies otherwise.
+
+Copies are kept for the next iterations, by hash, up to a limit; the least recently used are removed
+first. A job receives a separate link, so that neither this module nor the store can remove a file
+while it is read.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +25,23 @@ import pyarrow.parquet as pq
 
 from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.state import Vocab
-from odf_protocol.metadata.data import Checkpoint, DataSlice
-from odf_protocol.metadata.engine import TransformResponseSuccess
-from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import (
+    Checkpoint,
+    DataSlice,
+    SetDataSchema,
+    TransformResponseSuccess,
+)
 from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.multihash import Multihash
 from odf_protocol.stored_values import Misfit
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.stores.ports.values import ObjectKind
 
 from ...slices.conform import NullCounts, conform
-from ...slices.frame import BadRow
-from ...slices.schema import IncompatibleSchema, holds_null_type, same_type
+from ...slices.schema import BadRow, IncompatibleSchema, holds_null_type, same_type
 from ...slices.write import WRITE_ROWS, file_hash, judged, write_batches
 from ..ingest.source import EngineFailed
+from ..work.context import local_file, remember_copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,3 +208,50 @@ def _checkpoint(path: Path) -> Checkpoint | None:
     if not path.is_file() or path.is_symlink():
         raise EngineFailed("the engine wrote a checkpoint that is no plain file")
     return Checkpoint(physical_hash=file_hash(path), size=path.stat().st_size)
+
+
+CACHE = "slices"
+
+
+def work_folder(scratch: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
+    """Return a temporary folder, which is removed after the block. Folders that an engine in an
+    image made as another user may remain."""
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=scratch, ignore_cleanup_errors=True)
+
+
+class InputFiles:
+    """Files of one job, in its own folder; the jobs of a worker share `cache`."""
+
+    def __init__(self, folder: Path, cache: Path, *, cache_bytes: int) -> None:
+        self._folder, self._cache, self._limit = folder, cache, cache_bytes
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, dataset: Dataset, kind: ObjectKind, content: Multihash) -> Path:
+        """Return the path of a file with the object. Raises `ObjectNotFound`."""
+        place = local_file(dataset, kind, content, self._cache)
+        link = self._folder / str(content)
+        if link.exists():
+            return link
+        try:
+            link.hardlink_to(place)
+        except OSError:  # another file system
+            return place
+        if place.parent == self._cache:
+            remember_copy(dataset, kind, content, link)
+            with contextlib.suppress(OSError):
+                os.utime(place)
+        return link
+
+    def trim(self) -> None:
+        """Remove the least recently used copies beyond the limit."""
+        found = []
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self._cache):
+                stat = entry.stat()
+                found.append((stat.st_mtime_ns, stat.st_size, entry.path))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self._limit:
+                return
+            Path(path).unlink(missing_ok=True)
+            total -= size

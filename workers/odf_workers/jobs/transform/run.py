@@ -3,29 +3,38 @@
 Nothing is visible before the commit, which moves the head once for schema and data together. The
 chain itself records what was consumed, so a repeated job continues where it was interrupted. A
 worker that loses the race for the head plans again.
+
+Reset: a derivative loses all computed data, keeps its definition, and is computed again.
+
+Receipts of transforms: of one iteration, of several, of blocks from an earlier attempt.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from msgspec.structs import replace
 
-from odf_protocol.chain.author import author
+from odf_protocol.chain.rules import author
 from odf_protocol.chain.state import ChainState
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import ExecuteTransform, MetadataEvent
+from odf_protocol.metadata.events import DataSlice, ExecuteTransform, HashedBlock, MetadataEvent
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
-from odf_storage.datasets.dataset.local_files import chunks
+from odf_storage.datasets.dataset.info import chunks
+from odf_storage.datasets.job_payloads.ingest_job import slice_receipt
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_storage.datasets.node.dependencies import InputsNotHere, refuse_cycle
-from odf_storage.datasets.node.rights import hidden_inputs
+from odf_storage.datasets.node.rights import InputsNotHere, hidden_inputs, refuse_cycle
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.datasets.rewrite.compaction import rewritten, swap, without_data
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
@@ -38,14 +47,119 @@ from ...plan.transform import (
     plan_transform,
     require_transform,
 )
-from ..work.context import WorkerContext
-from ..work.transform_options import TransformOptions
-from .chains import backwards, input_chains, input_datasets
-from .engines import noted_as_computed
-from .files import CACHE, InputFiles, work_folder
+from ...slices.schema import Operation
+from ..work.context import TransformOptions, WorkerContext
+from .chains import backwards, input_chains, input_datasets, noted_as_computed
 from .iteration import Executed, checkpoint_file, execute
-from .receipts import added_up, of_blocks, of_iteration, operations_in, operations_of, up_to_date
-from .reset import reset
+from .result import CACHE, InputFiles, work_folder
+
+
+def reset(stores: Stores, dataset: Dataset) -> None:
+    """Drop all blocks with data. Raises `RefConflict` if another writer moved the head
+    meanwhile."""
+    blocks = dataset.blocks()
+    swap(stores, dataset, rewritten(dataset, blocks, without_data(blocks), {}))
+
+
+Operations = Callable[[DataSlice], Counter[int]]
+"""Returns the number of rows of a slice for each operation."""
+_COUNTS = ("rows_read", "rows_added", "rows_retracted", "rows_corrected", "rows_late", "iterations")
+_LATEST = ("watermark", "physical_hash", "logical_hash", "size", "offset_end")
+_ENGINE = ("engine", "engine_version")
+
+
+def up_to_date(head: Multihash | None, reason: str | None) -> TransformReceipt:
+    """Return the receipt of a job that wrote nothing."""
+    return TransformReceipt(
+        outcome="up-to-date", prev_head=str(head), head=str(head), reason=reason
+    )
+
+
+def operations_in(file: Any, column: str) -> Counter[int]:
+    """Count the operations in a Parquet file, given by its path or opened."""
+    counted = pc.value_counts(pq.read_table(file, columns=[column])[column])
+    return Counter({each["values"]: each["counts"] for each in counted.to_pylist()})
+
+
+def operations_of(dataset: Dataset) -> Operations:
+    """Return a function that counts the operations in a stored slice of the dataset."""
+    column = dataset.state().vocab.operation_type_column
+
+    def count(part: DataSlice) -> Counter[int]:
+        with dataset.open_object(ObjectKind.DATA, part.physical_hash) as stream:
+            return operations_in(stream, column)
+
+    return count
+
+
+def of_iteration(
+    plan: TransformPlan, blocks: Sequence[HashedBlock], engine: Engine, operations: Operations
+) -> TransformReceipt:
+    """Return the receipt of one committed iteration."""
+    known = of_blocks(blocks, operations) or up_to_date(plan.head, None)
+    read = sum(
+        interval.end - interval.start + 1
+        for item in plan.inputs
+        if (interval := item.offset_interval) is not None
+    )
+    return replace(
+        known,
+        rows_read=read,
+        has_more=plan.has_more,
+        engine=engine.name,
+        engine_version=engine.version,
+    )
+
+
+def of_blocks(blocks: Sequence[HashedBlock], operations: Operations) -> TransformReceipt | None:
+    """Make a receipt of blocks whose original receipt was lost; the number of read rows is
+    unknown."""
+    if not blocks:
+        return None
+    events = [block.event for block in blocks if isinstance(block.event, ExecuteTransform)]
+    slices = [event.new_data for event in events if event.new_data is not None]
+    last = slices[-1] if slices else None
+    watermark = events[-1].new_watermark if events else None
+    rows = sum((operations(part) for part in slices), Counter[int]())
+    return TransformReceipt(
+        outcome="updated",
+        prev_head=str(blocks[0].prev),
+        head=str(blocks[-1].hash),
+        blocks=tuple(str(block.hash) for block in blocks),
+        offset_start=slices[0].offset_interval.start if slices else None,
+        offset_end=last.offset_interval.end if last else None,
+        rows_added=rows[Operation.APPEND],
+        rows_retracted=rows[Operation.RETRACT],
+        rows_corrected=rows[Operation.CORRECT_TO],
+        watermark=str(watermark) if watermark else None,
+        physical_hash=str(last.physical_hash) if last else None,
+        logical_hash=str(last.logical_hash) if last else None,
+        size=last.size if last else None,
+        slices=tuple(slice_receipt(part) for part in slices),
+        iterations=len(events),
+    )
+
+
+def added_up(first: TransformReceipt, second: TransformReceipt) -> TransformReceipt:
+    """Join the receipts of two successive iterations."""
+    updated = "updated" in (first.outcome, second.outcome)
+    counts = {name: getattr(first, name) + getattr(second, name) for name in _COUNTS}
+    latest = {
+        name: getattr(first, name) if getattr(second, name) is None else getattr(second, name)
+        for name in (*_LATEST, *_ENGINE)
+    }
+    return replace(
+        second,
+        outcome="updated" if updated else "up-to-date",
+        prev_head=first.prev_head,
+        blocks=(*first.blocks, *second.blocks),
+        slices=(*first.slices, *second.slices),
+        offset_start=second.offset_start if first.offset_start is None else first.offset_start,
+        reason=None if updated else second.reason,
+        **counts,
+        **latest,
+    )
+
 
 NOTHING_RECORDED = (
     "the new input gave neither rows nor a watermark, which no block can record; "

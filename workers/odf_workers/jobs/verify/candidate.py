@@ -13,15 +13,14 @@ from odf_protocol.codec.blocks import MAX_BLOCK_BYTES, decode_block
 from odf_protocol.errors import BadInput, Conflict
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_protocol.metadata.block import HashedBlock
-from odf_protocol.metadata.events import SetDataSchema
+from odf_protocol.metadata.events import HashedBlock, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.engines import noted_as_received
 from odf_storage.datasets.dataset.state_cache import StateCache
 from odf_storage.datasets.job_payloads.verify_job import VerifyAnswer, VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.rewrite.reset import remember_inputs
+from odf_storage.datasets.rewrite.compact import remember_inputs
 from odf_storage.datasets.verify.run import EVERYTHING, DatasetSource, Interval
 from odf_storage.stores.ports import BlockIndex
 from odf_storage.stores.ports.errors import RefConflict

@@ -1,25 +1,136 @@
-"""The context of a worker's jobs, split by concern: functions take only the part they need."""
+"""The context of a worker's jobs, split by concern: functions take only the part they need.
+
+Merge states that take up large commits beside the worker's next jobs, ahead of the next post.
+
+Without this, the next post takes up the commit before it can be merged. That post waits for a state
+that is being changed, and takes up whatever was not done.
+
+Options of transforms that an administrator sets.
+
+Reports about stages that ran, for the metrics of the worker: once for each run, whatever the
+number of posts in it.
+
+Files that the worker has in common with Spark's executors: copies of objects, and new slices.
+"""
 
 from __future__ import annotations
 
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+from odf_protocol.multihash import Multihash
+from odf_storage.datasets.dataset import info as local_files
+from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.merge_state.store import MergeStates
-from odf_storage.stores.ports import ObjectStore
+from odf_storage.stores.objects.layout import bucket_name
+from odf_storage.stores.ports import Objects, ObjectStore
+from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
+from ...engines.exchange.worker_side import collect, exchange_of, keep, remember
 from ...engines.port.port import QUERY_SECONDS, Engine
 from ...engines.port.query_size import QuerySize
 from ...engines.spark.session import Spark
-from ...fetch.files_taken import FilesMemory
+from ...fetch.taken import FilesMemory
 from ...fetch.values import FetchRules
-from ...runtime.input_limits import PrepareLimits
+from ...partitions.port import Usage
+from ...plan.transform import IterationLimits
+from ...runtime.command import LOGGER, PrepareLimits, line
 from ...runtime.progress import JobProgress
 from ...slices.costs import Cut
-from ...slices.frame import Limits
-from .ahead import StatesAhead
-from .stages_ran import OnStages, unreported
-from .transform_options import TransformOptions
+from ...slices.schema import Limits
+from ...slices.write import Written
+
+
+class StatesAhead:
+    """The thread of a worker that does this."""
+
+    def __init__(self, scratch: Path) -> None:
+        """`scratch` is a folder for copies of slices."""
+        self._scratch = scratch
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="merge-states")
+
+    def follow(self, dataset: Dataset, head: Multihash, take_up: Callable[[Path], None]) -> None:
+        """Call `take_up` with a folder for copies, unless a later commit moves the head before its
+        turn."""
+        self._pool.submit(self._take_up, dataset, head, take_up)
+
+    def _take_up(self, dataset: Dataset, head: Multihash, take_up: Callable[[Path], None]) -> None:
+        try:
+            if dataset.head() != head:  # a state is not taken back
+                return
+            with tempfile.TemporaryDirectory(prefix="ahead-", dir=self._scratch) as folder:
+                take_up(Path(folder))
+        except Exception as error:  # the next post does it, or reports the reason
+            LOGGER.warning(line("merge state stays behind", dataset=dataset.id, reason=error))
+
+    def close(self) -> None:
+        """Finish the state that is being changed, and no others."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformOptions:
+    """Settings of all transforms of a worker."""
+
+    limits: IterationLimits = field(default_factory=IterationLimits)
+    seconds: float = 30.0
+    """Seconds after which a job begins no further iteration; another job continues."""
+    reset_on_diverged: bool = False
+    """Compute a derivative anew when an input was rewritten, instead of stopping."""
+    cache_bytes: int = 8 << 30
+    """Bytes of copies of remote slices that are kept for the next iterations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSize:
+    """The size of a batch: rows that were read, and bytes. A verification counts no rows."""
+
+    rows: int = 0
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagesRan:
+    """One run of stages: of a batch, of batches that shared a job of Spark, or of a
+    verification."""
+
+    usage: Usage
+    seconds: float
+    batches: Sequence[BatchSize]
+    """Batches that ran to their end; none if the run failed."""
+
+
+OnStages = Callable[[StagesRan], None]
+
+
+class Used(Protocol):
+    """Where stages ran."""
+
+    @property
+    def usage(self) -> Usage: ...
+
+
+def unreported(ran: StagesRan) -> None:
+    """Ignore the report."""
+
+
+@contextmanager
+def reported(on_stages: OnStages, used: Used) -> Iterator[list[BatchSize]]:
+    """Report the run of stages in the block when it ends or fails. The block appends the batches
+    that ran to their end."""
+    began = time.monotonic()
+    batches: list[BatchSize] = []
+    try:
+        yield batches
+    finally:
+        seconds = time.monotonic() - began
+        on_stages(StagesRan(usage=used.usage, seconds=seconds, batches=batches))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +219,52 @@ class WorkerContext:
         """Finish what runs beside jobs, since it needs the stores."""
         if self.ingest.ahead is not None:
             self.ingest.ahead.close()
+
+
+COPY_BYTES = local_files.COPY_BYTES
+
+
+def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:
+    """Return the path of a local file, like `local_file` of `odf_storage/datasets`. If it is a
+    copy, record its object, so that executors on other machines can read that.
+
+    Raises: the same errors.
+    """
+    return local_object(dataset, ObjectKey(dataset.id, kind, content), folder)
+
+
+def local_object(dataset: Dataset, key: ObjectKey, folder: Path) -> Path:
+    """Do the same as `local_file` for an object of the dataset by its key."""
+    path = dataset.whole_object(key, folder / str(key.hash))
+    if path.parent == folder:
+        remember(path, bucket_name(key), key.hash)
+    return path
+
+
+def remember_copy(dataset: Dataset, kind: ObjectKind, content: Multihash, path: Path) -> None:
+    """Record that the file is a copy of the object."""
+    remember(path, bucket_name(ObjectKey(dataset.id, kind, content)), content)
+
+
+def readable(slices: Sequence[Written]) -> Sequence[Written]:
+    """Return the slices after fetching those that executors put into the bucket. Raises as
+    `collect`."""
+    for written in slices:
+        if written.stored is not None and not written.path.exists():
+            collect(_exchange(), written.stored, written.path)
+    return slices
+
+
+def put_slice(objects: Objects, key: ObjectKey, written: Written) -> None:
+    """Put a slice into the store. The bucket itself copies one that an executor put there. Raises
+    as `put` and `keep`."""
+    if written.stored is None:
+        objects.put(key, written.chunks())
+    else:
+        keep(_exchange(), written.stored, key)
+
+
+def _exchange() -> str:
+    if (url := exchange_of()) is None:
+        raise AssertionError("unreachable: without an exchange no slice is in a bucket")
+    return url

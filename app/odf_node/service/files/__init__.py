@@ -1,1 +1,0 @@
-"""Lists of the Parquet files of a dataset."""

@@ -1,0 +1,1 @@
+"""A dataset's history: its verification, its versions, and changes of its chain."""

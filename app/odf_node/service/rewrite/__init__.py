@@ -1,1 +1,0 @@
-"""Changes of a dataset's history: compaction, reset and watermarks."""

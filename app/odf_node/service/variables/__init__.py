@@ -1,1 +1,0 @@
-"""Variables and secrets for templates of sources."""

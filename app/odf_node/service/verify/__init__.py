@@ -1,1 +1,0 @@
-"""Verification of datasets by the node's workers, and its last result."""

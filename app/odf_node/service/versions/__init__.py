@@ -1,1 +1,0 @@
-"""Versions of datasets for table formats: computed once, and cached beside the dataset."""

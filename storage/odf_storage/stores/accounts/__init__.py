@@ -1,1 +1,0 @@
-"""Adapters for accounts, roles, tokens and failed logins."""

@@ -1,1 +1,0 @@
-"""Adapter for the log of damaged and missing objects."""

@@ -1,1 +1,0 @@
-"""Adapter for the authors of transforms and sources."""

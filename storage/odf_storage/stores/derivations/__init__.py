@@ -1,1 +1,0 @@
-"""Adapter for the state of derivatives that follow their inputs."""

@@ -1,1 +1,0 @@
-"""Adapter for mirrors, which are datasets that follow a dataset on another node."""

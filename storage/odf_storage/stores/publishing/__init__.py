@@ -1,1 +1,0 @@
-"""Adapters for schedules, and for variables and secrets of sources."""

@@ -1,0 +1,349 @@
+"""Datasets that follow others, in SQL: derivations, mirrors, and authors of definitions.
+
+Derivations in a SQL database.
+
+Authors of definitions in a SQL database.
+
+Mirrors in a SQL database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+
+from ..ports.errors import DatasetNotFound
+from ..ports.following import Author, Derivation, Mirror, MirrorState, MirrorStatus, Problem
+from ..ports.values import AccountId, JobId, Reach
+from ..sql.engine import Source, insert_new, reading, writing
+from ..sql.tables import (
+    KEY_CHARS,
+    NAME_CHARS,
+    DatasetIdColumn,
+    HashColumn,
+    InstantColumn,
+    datasets,
+    metadata,
+)
+
+derivations = sa.Table(
+    "derivations",
+    metadata,
+    sa.Column(
+        "dataset",
+        DatasetIdColumn,
+        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("wanted", sa.Boolean),
+    sa.Column("due_at", InstantColumn, index=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("job", sa.String(KEY_CHARS), index=True),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("problem", sa.JSON(none_as_null=True)),
+)
+
+cursors = sa.Table(
+    "places",
+    metadata,
+    sa.Column("reader", sa.String(NAME_CHARS), primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)
+"""Positions of the readers of the log of head moves."""
+
+
+READER = "derivations"
+_NEW = {"version": 0, "attempts": 0, "paused": False}
+
+
+class SqlDerivationStore:
+    """`DerivationStore` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def cursor(self) -> int:
+        query = sa.select(cursors.c.number).where(cursors.c.reader == READER)
+        with reading(self._engine) as db:
+            return int(db.execute(query).scalar_one_or_none() or 0)
+
+    def found_moves(
+        self,
+        *,
+        expected: int,
+        cursor: int,
+        due: Mapping[DatasetId, Instant],
+        resumed: Collection[DatasetId] = (),
+    ) -> bool:
+        with writing(self._engine) as db:
+            if not _advance(db, expected, cursor):
+                return False
+            if resumed:
+                some = derivations.c.dataset.in_(sorted(resumed))
+                db.execute(sa.update(derivations).where(some).values(paused=False, attempts=0))
+            for dataset in sorted(_known(db, due)):
+                _make_due(db, dataset, due[dataset])
+        return True
+
+    def find(self, dataset: DatasetId) -> Derivation | None:
+        found = self._all(derivations.c.dataset == dataset)
+        return found[0] if found else None
+
+    def due(self, *, now: Instant, limit: int = 100) -> Sequence[Derivation]:
+        return self._all(
+            derivations.c.due_at <= now,
+            derivations.c.job.is_(None),
+            sa.not_(derivations.c.paused),
+            derivations.c.wanted.is_distinct_from(False),
+            limit=limit,
+        )
+
+    def at_work(self) -> Sequence[Derivation]:
+        return self._all(derivations.c.job.is_not(None))
+
+    def submitted(self, dataset: DatasetId, *, version: int, job: JobId | None) -> None:
+        due_at = sa.case((derivations.c.version == version, None), else_=derivations.c.due_at)
+        self._change(derivations.c.dataset == dataset, job=job, due_at=due_at)
+
+    def ended(
+        self,
+        dataset: DatasetId,
+        *,
+        job: JobId | None,
+        problem: Problem | None = None,
+        paused: bool = False,
+        retry_at: Instant | None = None,
+    ) -> None:
+        values: dict[str, Any] = {
+            "job": None,
+            "problem": None if problem is None else asdict(problem),
+            "paused": paused,
+            "attempts": 0 if problem is None else derivations.c.attempts + 1,
+        }
+        if retry_at is not None:
+            later = derivations.c.due_at > retry_at
+            values["due_at"] = sa.case(
+                (later, derivations.c.due_at),
+                else_=sa.literal(retry_at, derivations.c.due_at.type),
+            )
+        self._change(
+            derivations.c.dataset == dataset, derivations.c.job.is_not_distinct_from(job), **values
+        )
+
+    def decide(self, dataset: DatasetId, *, wanted: bool) -> None:
+        self._put(dataset, wanted=wanted)
+
+    def resume(self, dataset: DatasetId, *, job: JobId) -> None:
+        self._put(dataset, wanted=True, paused=False, attempts=0, job=job)
+
+    def _put(self, dataset: DatasetId, **values: Any) -> None:
+        with writing(self._engine) as db:
+            if _known(db, [dataset]):
+                insert = insert_new(db, derivations).values(
+                    **{"dataset": dataset, **_NEW, **values}
+                )
+                db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=values))
+
+    def _change(self, *where: sa.ColumnElement[bool], **values: Any) -> None:
+        with writing(self._engine) as db:
+            db.execute(sa.update(derivations).where(*where).values(**values))
+
+    def _all(self, *where: sa.ColumnElement[bool], limit: int | None = None) -> list[Derivation]:
+        order = (derivations.c.due_at, derivations.c.dataset)
+        query = sa.select(derivations).where(*where).order_by(*order).limit(limit)
+        with reading(self._engine) as db:
+            return [_derivation(row) for row in db.execute(query).mappings()]
+
+
+def _advance(db: sa.Connection, expected: int, cursor: int) -> bool:
+    """Compare and swap the cursor in the log of head moves; return whether it was `expected`."""
+    row = {"reader": READER, "number": 0}
+    db.execute(insert_new(db, cursors).values(**row).on_conflict_do_nothing())
+    change = sa.update(cursors).where(cursors.c.reader == READER, cursors.c.number == expected)
+    return bool(db.execute(change.values(number=cursor)).rowcount)
+
+
+def _known(db: sa.Connection, wanted: Collection[DatasetId]) -> list[DatasetId]:
+    if not wanted:
+        return []
+    query = sa.select(datasets.c.id).where(datasets.c.id.in_(sorted(wanted)))
+    return list(db.execute(query).scalars())
+
+
+def _make_due(db: sa.Connection, dataset: DatasetId, when: Instant) -> None:
+    """Make the derivative due at `when`, or leave it due at an earlier time."""
+    moment = sa.literal(when, derivations.c.due_at.type)
+    sooner = sa.case((derivations.c.due_at < moment, derivations.c.due_at), else_=moment)
+    insert = insert_new(db, derivations).values(
+        **{"dataset": dataset, **_NEW, "due_at": when, "version": 1}
+    )
+    db.execute(
+        insert.on_conflict_do_update(
+            index_elements=["dataset"],
+            set_={"due_at": sooner, "version": derivations.c.version + 1},
+        )
+    )
+
+
+def _derivation(row: sa.RowMapping) -> Derivation:
+    problem = row["problem"]
+    return Derivation(
+        dataset=row["dataset"],
+        wanted=row["wanted"],
+        due_at=row["due_at"],
+        version=row["version"],
+        job=None if row["job"] is None else JobId(row["job"]),
+        attempts=row["attempts"],
+        problem=None if problem is None else Problem(**problem),
+        paused=row["paused"],
+    )
+
+
+definition_authors = sa.Table(
+    "definition_authors",
+    metadata,
+    sa.Column(
+        "dataset",
+        DatasetIdColumn,
+        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("definition", HashColumn, primary_key=True),
+    sa.Column("account", sa.String(KEY_CHARS)),
+    sa.Column("reach", sa.String(20), nullable=False),
+)
+
+
+class SqlDefinitionAuthors:
+    """`DefinitionAuthors` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def put(self, dataset: DatasetId, definition: Multihash, author: Author) -> None:
+        row = {"account": author.account, "reach": author.reach.value}
+        with writing(self._engine) as db:
+            known = sa.select(datasets.c.id).where(datasets.c.id == dataset)
+            if db.execute(known).one_or_none() is None:
+                raise DatasetNotFound(dataset)
+            insert = insert_new(db, definition_authors).values(
+                dataset=dataset, definition=definition, **row
+            )
+            db.execute(
+                insert.on_conflict_do_update(index_elements=["dataset", "definition"], set_=row)
+            )
+
+    def of_dataset(self, dataset: DatasetId) -> Mapping[Multihash, Author]:
+        query = sa.select(definition_authors).where(definition_authors.c.dataset == dataset)
+        with reading(self._engine) as db:
+            rows = db.execute(query).mappings().all()
+        return {row["definition"]: _author(row) for row in rows}
+
+
+def _author(row: sa.RowMapping) -> Author:
+    account = row["account"]
+    return Author(None if account is None else AccountId(account), Reach(row["reach"]))
+
+
+MAX_REMOTE_CHARS = 4096
+
+mirrors = sa.Table(
+    "mirrors",
+    metadata,
+    sa.Column(
+        "dataset",
+        DatasetIdColumn,
+        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("remote", sa.String(MAX_REMOTE_CHARS), nullable=False),
+    sa.Column("sealed_token", sa.LargeBinary),
+    sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("checked_at", InstantColumn),
+    sa.Column("error", sa.String(100)),
+    sa.Column("message", sa.Text),
+)
+
+
+_OF_DATASET = sa.select(mirrors).where(mirrors.c.dataset == sa.bindparam("its_dataset"))
+_AMONG = sa.select(mirrors.c.dataset).where(
+    mirrors.c.dataset.in_(sa.bindparam("ids", expanding=True))
+)
+
+
+class SqlMirrorReads:
+    """`MirrorReads` in SQL."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def find(self, dataset: DatasetId) -> Mirror | None:
+        with reading(self._source) as db:
+            row = db.execute(_OF_DATASET, {"its_dataset": dataset}).mappings().one_or_none()
+        return None if row is None else _mirror(row)
+
+    def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        with reading(self._source) as db:
+            return set(db.execute(_AMONG, {"ids": datasets}).scalars())
+
+
+class SqlMirrorStore(SqlMirrorReads):
+    """`MirrorStore` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
+        self._engine = engine
+
+    def put(self, mirror: Mirror) -> None:
+        row = {
+            "remote": mirror.remote,
+            "sealed_token": mirror.sealed_token,
+            **_columns(mirror.status),
+        }
+        with writing(self._engine) as db:
+            known = sa.select(datasets.c.id).where(datasets.c.id == mirror.dataset)
+            if db.execute(known).one_or_none() is None:
+                raise DatasetNotFound(mirror.dataset)
+            insert = insert_new(db, mirrors).values(dataset=mirror.dataset, **row)
+            db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=row))
+
+    def note(self, dataset: DatasetId, status: MirrorStatus) -> None:
+        change = sa.update(mirrors).where(mirrors.c.dataset == dataset)
+        with writing(self._engine) as db:
+            db.execute(change.values(**_columns(status)))
+
+    def remove(self, dataset: DatasetId) -> None:
+        with writing(self._engine) as db:
+            db.execute(sa.delete(mirrors).where(mirrors.c.dataset == dataset))
+
+
+def _columns(status: MirrorStatus) -> dict[str, Any]:
+    return {
+        "state": status.state.value,
+        "checked_at": status.checked_at,
+        "error": status.error,
+        "message": status.message,
+    }
+
+
+def _mirror(row: sa.RowMapping) -> Mirror:
+    sealed = row["sealed_token"]
+    return Mirror(
+        dataset=row["dataset"],
+        remote=row["remote"],
+        sealed_token=None if sealed is None else bytes(sealed),
+        status=MirrorStatus(
+            state=MirrorState(row["state"]),
+            checked_at=row["checked_at"],
+            error=row["error"],
+            message=row["message"],
+        ),
+    )

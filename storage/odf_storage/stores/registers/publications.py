@@ -1,0 +1,448 @@
+"""What others see of datasets, in a SQL database: publications, and lists of datasets.
+
+Publications in a SQL database.
+
+Splits texts into words for searches: folded, without punctuation.
+
+In scripts without spaces, a word begins at each letter.
+
+Lists of datasets in a SQL database: filtered, ordered and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from odf_protocol.identity import DatasetId
+from odf_protocol.instant import Instant
+from odf_protocol.multihash import Multihash
+
+from ..index.sql import entry_of
+from ..objects.layout import HEAD
+from ..ports.errors import DatasetNotFound, PublicationNameTaken
+from ..ports.following import Problem
+from ..ports.publications import (
+    After,
+    Listed,
+    Order,
+    Overview,
+    PublishedDataset,
+    Readable,
+    SortBy,
+    Wanted,
+)
+from ..ports.values import JobId, Visibility
+from ..sql.engine import insert_new, reading, storable, writing
+from ..sql.tables import (
+    KEY_CHARS,
+    DatasetIdColumn,
+    HashColumn,
+    InstantColumn,
+    by_bytes,
+    datasets,
+    metadata,
+    refs,
+    roles,
+)
+
+MAX_STORE_CHARS = 2048
+MAX_UUID_CHARS = 200
+
+publications = sa.Table(
+    "publications",
+    metadata,
+    sa.Column(
+        "dataset",
+        DatasetIdColumn,
+        sa.ForeignKey("datasets.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    sa.Column("store", by_bytes(MAX_STORE_CHARS), nullable=False),
+    sa.Column("uuid", by_bytes(MAX_UUID_CHARS), nullable=False),
+    sa.Column("definition", sa.JSON, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("tried_head", HashColumn),
+    sa.Column("not_before", InstantColumn),
+    sa.Column("job", sa.String(KEY_CHARS), index=True),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("problem", sa.JSON(none_as_null=True)),
+    sa.Column("shown", sa.JSON(none_as_null=True)),
+    sa.Index("ix_publications_store_uuid", "store", "uuid", unique=True),
+)
+"""`store` is empty if the node serves the publication itself."""
+
+
+_C = publications.c
+_PUBLISHED_HEAD = sa.and_(refs.c.dataset == _C.dataset, refs.c.name == HEAD)
+
+
+class SqlPublicationStore:
+    """`PublicationStore` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def find(self, dataset: DatasetId) -> PublishedDataset | None:
+        return next(iter(self._all(_C.dataset == dataset)), None)
+
+    def served_as(self, uuid: str) -> PublishedDataset | None:
+        return next(iter(self._all(_C.store == "", _C.uuid == uuid)), None)
+
+    def put(self, publication: PublishedDataset) -> None:
+        place = {"store": publication.store or "", "uuid": publication.uuid}
+        row = {
+            **place,
+            "definition": publication.definition,
+            "tried_head": None,
+            "not_before": None,
+            "attempts": 0,
+            "problem": None,
+        }
+        with writing(self._engine) as db:
+            _refuse_taken(db, publication.dataset, **place)
+            insert = insert_new(db, publications).values(
+                dataset=publication.dataset, version=1, **row
+            )
+            change = {**row, "version": _C.version + 1}
+            db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=change))
+
+    def remove(self, dataset: DatasetId) -> None:
+        with writing(self._engine) as db:
+            db.execute(sa.delete(publications).where(_C.dataset == dataset))
+
+    def due(
+        self, *, now: Instant, limit: int = 100
+    ) -> Sequence[tuple[PublishedDataset, Multihash]]:
+        query = (
+            sa.select(publications, refs.c.hash.label("its_head"))
+            .join(refs, _PUBLISHED_HEAD)
+            .where(
+                _C.tried_head.is_distinct_from(refs.c.hash),
+                _C.job.is_(None),
+                sa.or_(_C.not_before.is_(None), _C.not_before <= now),
+            )
+            .order_by(_C.dataset)
+            .limit(limit)
+        )
+        with reading(self._engine) as db:
+            return [(_publication(row), row["its_head"]) for row in db.execute(query).mappings()]
+
+    def at_work(self) -> Sequence[PublishedDataset]:
+        return self._all(_C.job.is_not(None))
+
+    def submitted(
+        self,
+        dataset: DatasetId,
+        *,
+        version: int,
+        job: JobId,
+        head: Multihash | None,
+        not_before: Instant | None = None,
+        if_due: bool = False,
+    ) -> None:
+        values: dict[str, Any] = {"job": job, "not_before": not_before}
+        if head is not None:
+            values["tried_head"] = head
+        conditions = [_C.dataset == dataset, _C.version == version]
+        if if_due:
+            conditions += [_C.job.is_(None), _C.tried_head.is_distinct_from(head)]
+        self._change(*conditions, **values)
+
+    def ended(
+        self,
+        dataset: DatasetId,
+        *,
+        job: JobId,
+        shown: Mapping[str, Any] | None = None,
+        head: Multihash | None = None,
+        problem: Problem | None = None,
+        retry_at: Instant | None = None,
+    ) -> None:
+        values: dict[str, Any] = {
+            "job": None,
+            "problem": None if problem is None else asdict(problem),
+            "attempts": 0 if problem is None else _C.attempts + 1,
+        }
+        if shown is not None:
+            values["shown"] = dict(shown)
+        if head is not None:
+            values["tried_head"] = sa.case(
+                (_C.tried_head.is_(None), None), else_=sa.literal(head, _C.tried_head.type)
+            )
+        if retry_at is not None:
+            values |= {"tried_head": None, "not_before": retry_at}
+        self._change(_C.dataset == dataset, _C.job == job, **values)
+
+    def _change(self, *where: sa.ColumnElement[bool], **values: Any) -> None:
+        with writing(self._engine) as db:
+            db.execute(sa.update(publications).where(*where).values(**values))
+
+    def _all(self, *where: sa.ColumnElement[bool]) -> list[PublishedDataset]:
+        query = sa.select(publications).where(*where).order_by(_C.dataset)
+        with reading(self._engine) as db:
+            return [_publication(row) for row in db.execute(query).mappings()]
+
+
+def _refuse_taken(db: sa.Connection, dataset: DatasetId, *, store: str, uuid: str) -> None:
+    """Raise `DatasetNotFound` or `PublicationNameTaken` if the publication cannot be put."""
+    known = sa.select(datasets.c.id).where(datasets.c.id == dataset)
+    if db.execute(known).one_or_none() is None:
+        raise DatasetNotFound(dataset)
+    others = sa.select(_C.uuid).where(_C.store == store, _C.dataset != dataset)
+    for other in db.execute(others).scalars():
+        if other.startswith(uuid) or uuid.startswith(other):
+            raise PublicationNameTaken(uuid)
+
+
+def _publication(row: sa.RowMapping) -> PublishedDataset:
+    problem = row["problem"]
+    return PublishedDataset(
+        dataset=row["dataset"],
+        uuid=row["uuid"],
+        store=row["store"] or None,
+        definition=row["definition"],
+        version=row["version"],
+        tried_head=row["tried_head"],
+        not_before=row["not_before"],
+        job=None if row["job"] is None else JobId(row["job"]),
+        attempts=row["attempts"],
+        problem=None if problem is None else Problem(**problem),
+        shown=row["shown"],
+    )
+
+
+WORD_CHARS = 40
+"""Limit in characters of a word. Longer words are cut, in texts and in searches alike."""
+MAX_WORDS = 400
+"""Limit of words per text; the first ones are kept."""
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the distinct words of a search, in order: `NYC taxi-trips` is nyc, taxi, trips."""
+    return tuple(dict.fromkeys(word.casefold()[:WORD_CHARS] for word in _WORD.findall(text)))
+
+
+def indexed_words(text: str) -> frozenset[str]:
+    """Return all words that a search by prefix should find; camel case names also in parts."""
+    found: dict[str, None] = {}
+    for word in _all_words(text):
+        found[word] = None
+        if len(found) == MAX_WORDS:
+            break
+    return frozenset(found)
+
+
+def _all_words(text: str) -> Iterator[str]:
+    for match in _WORD.finditer(text):
+        word = match[0]
+        for part in {word, *_HUMPS.split(word)}:
+            yield part[:WORD_CHARS].casefold()[:WORD_CHARS]
+        for letter in _UNSPACED.finditer(word):
+            at = letter.start()  # cut first: each letter begins a word
+            yield word[at : at + WORD_CHARS].casefold()[:WORD_CHARS]
+
+
+MAX_WORD_COLUMN_CHARS = 200
+
+
+def _of_dataset() -> sa.Column[DatasetId]:
+    key = sa.ForeignKey("datasets.id", ondelete="CASCADE")
+    return sa.Column("dataset", DatasetIdColumn, key, primary_key=True)
+
+
+overviews = sa.Table(
+    "overviews",
+    metadata,
+    _of_dataset(),
+    sa.Column("head", HashColumn, nullable=False),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("data_size", sa.BigInteger, nullable=False),
+    sa.Column("blocks", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", InstantColumn, nullable=False),
+    sa.Column("description", sa.Text),
+    sa.Column("license", sa.Text),
+    sa.Column("keywords", sa.JSON, nullable=False),
+)
+
+overview_words = sa.Table(
+    "overview_words",
+    metadata,
+    _of_dataset(),
+    sa.Column("is_keyword", sa.Boolean, primary_key=True),
+    sa.Column("word", by_bytes(MAX_WORD_COLUMN_CHARS), primary_key=True),
+    sa.Index("ix_overview_words_word", "is_keyword", "word", "dataset"),
+)
+"""Folded words of descriptions and keywords. If `is_keyword`, the word is a whole keyword."""
+
+
+_D, _O, _W = datasets.c, overviews.c, overview_words.c
+_ITS_HEAD = sa.and_(refs.c.dataset == _D.id, refs.c.name == HEAD)
+_BEHIND_ALL = "\U0010ffff"
+"""Sorts after every letter, so that words with a given beginning are a range of the index."""
+_SAID = tuple(field.name for field in fields(Overview))
+"""Columns that have the same names as the fields of `Overview`."""
+_VALUES: dict[SortBy, sa.ColumnElement[Any]] = {
+    SortBy.UPDATED: sa.func.coalesce(_O.updated_at, _D.created_at),
+    SortBy.ROWS: sa.func.coalesce(_O.records, 0),
+    SortBy.BYTES: sa.func.coalesce(_O.data_size, 0),
+}
+
+
+class SqlOverviewStore:
+    """`OverviewStore` in SQL."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def page(
+        self,
+        wanted: Wanted,
+        order: Order = Order(),
+        *,
+        after: After | None = None,
+        skip: int = 0,
+        limit: int = 100,
+    ) -> Sequence[Listed]:
+        if after is not None and not storable(after.alias):
+            return []
+        # sort ids only; rows with long descriptions are read just for one page
+        chosen = (
+            sa.select(_D.id)
+            .outerjoin(overviews, _O.dataset == _D.id)
+            .where(*_conditions(wanted), *([] if after is None else [_behind(order, after)]))
+            .order_by(*_ordered(order))
+            .offset(skip)
+            .limit(limit)
+        )
+        query = (
+            sa.select(datasets, refs.c.hash.label("its_head"), overviews)
+            .join(refs, _ITS_HEAD)
+            .outerjoin(overviews, _O.dataset == _D.id)
+            .where(_D.id.in_(chosen))
+            .order_by(*_ordered(order))
+        )
+        with reading(self._engine) as db:
+            return [_listed(row) for row in db.execute(query).mappings()]
+
+    def count(self, wanted: Wanted) -> int:
+        query = sa.select(sa.func.count()).select_from(datasets).where(*_conditions(wanted))
+        with reading(self._engine) as db:
+            return int(db.execute(query).scalar_one())
+
+    def due(self, *, limit: int = 100) -> Sequence[DatasetId]:
+        query = (
+            sa.select(refs.c.dataset)
+            .outerjoin(overviews, _O.dataset == refs.c.dataset)
+            .where(refs.c.name == HEAD, _O.head.is_distinct_from(refs.c.hash))
+            .limit(limit)
+        )
+        with reading(self._engine) as db:
+            return list(db.execute(query).scalars())
+
+    def put(self, made: Mapping[DatasetId, Overview]) -> None:
+        with writing(self._engine) as db:
+            some = sa.select(_D.id).where(_D.id.in_(sorted(made)))
+            known = list(db.execute(some.with_for_update(read=True, key_share=True)).scalars())
+            if not known:
+                return
+            insert = insert_new(db, overviews)
+            change = {name: insert.excluded[name] for name in _SAID}
+            rows = [{"dataset": one, **_columns(made[one])} for one in known]
+            db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=change), rows)
+            db.execute(sa.delete(overview_words).where(_W.dataset.in_(known)))
+            words = [row for one in known for row in _words(one, made[one])]
+            if words:
+                db.execute(sa.insert(overview_words), words)
+
+
+def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:
+    made = [_readable(wanted.readable), *(_has(word) for word in wanted.words)]
+    if wanted.kind is not None:
+        made.append(_D.kind == wanted.kind.value)
+    if wanted.account is not None:
+        made.append(_equals(_D.account_folded, wanted.account.lower()))
+    if wanted.visibility is not None:
+        made.append(_D.visibility == wanted.visibility.value)
+    if wanted.keyword is not None:
+        keyword = _W.is_keyword & _equals(_W.word, keyword_word(wanted.keyword))
+        made.append(_D.id.in_(sa.select(_W.dataset).where(keyword)))
+    return made
+
+
+def _readable(readable: Readable) -> sa.ColumnElement[bool]:
+    """Build the SQL condition for what `grants` of the service decides about one dataset."""
+    if readable.everything:
+        return sa.true()
+    held: list[sa.ColumnElement[bool]] = []
+    if readable.account is not None:
+        held.append(_D.account_folded == readable.account)
+    if readable.roles_of is not None:
+        its = sa.select(roles.c.dataset).where(roles.c.account == readable.roles_of)
+        held.append(_D.id.in_(its))
+    some = sa.or_(sa.false(), *held)
+    if readable.within is not None:
+        some = some & (_D.id == readable.within)
+    return sa.or_(_D.visibility == Visibility.PUBLIC.value, _D.id.in_(readable.datasets), some)
+
+
+def _has(word: str) -> sa.ColumnElement[bool]:
+    if not storable(word):
+        return sa.false()
+    begins = (_W.word >= word) & (_W.word < word + _BEHIND_ALL)
+    its = sa.select(_W.dataset).where(sa.not_(_W.is_keyword), begins)
+    return sa.or_(_D.alias_folded.contains(word, autoescape=True), _D.id.in_(its))
+
+
+def _equals(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
+    return column == text if storable(text) else sa.false()
+
+
+def _ordered(order: Order) -> list[sa.ColumnElement[Any]]:
+    value = _VALUES.get(order.by, _D.alias_folded)
+    first = value.desc() if order.descending else value.asc()
+    return [first] if order.by is SortBy.NAME else [first, _D.alias_folded]
+
+
+def _behind(order: Order, after: After) -> sa.ColumnElement[bool]:
+    alias, behind = _D.alias_folded, _D.alias_folded > after.alias
+    if order.by is SortBy.NAME:
+        return alias < after.alias if order.descending else behind
+    value = _VALUES[order.by]
+    its = sa.literal(after.value, value.type)
+    further = value < its if order.descending else value > its
+    return sa.or_(further, sa.and_(value == its, behind))
+
+
+def _columns(overview: Overview) -> dict[str, Any]:
+    return {name: getattr(overview, name) for name in _SAID}
+
+
+def _words(dataset: DatasetId, overview: Overview) -> list[dict[str, Any]]:
+    words = indexed_words(" ".join((*overview.keywords, overview.description or "")))
+    keywords = {keyword_word(one) for one in overview.keywords}
+    return [
+        {"dataset": dataset, "is_keyword": is_keyword, "word": word}
+        for is_keyword, several in ((False, words), (True, keywords))
+        for word in sorted(several)
+    ]
+
+
+def keyword_word(text: str) -> str:
+    """Return a keyword in the form that is stored and compared: folded, with single spaces."""
+    return " ".join(text.casefold().split())[:MAX_WORD_COLUMN_CHARS]
+
+
+def _listed(row: sa.RowMapping) -> Listed:
+    overview = None
+    if row[_O.dataset] is not None:
+        said = {name: row[_O[name]] for name in _SAID}
+        overview = Overview(**{**said, "keywords": tuple(said["keywords"])})
+    return Listed(entry_of(row), row["its_head"], overview)

@@ -1,1 +1,0 @@
-"""Compaction on a worker: merge the rows of several slices into one file, using only Arrow."""

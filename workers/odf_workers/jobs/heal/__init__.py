@@ -1,1 +1,0 @@
-"""Healing: recompute objects whose stored copies are damaged."""

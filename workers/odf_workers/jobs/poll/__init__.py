@@ -1,1 +1,0 @@
-"""Polls of sources: fetch, prepare, then ingest like posts."""

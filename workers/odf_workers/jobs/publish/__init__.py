@@ -1,1 +1,0 @@
-"""Publications of datasets as tables for other programs."""

@@ -1,1 +1,0 @@
-"""Queries of readers, run as jobs."""

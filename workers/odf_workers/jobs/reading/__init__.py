@@ -1,0 +1,1 @@
+"""Jobs that read datasets: queries of readers, and publications for other programs."""

@@ -1,0 +1,1 @@
+"""Jobs that read sources: polls, and trials of definitions before they are created."""

@@ -1,0 +1,1 @@
+"""Jobs that repair and tidy: compaction, and healing of damaged objects."""
