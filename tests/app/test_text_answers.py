@@ -91,7 +91,7 @@ def test_columns_of_a_query_cost_the_same_each(count: int):
 
     spent(10)
     short, long = spent(count), spent(4 * count)
-    for _ in range(9):  # of both the shortest time counts: neighbours on the machine lengthen some
+    for _ in range(3):  # of both the shortest time counts: neighbours on the machine lengthen some
         if long < 2.5**2 * short:
             break
         short, long = min(short, spent(count)), min(long, spent(4 * count))
