@@ -91,7 +91,7 @@ class ChainState(Struct, frozen=True, kw_only=True):
 
     Links to objects are counted as the blocks report them, an object as often as it is linked.
 
-    A new field must be added to `summary.py` as well.
+    A new field must be added to `_content` and `_state` below as well.
     """
 
     dataset_id: DatasetId | None = None

@@ -31,7 +31,7 @@ AfterRead = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Posts that were planned on one head; more than one only if they share slices (`post.py`)."""
+    """Posts that were planned on one head; more than one only if they share slices (`round.py`)."""
 
     posts: tuple[PostRead, ...]
     splits: tuple[tuple[Split, ...], ...]

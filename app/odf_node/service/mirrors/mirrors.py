@@ -1,7 +1,7 @@
 """Mirrors: datasets of this node that follow a dataset on another node, and accept data from
 nowhere else.
 
-A mirror is created with the Seed of its remote (`mirror_creation.py`), and filled by jobs
+A mirror is created with the Seed of its remote (`mirror_pull.py`), and filled by jobs
 (`job_payloads/mirror_job.py`) that pull like the client. The token for the remote is stored
 sealed, and sent only to the origin of the remote.
 """

@@ -40,7 +40,7 @@ BEGINNING = "beginning"
 Shown = Callable[[DatasetEntry], str]
 """Returns the alias of a dataset as clients write it."""
 Named = Callable[["LogPosition"], str]
-"""Returns a position of the log as clients write it, see `positions.py`."""
+"""Returns a position of the log as clients write it."""
 
 
 class InvalidPosition(BadInput):

@@ -1,9 +1,7 @@
 """Serve the application on a socket: uvicorn with the options that our protocols need.
 
-Smart transfer forbids WebSocket pings and compression. Two protocol classes (`slow_headers.py`,
-`transfer/server_socket.py`) limit headers and messages.
-
-uvicorn's HTTP protocol with limits of time and size for headers.
+Smart transfer forbids WebSocket pings and compression. Two protocol classes, `PatientHttp` here and
+that of `transfer/server_socket.py`, limit headers and messages.
 
 A client may be slow between requests (keep-alive) and within a body. But a client that sends a
 header byte by byte, or connects and sends nothing, would occupy a connection for ever. An endless

@@ -1,7 +1,7 @@
 """Publish a dataset as a Kartothek dataset: define, show, refresh and withdraw a publication.
 
 A worker writes the files (`job_payloads/publish_job.py`). A publication follows the head of its
-dataset automatically (`keep_up.py`), so no commit waits for it.
+dataset automatically (`routes.py`), so no commit waits for it.
 """
 
 from __future__ import annotations

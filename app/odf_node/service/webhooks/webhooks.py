@@ -1,7 +1,7 @@
 """Webhooks of datasets: an account registers an address that receives the blocks it may read.
 
 Only that account sees the address, the secret and the errors. The secret is shown once and stored
-sealed (`secrets.py`).
+sealed.
 
 Sealed secrets of a webhook: the current one, and for a while the one that it replaced.
 

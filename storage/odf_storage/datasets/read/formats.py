@@ -3,8 +3,7 @@
 Datasets of single rows have many batches of one row. A few dozen of these are encoded as one: a
 Parquet file has one row group for them, and still the first bytes come soon.
 
-Values in text formats are written as on the whole node (`records.py`); `csv_cells.py` writes the
-cells of CSV.
+Values in text formats are written as on the whole node (`records.py`).
 
 Write columns of rows as cells of CSV, a column at a time.
 

@@ -54,7 +54,7 @@ class JobClaims(Protocol):
     A job whose lease has expired can be claimed again. Once another worker has claimed it, or it
     was cancelled or finished, `extend` and `finish` of the late worker raise `LeaseLost`. Jobs
     with the same lock start in the order of their submission. Among different locks, accounts
-    take turns (`turns.py`), and jobs that were started before are last.
+    take turns, and jobs that were started before are last.
     """
 
     def claim(self, worker: str, kinds: Iterable[str], *, lease: timedelta) -> Job | None: ...

@@ -1,12 +1,13 @@
 """Stateful queries: windows, joins in time and rankings, updated from changes of the inputs alone.
 
-A query is read once, without rows. `plan.py` is the entry point. `recognise.py` has the table of
-readers (`windows`, `joins`, `rankings`, `rowwise`), which turn nodes of Spark's plan into operators
-(`operators.py`) and parts (`pieces.py`). `times.py` and `clock.py` derive what watermarks promise.
+A query is read once, without rows. `plan.py` is the entry point. `rowwise.py` has the table of
+readers (windows, joins, rankings, single rows), which turn nodes of Spark's plan into operators
+(`operators.py`) and parts of the query between them (`times.py`, which also derives what watermarks
+promise).
 
-A run computes over new rows. `run.py` is the entry point. `step.py` advances one operator, with
-`fold.py` and `results.py`. `context.py` has the data that operators share, and the files between
-two computations of Spark; `emit.py` makes the output; `state.py` reads and writes the checkpoint.
+A run computes over new rows. `step.py` is the entry point, and advances one operator after the
+other, with `results.py`. `state.py` has the data that operators share and the files between two
+computations of Spark; it makes the output, and reads and writes the checkpoint.
 """
 
 from .plan import Plan, stateful_plan

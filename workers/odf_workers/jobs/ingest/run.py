@@ -203,7 +203,7 @@ def prepare_post(
 
 
 def batch_of(posts: Sequence[PreparedPost]) -> Batch:
-    """Return the Batch to run. Only posts that share slices (`post.py`) may be more than one."""
+    """Return the Batch to run. Only posts that share slices (`round.py`) may be more than one."""
     return Batch(
         posts=tuple(post.read for post in posts),
         splits=tuple(post.splits.splits for post in posts),

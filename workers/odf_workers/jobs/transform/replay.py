@@ -7,8 +7,8 @@ A replay uses the same intervals of the inputs, the recorded system time, the tr
 in force at that block, and the engine version that made it if this node has that. It commits
 nothing. The encoding of files may differ between engines and does not count: if the rows are the
 same, hashes and sizes of files are copied from the record. Between different engines a replay
-proves less, see `other_engines.py`; checkpoints of other nodes prove nothing, see
-`own_checkpoints.py`.
+proves less, see `never_runs.py`; checkpoints of other nodes prove nothing, see
+`iteration.py`.
 
 Retire old versions of an engine: the present version repeats everything that they computed.
 
