@@ -20,7 +20,7 @@ from odf_node.client.device_login import await_session
 from odf_node.client.home import Logins
 from odf_node.service.accounts.accounts import create_account, set_password
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.values import Visibility
 
 PASSWORD = "anna's own"

@@ -20,7 +20,7 @@ from odf_node.cli.upkeep import UnreadableRate, parse_rate
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import UnreadableDuration, parse_duration
+from odf_storage.runtime.clock import UnreadableDuration, parse_duration
 from odf_storage.stores.ports.values import ObjectKind
 
 ORPHAN = b"nobody names this"

@@ -13,7 +13,7 @@ from odf_node.service.accounts.accounts import create_account, set_password
 from odf_node.service.accounts.login import EARLIEST_POLL_S, await_device
 from odf_node.service.schedules.routes import prune
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 

@@ -14,7 +14,7 @@ from odf_node.service.projections.routes import keep_up
 from odf_node.service.setting_groups.words import Tenancy
 from odf_storage.datasets.job_payloads import publish_job
 from odf_storage.datasets.kartothek.definition import Definition
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 
 
 def test_what_was_asked_counts_rather_than_what_became_due(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from odf_protocol.metadata.events import SetDataSchema
 from odf_storage.datasets.job_payloads import query_job
 from odf_storage.datasets.job_payloads.query_job import QueryReceipt
 from odf_storage.datasets.query.tables import QueryResults
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.values import DatasetEntry, Reach, Scope, Succeeded, Visibility
 
 ROWS = b'{"city":"a"}\n'

@@ -21,7 +21,7 @@ from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.verify.stages import NOTE, Unverified, read_unverified, write_unverified
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import DatasetEntry, Succeeded
 from odf_workers.jobs.verify.rows import hash_rows

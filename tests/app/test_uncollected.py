@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from odf_storage.runtime.durations import without_garbage_collection
+from odf_storage.runtime.clock import without_garbage_collection
 
 
 def test_the_last_one_lets_collections_begin_again():

@@ -24,7 +24,7 @@ from odf_node.cli.main import main
 from odf_node.service.webhooks.delivering import Deliverer
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.values import Scope, Visibility
 
 LOOPBACK = ("127.0.0.0/8",)

@@ -21,7 +21,7 @@ from odf_storage.datasets.upkeep.compare import compare_index
 from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_storage.datasets.upkeep.gc import DEFAULT_GRACE, collect_garbage
 from odf_storage.datasets.upkeep.rebuild import rebuild_index
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket
 from odf_storage.stores.ports.values import ObjectKind

@@ -49,7 +49,7 @@ from odf_protocol.metadata.schema import (
     DataTypeTimestamp,
 )
 from odf_protocol.multihash import Multihash
-from odf_storage.runtime.durations import Clock, system_clock
+from odf_storage.runtime.clock import Clock, system_clock
 from odf_storage.stores.ports.values import (
     DatasetEntry,
     ObjectKey,

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import Clock, system_clock
+from odf_storage.runtime.clock import Clock, system_clock
 from odf_storage.stores.objects.memory import MemoryObjectStore
 
 _open: list[tuple[Stores, TemporaryDirectory[str]]] = []

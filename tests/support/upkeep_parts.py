@@ -14,7 +14,7 @@ from odf_protocol.metadata.events import DataSlice, HashedBlock, SetDataSchema
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
 
 ROWS = 3

@@ -16,7 +16,7 @@ from odf_storage.datasets.merge_state.state import (
     write_segments,
 )
 from odf_workers.merge.history import HistoryRange
-from odf_workers.merge.table import state_of
+from odf_workers.merge.strategies import state_of
 from odf_workers.slices.schema import Merging
 
 

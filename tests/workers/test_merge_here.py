@@ -24,7 +24,7 @@ from odf_protocol.metadata.sources import (
     MergeStrategyUpsertStream,
 )
 from odf_workers.merge.history import hashes_of, key_range, key_ranges
-from odf_workers.merge.table import MERGE, Order, merging_of, sort_indices
+from odf_workers.merge.strategies import MERGE, Order, merging_of, sort_indices
 from odf_workers.slices.schema import POSITION
 
 MILLIS = pa.timestamp("ms", "UTC")

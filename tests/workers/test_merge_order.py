@@ -13,7 +13,7 @@ import pytest
 
 from odf_protocol.instant import Instant
 from odf_workers.merge.history import ALL_HASHES, Problems, key_range, key_ranges
-from odf_workers.merge.table import Order, bounds, range_of, sample, sort_indices
+from odf_workers.merge.strategies import Order, bounds, range_of, sample, sort_indices
 from odf_workers.slices.schema import POSITION
 
 ORDER = Order(columns=("f", "l", "at", POSITION), event_time="at", fallback=Instant(5_000_000))

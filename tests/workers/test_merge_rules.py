@@ -20,7 +20,7 @@ from odf_protocol.metadata.sources import (
     MergeStrategySnapshot,
     MergeStrategyUpsertStream,
 )
-from odf_workers.merge.table import MERGE, merging_of
+from odf_workers.merge.strategies import MERGE, merging_of
 from odf_workers.slices.schema import POSITION
 
 KEY = ("r", "k0")

@@ -27,7 +27,7 @@ from odf_protocol.metadata.events import AddPushSource, DatasetKind, Seed, SetVo
 from odf_protocol.metadata.sources import MergeStrategy, ReadStepNdJson
 from odf_protocol.source_options import RetractionRule
 from odf_workers.merge.history import Findings, HistoryFiles, HistoryRange, judged, key_ranges
-from odf_workers.merge.table import MERGE, check_batch, merging_of, sort_indices
+from odf_workers.merge.strategies import MERGE, check_batch, merging_of, sort_indices
 from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import IngestPlan, plan_source
 from odf_workers.readers.read import SplitRead

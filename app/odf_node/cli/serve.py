@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from odf_protocol.errors import NodeFault, NotFound
-from odf_storage.runtime.durations import without_garbage_collection
+from odf_storage.runtime.clock import without_garbage_collection
 from odf_storage.runtime.logs import set_up, start_tracing, stop_tracing
 from odf_storage.runtime.private_files import keep_private
 from odf_storage.runtime.processes import JAVA_NEEDS, raise_limit

@@ -22,7 +22,7 @@ import click
 from odf_protocol.errors import BadInput, Unavailable
 from odf_protocol.identity import DatasetRef
 from odf_storage.datasets.node.commits import dataset_ref
-from odf_storage.runtime.durations import parse_duration, system_clock
+from odf_storage.runtime.clock import parse_duration, system_clock
 from odf_storage.stores.ports.accounts import AuditEntry
 
 from ..client.limits import one_line

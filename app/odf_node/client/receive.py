@@ -23,7 +23,7 @@ from odf_protocol.errors import Conflict, Damaged, NotFound
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import AddData, ExecuteTransform, HashedBlock, Seed
 from odf_protocol.multihash import HashMismatch, Multihash
-from odf_storage.runtime.durations import without_garbage_collection
+from odf_storage.runtime.clock import without_garbage_collection
 from odf_storage.stores.ports.values import ObjectKind
 
 from .limits import LIMITS, ClientLimits, TooMuch

@@ -51,7 +51,7 @@ from odf_protocol.transfer.messages import (
     TransferPlan,
     TransferUrl,
 )
-from odf_storage.runtime.durations import without_garbage_collection
+from odf_storage.runtime.clock import without_garbage_collection
 from odf_storage.stores.ports.values import ObjectKind
 
 from .http import TransferFailed, Unauthenticated, Unauthorized, open_http

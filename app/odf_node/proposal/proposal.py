@@ -38,7 +38,7 @@ from odf_protocol.metadata.sources import (
     ReadStep,
 )
 from odf_storage.datasets.job_payloads.ingest_job import OnBadRows
-from odf_storage.runtime.durations import system_clock
+from odf_storage.runtime.clock import system_clock
 
 from .columns import JSON_TEXT, Column, Columns, columns_of, columns_read
 from .differences import (

@@ -27,7 +27,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.sources import FetchStep
 from odf_workers.fetch import values
 from odf_workers.fetch.container import ContainerBrokeProtocol, ContainerFailed
-from odf_workers.fetch.ftp import fetch
+from odf_workers.fetch.run import fetch
 from odf_workers.fetch.values import FetchRequest, FetchRules
 
 LOOPBACK = ("127.0.0.0/8",)

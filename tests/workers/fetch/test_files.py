@@ -22,8 +22,8 @@ from odf_protocol.metadata.sources import (
 )
 from odf_workers.fetch import values
 from odf_workers.fetch.container import ContainerFailed, InvalidParameterFormat
-from odf_workers.fetch.ftp import fetch
 from odf_workers.fetch.glob import from_path
+from odf_workers.fetch.run import fetch
 from odf_workers.fetch.values import ValueNotFound
 
 Ask = Callable[..., values.FetchRequest]

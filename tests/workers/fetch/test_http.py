@@ -27,7 +27,7 @@ from odf_protocol.metadata.sources import (
 )
 from odf_storage.runtime.networks import resolved
 from odf_workers.fetch import values
-from odf_workers.fetch.ftp import fetch
+from odf_workers.fetch.run import fetch
 from odf_workers.runtime.command import MalformedArchive
 from odf_workers.slices.schema import Unsupported
 

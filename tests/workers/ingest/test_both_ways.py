@@ -49,7 +49,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.values import ObjectKind
 from odf_workers.jobs.ingest import run
 from odf_workers.jobs.work.context import WorkerContext
-from odf_workers.merge.table import MERGE
+from odf_workers.merge.strategies import MERGE
 from odf_workers.partitions.port import Here, Way
 from odf_workers.readers import splits
 from odf_workers.slices.costs import Cut

@@ -21,7 +21,7 @@ import pyarrow as pa
 from odf_protocol.instant import Instant
 
 from ..merge.history import NOTHING, Findings
-from ..merge.table import Order, sample
+from ..merge.strategies import Order, sample
 from ..partitions.messages import Failure
 from ..partitions.port import Batches, Delivered
 from ..readers.json_scan import FieldsSeen

@@ -23,7 +23,7 @@ import pyarrow as pa
 from odf_protocol.source_options import options_of
 
 from ..merge.history import Findings, HistoryFiles, hashes_of, judged, key_range, key_ranges
-from ..merge.table import MERGE, Order, bounds, bytes_of_all, in_ranges, merging_of
+from ..merge.strategies import MERGE, Order, bounds, bytes_of_all, in_ranges, merging_of
 from ..partitions.memory import SMALLEST_PARTITION_BYTES
 from ..partitions.port import (
     Batches,

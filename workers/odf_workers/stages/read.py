@@ -32,7 +32,7 @@ from odf_protocol.metadata.sources import ReadStepCsv, ReadStepParquet
 from odf_protocol.stored_values import same_but_case
 
 from ..merge.history import ALL_HASHES, HistoryFiles, coded, in_slice_types
-from ..merge.table import (
+from ..merge.strategies import (
     MERGE,
     Order,
     check_batch,

@@ -14,7 +14,7 @@ import msgspec
 from odf_protocol.errors import BadInput, LimitExceeded, Refused
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.typed import decode_json
-from odf_storage.runtime.durations import Clock, Random
+from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.networks import network_of
 from odf_storage.stores.ports import AccountStore, DeviceLogins, Identities
 from odf_storage.stores.ports.values import Account, DeviceLogin

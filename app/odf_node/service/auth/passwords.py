@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from odf_protocol.errors import BadInput, LimitExceeded
-from odf_storage.runtime.durations import Clock, system_clock
+from odf_storage.runtime.clock import Clock, system_clock
 from odf_storage.runtime.networks import network_of
 from odf_storage.stores.registers.accounts import SqlAttempts
 

@@ -38,7 +38,7 @@ from odf_protocol.instant import NANOS
 from odf_protocol.multihash import Multihash
 from odf_protocol.s3.signature import TOKEN_HEADER, Claim, S3Request, signature, time_of
 from odf_protocol.typed import decode_json
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
 
 from .access import DatasetHidden, address

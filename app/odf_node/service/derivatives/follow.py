@@ -24,7 +24,7 @@ from odf_storage.datasets.dataset.info import read_info
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, job_of
 from odf_storage.datasets.node.rights import InputsNotHere, hidden_inputs, remember_inputs, upstream
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.jobs.sql_rows import older_retryable
 from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports.errors import BlockNotFound, DatasetNotFound, RefConflict

@@ -34,7 +34,7 @@ from urllib.parse import unquote
 import grpc
 
 from odf_protocol.errors import NodeError, Refused, Unavailable
-from odf_storage.runtime.durations import Clock, Random
+from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.logs import line
 from odf_storage.stores.ports.accounts import AuditEntry
 

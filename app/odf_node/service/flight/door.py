@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from odf_protocol.errors import NodeFault
-from odf_storage.runtime.durations import Random
+from odf_storage.runtime.clock import Random
 
 from ..auth.dataset_access import Callers
 from ..limits.shares import Slots

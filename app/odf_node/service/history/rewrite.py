@@ -18,7 +18,7 @@ from odf_storage.datasets.rewrite import compact as reset
 from odf_storage.datasets.rewrite import compact as watermark
 from odf_storage.datasets.rewrite.compact import HistoryReceipt
 from odf_storage.datasets.rewrite.compaction import SliceLimits
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
 from ..auth.actors import Actor

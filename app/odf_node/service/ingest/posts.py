@@ -38,7 +38,7 @@ from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_storage.datasets.node.reader import Reader
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
 from odf_storage.stores.ports import JobRecords, Objects
 from odf_storage.stores.ports.errors import RefConflict

@@ -14,7 +14,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.reader import Reading
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports import BlockIndex, HeadMoves, Heads
 from odf_storage.stores.ports.errors import BlockNotFound

@@ -25,7 +25,7 @@ from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from odf_storage.datasets.node.reader import Reader, Reading
-from odf_storage.runtime.durations import Random
+from odf_storage.runtime.clock import Random
 from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports import HeadMoves
 from odf_storage.stores.ports.values import DatasetEntry, HeadMoved

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from odf_storage.datasets.node.overviews import Gauges, read_gauges
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.extras import app_version
 
 from ..setting_groups.words import Tenancy

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from odf_protocol.identity import DatasetId
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import (
     add_facts,
     current_facts,

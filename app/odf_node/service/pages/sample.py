@@ -29,7 +29,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.extras import app_version
 from odf_storage.stores.ports.values import DatasetEntry
 

@@ -30,7 +30,7 @@ from odf_storage.datasets.kartothek.indices import standing
 from odf_storage.datasets.kartothek.own_index import made_of, remove_own_index
 from odf_storage.datasets.kartothek.records import KeyedRecords, allowed_store, record_key
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.objects.layout import dataset_folder
 from odf_storage.stores.ports.publications import PublishedDataset
 from odf_storage.stores.ports.values import DatasetEntry, JobId

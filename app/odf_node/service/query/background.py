@@ -22,7 +22,7 @@ from odf_storage.datasets.job_payloads import query_job
 from odf_storage.datasets.job_payloads.query_job import QueriedDataset, QueryPayload, QueryReceipt
 from odf_storage.datasets.query.messages import Form, View
 from odf_storage.datasets.query.tables import QueryResults
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports import JobSubmissions
 from odf_storage.stores.ports.errors import KeyNotFound
 from odf_storage.stores.ports.values import Job, JobId, Succeeded

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.integrity.healing import HealingStores, retry_open_damages
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports import DamageLog, DeviceLogins, JobRecords
 
 from ..http.answers import JsonAnswer

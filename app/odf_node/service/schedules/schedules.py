@@ -29,7 +29,7 @@ from odf_storage.datasets.job_payloads import mirror_job, poll_job
 from odf_storage.datasets.job_payloads.mirror_job import MirrorPayload
 from odf_storage.datasets.job_payloads.poll_job import PollPayload
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, job_of
-from odf_storage.runtime.durations import Clock, Random
+from odf_storage.runtime.clock import Clock, Random
 from odf_storage.stores.ports import DatasetEntries, MirrorReads, Schedules
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Schedule
 

@@ -31,7 +31,7 @@ from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.verify.stages import Unverified, read_unverified, write_unverified
-from odf_storage.runtime.durations import Clock
+from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports import JobQueue, Objects
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import Failed, Job, JobId, JobSpec, Succeeded

@@ -45,7 +45,7 @@ from odf_storage.datasets.dataset.dataset import Dataset, SeedBlockOverwriteRest
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata
 from odf_storage.datasets.node.rights import refuse_cycle, remember_declared
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.durations import Clock, without_garbage_collection
+from odf_storage.runtime.clock import Clock, without_garbage_collection
 from odf_storage.stores.ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 

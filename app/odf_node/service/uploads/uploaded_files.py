@@ -18,7 +18,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.integrity.healing import HealingStores
 from odf_storage.datasets.integrity.opening import open_hashed
-from odf_storage.runtime.durations import Clock, Random
+from odf_storage.runtime.clock import Clock, Random
 from odf_storage.stores.ports import UploadedFiles
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import (

@@ -31,7 +31,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.reader import Reading
-from odf_storage.runtime.durations import Clock, Random
+from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.networks import reachable
 from odf_storage.stores.ports import WebhookStore
 from odf_storage.stores.ports.values import Account, DatasetEntry, Scope, Variable

@@ -32,7 +32,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import DatasetKind
 from odf_protocol.multihash import SHA3_256, Multihash
 
-from ...runtime.durations import system_clock
+from ...runtime.clock import system_clock
 from ...runtime.locks import Locks
 from ...runtime.logs import line
 from ...stores.objects.layout import store_name

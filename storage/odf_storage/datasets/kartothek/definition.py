@@ -30,7 +30,7 @@ from odf_protocol.metadata.sources import (
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import convert
 
-from ...runtime.durations import parse_duration
+from ...runtime.clock import parse_duration
 from ...stores.objects.layout import dataset_folder
 from ..dataset.dataset import Dataset
 from ..read.view import active_merge

@@ -37,7 +37,7 @@ from odf_protocol.kartothek.partition_values import normalised
 from odf_protocol.kartothek.predicates import LABEL, Term
 from odf_protocol.multihash import MalformedHash, Multihash
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ...runtime.logs import line
 from ...stores.keyed.folder import Below
 from ...stores.objects.layout import dataset_folder

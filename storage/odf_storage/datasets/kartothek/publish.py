@@ -42,7 +42,7 @@ from odf_protocol.kartothek.partition_values import (
 from odf_protocol.kartothek.state import CREATION_TIME, State, encode_json, encode_msgpack
 from odf_protocol.multihash import Multihash
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ...stores.ports import KeyedStore
 from ...stores.ports.errors import SwapLost
 from ...stores.ports.values import ObjectKind

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from odf_protocol.errors import BadInput
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ...runtime.environment import SharedSettings
 from ...runtime.locks import locks_of
 from ...runtime.private_files import make_private, touch_private

@@ -23,7 +23,7 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.multihash import HashMismatch, Multihash
 
-from ...runtime.durations import without_garbage_collection
+from ...runtime.clock import without_garbage_collection
 from ...stores.ports.errors import BlockNotFound
 from ..dataset.dataset import Dataset, InvalidInterval
 from ..verify.stages import ChainSource, DatasetSource

@@ -30,7 +30,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import Seed
 from odf_protocol.multihash import Multihash
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ...stores.objects.layout import HEAD
 from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound, RefConflict
 from ...stores.ports.values import DatasetEntry, JobStatus, ObjectInfo, ObjectKind

@@ -33,7 +33,7 @@ from odf_protocol.identity import DatasetAlias, DatasetId, Name
 from odf_protocol.metadata.events import DatasetKind, ExecuteTransform, Seed, SetTransform
 from odf_protocol.multihash import Multihash
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ...stores.index.sql import entry_row, log_move
 from ...stores.index.sql_blocks import delete_unreached
 from ...stores.objects.layout import HEAD, PENDING_PREFIX

@@ -16,7 +16,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DatasetKind, HashedBlock
 from odf_protocol.multihash import Multihash
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ..jobs.sql_rows import forget_jobs
 from ..objects.layout import HEAD
 from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound

@@ -22,7 +22,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ...runtime.durations import Clock
+from ...runtime.clock import Clock
 from ..jobs.sql_rows import Leases, end_leased, leases_of
 from ..objects.layout import HEAD
 from ..ports.errors import BlockNotFound, DatasetNotFound, RefConflict, RefNotFound

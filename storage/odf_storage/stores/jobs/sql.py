@@ -17,7 +17,7 @@ from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ..ports.values import (
     AccountId,
     Backlog,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from odf_protocol.errors import NodeError
 from odf_protocol.instant import Instant
 
-from ...runtime.durations import Clock
+from ...runtime.clock import Clock
 from ..ports.errors import DatasetNotFound, RequestKeyReused
 from ..ports.values import JobId, JobSpec, JobStatus, RequestKey, Submitted
 from ..sql.engine import insert_new, writing

@@ -15,7 +15,7 @@ from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import HashMismatch, Multihash
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ..ports import LocalPaths, PartialUploads
 from ..ports.errors import ObjectNotFound
 from ..ports.values import BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl

@@ -33,7 +33,7 @@ from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import SHA3_256, HashMismatch, Multihash
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ...runtime.logs import line
 from ..ports import LocalPaths, PartialUploads
 from ..ports.errors import ObjectNotFound

@@ -19,7 +19,7 @@ from functools import cached_property
 
 from odf_protocol.instant import NANOS, Instant
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ..ports.values import ObjectInfo
 from .s3_bucket import Bucket, KeyMissing
 

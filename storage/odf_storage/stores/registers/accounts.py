@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from odf_protocol.instant import NANOS, Instant
 
-from ...runtime.durations import Clock, system_clock
+from ...runtime.clock import Clock, system_clock
 from ..ports.errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
 from ..ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 from ..sql.engine import Source, insert_new, reading, storable, writing

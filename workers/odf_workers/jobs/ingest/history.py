@@ -23,7 +23,7 @@ from odf_storage.datasets.merge_state.store import MergeStates
 from odf_storage.stores.ports.values import ObjectKind
 
 from ...merge.history import HistoryFiles
-from ...merge.table import merging_of, reads_history, state_of
+from ...merge.strategies import merging_of, reads_history, state_of
 from ...partitions.port import Way, at_hand
 from ...plan.ingest import IngestPlan
 from ...slices.schema import Operation

@@ -18,7 +18,7 @@ from odf_storage.datasets.job_payloads.ingest_job import (
     facts_of_slices,
 )
 
-from ...merge.table import takes_operations
+from ...merge.strategies import takes_operations
 from ...plan.ingest import IngestPlan
 from ...readers.rejected import Rejected
 from ...slices.schema import Operation

@@ -44,7 +44,7 @@ from odf_storage.datasets.node.commits import Commit
 from odf_storage.runtime.logs import part_of
 from odf_storage.stores.ports.values import Job, JobEnd, Succeeded
 
-from ...merge.table import reads_history
+from ...merge.strategies import reads_history
 from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.rejected import Rejected
 from ...runtime.command import LOGGER, line

@@ -35,7 +35,7 @@ from odf_storage.stores.ports import ObjectStore
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
-from ...merge.table import bytes_of_all, reads_history
+from ...merge.strategies import bytes_of_all, reads_history
 from ...partitions.port import Here, Way
 from ...plan.ingest import IngestPlan, plan_ingest
 from ...readers.plain import TableFiles

@@ -37,7 +37,7 @@ from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import DatasetEntry
 from odf_storage.stores.registers.sealing import SecretKeys
 
-from ...fetch.ftp import fetch
+from ...fetch.run import fetch
 from ...fetch.taken import FilesTaken
 from ...fetch.values import Fetched, FetchRequest, FetchRules
 from ...plan.ingest import plan_source

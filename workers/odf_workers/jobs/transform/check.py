@@ -57,7 +57,7 @@ from ...engines.port.port import (
     steps_of,
     with_other_meaning,
 )
-from ...merge.table import takes_operations
+from ...merge.strategies import takes_operations
 from ...plan.transform import NO_SCHEMA
 from ...readers.read import schema_of
 from ...runtime.progress import JobProgress

@@ -1,8 +1,7 @@
-"""Sources at `ftp` and `ftps` addresses (TLS from the first byte, as the URL scheme means it).
+"""Fetch new bytes for a fetch step: the tables of kinds and schemes, and the schemes of FTP.
 
-They are always fetched, since these servers report no state that could be remembered.
-
-Fetch new bytes for a fetch step: the tables of kinds and schemes.
+Sources at `ftp` and `ftps` addresses (TLS from the first byte, as the URL scheme means it) are
+always fetched, since these servers report no state that could be remembered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small parts of a program: durations, the clock, randomness, pauses of the collector.
+"""What a program takes from its machine: time, randomness, pauses of the garbage collector.
 
 Durations in the form that users write: `90m`, `24h`, `2d`, `45s`.
 
