@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from .public.spark import SparkSource as SparkSource
 
 _PLACES = {
-    "Changes": (".public.changes", "Changes"),
+    "Changes": (".public.following", "Changes"),
     "Dataset": (".public.dataset", "Dataset"),
     "Following": (".public.following", "Following"),
     "NodeError": ("odf_protocol.errors", "NodeError"),
-    "Position": (".public.changes", "Position"),
+    "Position": (".public.following", "Position"),
     "Receipt": (".public.publish", "Receipt"),
     "SparkSource": (".public.spark", "SparkSource"),
     "open": (".public.dataset", "open_dataset"),
     "publish": (".public.publish", "publish"),
-    "pull": (".public.copies", "pull"),
-    "push": (".public.copies", "push"),
-    "verify": (".public.copies", "verify"),
+    "pull": (".public.dataset", "pull"),
+    "push": (".public.dataset", "push"),
+    "verify": (".public.dataset", "verify"),
 }
 # Without SparkSource: `import *` would need PySpark, which a reader need not have.
 __all__ = [
