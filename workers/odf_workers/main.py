@@ -36,7 +36,7 @@ COMMANDS = {
         "Run a part of a Spark cluster, for workers that name it as their master.",
     ),
     "class-archive": (
-        "odf_workers.program.metrics:keep_classes",
+        "odf_workers.program.commands:keep_classes",
         "Keep Spark's classes ready: it starts in half the time.",
     ),
 }

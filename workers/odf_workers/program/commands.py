@@ -1,10 +1,12 @@
-"""Commands of the worker program: its cluster, deprecated engines, verification.
+"""Commands of the worker program: its cluster, retired engines, verification, kept classes.
 
 `odf-worker spark-cluster`: a standalone Spark cluster that uses the worker's packages.
 
 `odf-worker deprecate`: retire old versions of an engine for a derivative.
 
 `odf-worker verify`: verify a dataset of a node in this process, repeating its executions.
+
+`odf-worker class-archive`: store Spark's classes as they are in memory, for quicker starts.
 """
 
 from __future__ import annotations
@@ -12,20 +14,25 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import NodeError, NodeFault
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload, answer_text, to_json
 from odf_storage.datasets.node.commits import dataset_ref
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import DatasetNotFound
 
+from ..engines.spark import machine as class_archive
 from ..settings import WorkerSettings, load_settings
 from .wiring import on_the_spot
 
@@ -254,3 +261,101 @@ def inputs_of(stores: Stores, dataset: DatasetId) -> list[DatasetId]:
 
     visit(dataset)
     return list(found)
+
+
+MOST_SECONDS = 300
+"""Seconds that a JVM may take to write its classes."""
+
+
+class ClassesNotKept(NodeFault):
+    """The installed Java cannot store its classes."""
+
+
+@click.command(
+    "class-archive",
+    short_help="Keep Spark's classes ready: it starts in half the time.",
+    epilog="\b\nExamples:\n  odf-worker class-archive",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def keep_classes(*, as_json: bool) -> None:
+    """Keep Spark's classes as the Java virtual machine has them in memory.
+
+    Once for an installation, and again when Java or Spark were renewed: until then Spark starts
+    as it does without. Takes half a minute, and 200 MB beside the installed packages.
+    """
+    folder = class_archive.FOLDER
+    if sys.stderr.isatty():
+        click.echo("Spark does a few jobs, then Java writes what it has …", err=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        size = keep(folder)
+    except (NodeError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "size": size}, indent=2))
+    else:
+        click.echo(f"{size / 1e6:.0f} MB of classes are kept in {folder}")
+
+
+def keep(folder: Path) -> int:
+    """Create the files again, and return their size in bytes. Starts and ends the Spark of this
+    process.
+
+    Raises:
+        ClassesNotKept: this Java cannot store its classes.
+        JavaNotFound: no Java is installed.
+        OSError: the disk is full, or Spark does not start.
+    """
+    with ExitStack() as failing:
+        making = Path(tempfile.mkdtemp(prefix="of-", dir=folder))
+        failing.callback(shutil.rmtree, making, ignore_errors=True)
+        try:
+            _keep_java(making)
+            _keep_spark(making)
+        except subprocess.TimeoutExpired:
+            raise ClassesNotKept(f"Java did not end within {MOST_SECONDS} s") from None
+        try:
+            size = class_archive.publish(making)
+        except FileNotFoundError as missing:
+            name = Path(missing.filename).name
+            raise ClassesNotKept(f"Java ended without having written {name}") from None
+        failing.pop_all()
+        return size
+
+
+def _keep_java(folder: Path) -> None:
+    from ..engines.spark.session import java
+
+    words = [str(java() / "bin" / "java"), *class_archive.dumping(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
+    if done.returncode != 0:
+        raise ClassesNotKept(f"Java keeps no classes: {(done.stdout + done.stderr).strip()}")
+
+
+def _keep_spark(folder: Path) -> None:
+    """Store all classes that a worker's warm-up jobs use."""
+    from odf_storage.datasets.merge_state.store import MergeStates
+    from odf_storage.stores.objects.memory import MemoryObjectStore
+
+    from ..engines.spark.session import SparkOptions, SparkWhenNeeded
+    from ..engines.spark_engine.engine import SparkEngine
+    from ..jobs.work.context import Engines, IngestOptions, WorkerContext
+    from .engines import warm_up
+    from .handlers import now
+
+    with tempfile.TemporaryDirectory(prefix="odf-classes-") as scratch:
+        options = SparkOptions(scratch=Path(scratch), record_classes_in=folder)
+        session = SparkWhenNeeded(options).start()
+        context = WorkerContext(
+            engines=Engines(session=session, first=SparkEngine(session)),
+            objects=MemoryObjectStore(),
+            scratch=Path(scratch),
+            ingest=IngestOptions(states=MergeStates(Path(scratch) / "merge-state", max_bytes=0)),
+        )
+        warm_up(context, now=now())
+        machine = session.sparkContext._gateway.proc
+        session.stop()
+        machine.stdin.close()  # this ends the process
+        machine.wait(MOST_SECONDS)
+        if machine.returncode != 0:
+            raise ClassesNotKept(f"Java ended with code {machine.returncode}")
