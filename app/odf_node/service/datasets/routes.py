@@ -51,8 +51,8 @@ from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..mirrors.mirrors import MirrorAsked, Mirrors, mirror_asked
 from ..mirrors.routes import MirrorsDep
-from ..read.read import Tails, tail_task
 from ..read.routes import ReadersDep, Rows
+from ..read.tail import Tails, tail_task
 from ..readers.pool import ReadRefused
 from . import datasets as usecase
 from . import trial as definition

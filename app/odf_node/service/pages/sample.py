@@ -39,7 +39,8 @@ from ..derivatives.derivatives import Derivatives
 from ..lineage.lineage import LineageSources
 from ..query.query import Queries
 from ..read.outlines import Beside, Outlines
-from ..read.read import Current, Tables, Tails, last_rows
+from ..read.read import Tables
+from ..read.tail import Current, Tails, last_rows
 from ..readers.messages import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import Profiled, ProfileTask, StandingTask, TableRef

@@ -42,7 +42,8 @@ from ..observe.audit_writer import AuditWriter
 from ..observe.metrics import Counters, Metrics
 from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
 from ..read.outlines import REMEMBERED_SLICES, OutlineMemory, Outlines
-from ..read.read import MAX_TAIL_BYTES, MAX_TAIL_RECORDS, Current, Tables, Tails
+from ..read.read import Tables
+from ..read.tail import MAX_TAIL_BYTES, MAX_TAIL_RECORDS, Current, Tails
 from ..readers.pool import Readers, TextAnswers
 from ..settings import Settings
 from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds

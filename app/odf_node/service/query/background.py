@@ -33,7 +33,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..datasets.schema_formats import SchemaFormat, UnknownFormat, parse_format
 from ..http.bodies import MalformedBody
 from ..limits.pressure import Pressure
-from ..read.read import Current
+from ..read.tail import Current
 from .inputs import DatasetPin, Inputs, PinnedDatasetNotFound, Source
 
 DIALECT = "SqlDataFusion"

@@ -23,8 +23,8 @@ from ..http.deps import AccessDep, BaseDep, ReadableDep, SettingsDep, StoresDep,
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from .file_lists import ListFormat, NoPages, end_of, list_files, media_type, written
-from .read import Current
 from .routes import HEAD, CurrentDep
+from .tail import Current
 
 MAX_HASH_CHARS = 256
 DEFAULT_FILES = 100

@@ -22,7 +22,8 @@ from ..limits.shares import caller_of
 from ..observe.metrics import Counters
 from ..readers.pool import Answer, Readers, ReadRefused
 from ..readers.tasks import TableRef
-from .read import Current, ReadRequest, Tables, read_task
+from .read import ReadRequest, Tables, read_task
+from .tail import Current
 
 
 class Rows(StreamedAnswer):
