@@ -8,8 +8,9 @@ import pytest
 from reading_page import blocks
 
 from odf_node.service.pages.block_view import changes, replaced_by, subject_of
+from odf_node.service.pages.cells import cell_text
 from odf_node.service.pages.loading import ways
-from odf_node.service.pages.sample import cell_text, sample_size
+from odf_node.service.pages.sample import sample_size
 from odf_node.service.pages.statistics import (
     BARS,
     BARS_HEIGHT,

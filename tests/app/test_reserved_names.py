@@ -18,7 +18,7 @@ from odf_node.service.pages.site import OWN
 from odf_node.service.setting_groups.words import Tenancy
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
 from odf_protocol.metadata.events import DatasetKind
-from odf_storage.datasets.node.commits import RESERVED, ReservedName
+from odf_storage.datasets.node.naming import RESERVED, ReservedName
 from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 

@@ -22,7 +22,7 @@ from odf_storage.datasets.read import kept_outline, view
 from odf_storage.datasets.read.kept_outline import KeptOutline
 from odf_storage.datasets.read.view import outline_of
 from odf_storage.stores.index import sql_blocks
-from odf_storage.stores.index.sql_blocks import decode_stored
+from odf_storage.stores.index.stored_block import decode_stored
 from odf_storage.stores.keyed.folder import Below
 from odf_storage.stores.ports.values import ObjectKey
 

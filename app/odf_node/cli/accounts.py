@@ -13,7 +13,7 @@ import click
 
 from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
-from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.stores.ports.values import Account
 
 from .admin import node_stores, store_options

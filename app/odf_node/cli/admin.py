@@ -19,7 +19,7 @@ import click
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.datasets.node.commits import dataset_ref
+from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.stores.ports.accounts import AuditEntry
 from odf_storage.stores.ports.values import Reach, Scope
 
@@ -60,7 +60,7 @@ def node_stores(
     from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 
     from ..service.settings import load_settings
-    from .serve import expect_node, tell_of_new_node
+    from .node_folder import expect_node, tell_of_new_node
 
     settings = load_settings(data=data, database_url=database_url)
     (tell_of_new_node if may_be_new else expect_node)(settings)

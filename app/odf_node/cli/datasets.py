@@ -24,7 +24,7 @@ from ..client.limits import TooMuch, age_text, in_columns, one_line, size_text
 from ..client.node_api import NodeApi
 from ..client.remotes import node_base
 from ..client.sync import create_all
-from ..service.pages.sample import cell_text, type_text
+from ..service.pages.cells import cell_text, type_text
 from .help import suggesting
 from .ingest import dataset_base
 from .output import json_option, print_json

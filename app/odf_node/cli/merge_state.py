@@ -14,7 +14,7 @@ import click
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetRef
-from odf_storage.datasets.node.commits import dataset_ref
+from odf_storage.datasets.node.naming import dataset_ref
 
 from .output import DAMAGED, json_option, print_json
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from odf_storage.datasets.node.commits import dataset_ref
+from odf_storage.datasets.node.naming import dataset_ref
 
 from ..client.http import open_http
 from ..client.node_api import NodeApi

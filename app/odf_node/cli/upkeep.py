@@ -21,13 +21,13 @@ import click
 
 from odf_protocol.errors import BadInput, Unavailable
 from odf_protocol.identity import DatasetRef
-from odf_storage.datasets.node.commits import dataset_ref
+from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.runtime.clock import parse_duration, system_clock
 from odf_storage.stores.ports.accounts import AuditEntry
 
 from ..client.limits import one_line
+from .node_folder import any_folder, expect_node, expect_objects
 from .output import DAMAGED, json_option, print_json
-from .serve import any_folder, expect_node, expect_objects
 
 if TYPE_CHECKING:
     from odf_storage.datasets.node.stores import Stores

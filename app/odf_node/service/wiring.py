@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
-from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.runtime.clock import Clock, system_clock
 from odf_storage.stores.registers.sealing import open_keys

@@ -28,7 +28,7 @@ import click
 from odf_protocol.errors import NodeError, NodeFault
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload, answer_text, to_json
-from odf_storage.datasets.node.commits import dataset_ref
+from odf_storage.datasets.node.naming import dataset_ref
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import DatasetNotFound
 

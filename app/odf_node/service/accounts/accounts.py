@@ -19,7 +19,7 @@ from odf_protocol.commitments import SEED_BYTES, key_pair
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_protocol.identity import DatasetId, DatasetRef, Name
 from odf_protocol.instant import Instant
-from odf_storage.datasets.node.commits import refuse_reserved_account
+from odf_storage.datasets.node.naming import refuse_reserved_account
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.logs import add_facts
 from odf_storage.stores.ports import AccountStore

@@ -32,7 +32,7 @@ from enum import StrEnum
 
 from odf_protocol.errors import BadInput, NotFound, Refused
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
-from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.stores.ports.values import Account, DatasetEntry, Reach, Role, Scope, Visibility
 
 from ..setting_groups.words import AnonymousReads, Tenancy

@@ -29,7 +29,7 @@ from functools import partial
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, Name
-from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.reader import Reader, Reading
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts

@@ -32,7 +32,7 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.multihash import Multihash
 from odf_protocol.source_rules import check_definition
-from odf_storage.datasets.node.commits import RESERVED, SINGLE_OWNER, refuse_reserved
+from odf_storage.datasets.node.naming import RESERVED, SINGLE_OWNER, refuse_reserved
 from odf_storage.datasets.node.overviews import overview_now
 from odf_storage.datasets.node.rights import refuse_cycle, remember_declared
 from odf_storage.datasets.node.stores import Stores, refuse_long

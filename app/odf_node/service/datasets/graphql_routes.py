@@ -30,7 +30,7 @@ from starlette.responses import Response
 
 from odf_protocol.errors import BadInput
 from odf_protocol.typed import decode_json
-from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.overviews import overview_now
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.publications import Listed

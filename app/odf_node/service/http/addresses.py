@@ -23,7 +23,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 from starlette.types import ASGIApp, Scope
 
-from odf_storage.datasets.node.commits import RESERVED
+from odf_storage.datasets.node.naming import RESERVED
 from odf_storage.runtime.extras import app_version
 
 from ..setting_groups.words import Tenancy

@@ -25,7 +25,7 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.integrity.healing import note_healed
 from odf_storage.datasets.job_payloads.heal_job import HealReceipt
 from odf_storage.datasets.job_payloads.mirror_job import MirrorReceipt
-from odf_storage.datasets.node.commits import refuse_reserved
+from odf_storage.datasets.node.naming import refuse_reserved
 from odf_storage.datasets.node.rights import remember_declared
 from odf_storage.stores.ports.errors import AliasTaken, DatasetIdTaken
 from odf_storage.stores.ports.following import Mirror, MirrorState, MirrorStatus

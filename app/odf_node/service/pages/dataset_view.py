@@ -18,7 +18,7 @@ from starlette.responses import Response
 from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import NodeError
 from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_job
-from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.query.messages import Form
 from odf_storage.stores.ports.values import Failed, JobStatus, Schedule, Succeeded
 
@@ -38,8 +38,9 @@ from ..query.verify import RowsAlone, gathered
 from ..read.file_lists import list_files
 from ..readers.tasks import MarkdownTask
 from .block_view import Visit, newest
+from .cells import cell_text, fields_of
 from .loading import ways
-from .sample import ROWS, cell_text, fields_of
+from .sample import ROWS
 from .sample import newest as newest_rows
 from .statistics import column_table, lineage_drawing
 

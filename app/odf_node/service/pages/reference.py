@@ -1,10 +1,5 @@
 """The content of the API reference page, from the OpenAPI document. This module has no HTML.
 
-Convert Markdown by strangers into HTML that is safe in a page. It runs in reader processes.
-
-HTML within the text is shown as text. Links may lead to http, https and mailto addresses only.
-Pictures become links, since pages load no foreign content.
-
 The reference page of the API.
 """
 
@@ -13,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,19 +16,10 @@ from starlette.routing import Route
 
 from ..auth.actors import Actor
 from ..http.addresses import contract
-from ..limits.texts import MARKDOWN_CHARS
 from ..setting_groups.words import Tenancy
 from . import sample as views
 from .render import page, rendered, shown, tagged
 from .sample import Views
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
-    from markupsafe import Markup
-
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 Words = list[tuple[str, str | None]]
@@ -169,59 +154,6 @@ def _joined(several: list[Words], sign: str) -> Words:
     for words in several:
         joined += [(sign, None), *words] if joined else words
     return joined
-
-
-SCHEMES = frozenset({"http", "https", "mailto"})
-TOP = 3
-"""Level of the first heading of a document, below those of the page."""
-
-
-def markdown(text: str) -> Markup | None:
-    """Return the text as HTML; None if it is too long for a page."""
-    from markupsafe import Markup  # imported late: the start does not need it
-
-    if len(text) > MARKDOWN_CHARS:
-        return None
-    return Markup(_renderer().render(text))  # noqa: S704 - the renderer escapes HTML
-
-
-@cache
-def _renderer() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table")
-    made.validateLink = _leads_to_the_web  # type: ignore[method-assign]
-    made.add_render_rule("heading_open", _heading)
-    made.add_render_rule("heading_close", _heading)
-    made.add_render_rule("link_open", _link)
-    made.add_render_rule("image", _picture)
-    return made
-
-
-def _leads_to_the_web(url: str) -> bool:
-    try:
-        return urlsplit(url).scheme.lower() in SCHEMES
-    except ValueError:
-        return False
-
-
-def _heading(renderer: Any, tokens: Sequence[Token], at: int, options: Any, _: Any) -> str:
-    token = tokens[at]
-    token.tag = f"h{min(6, TOP - 1 + int(token.tag[1:]))}"
-    return str(renderer.renderToken(tokens, at, options, {}))
-
-
-def _link(renderer: Any, tokens: Sequence[Token], at: int, options: Any, _: Any) -> str:
-    tokens[at].attrSet("rel", "noopener nofollow ugc")
-    return str(renderer.renderToken(tokens, at, options, {}))
-
-
-def _picture(_: Any, tokens: Sequence[Token], at: int, __: Any, ___: Any) -> str:
-    from markupsafe import escape
-
-    token = tokens[at]
-    source, text = str(token.attrs.get("src", "")), token.content or "picture"
-    return f'<a href="{escape(source)}" rel="noopener nofollow ugc">{escape(text)}</a>'
 
 
 def _documentation(given: Views, actor: Actor, request: Request) -> Response:

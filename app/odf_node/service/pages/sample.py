@@ -6,27 +6,20 @@ When rows have come, a reader looks into the new slices only; the facts of older
 the new ones are many, it does so beside the page, and a later view shows the facts.
 
 The parts of the node that pages need, and the frame around their content. It has no HTML.
-
-Texts for cells, types and columns of a table.
 """
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from anyio import from_thread, to_thread
 
-from odf_protocol.codec.manifests import to_data
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
@@ -44,6 +37,7 @@ from ..read.tail import Current, Tails, last_rows
 from ..readers.messages import Materials
 from ..readers.pool import Readers
 from ..readers.tasks import Profiled, ProfileTask, StandingTask, TableRef
+from .cells import cell_text
 
 PAGE_STATISTICS_CELLS = 20_000_000
 """Most values that are read of new rows for statistics of columns on a page, where footers do not
@@ -160,49 +154,6 @@ def frame(views: Views, actor: Actor, path: str) -> dict[str, Any]:
 def root_of(views: Views) -> str:
     """Return the prefix that a proxy adds to this node's paths, such as `/odf`; often empty."""
     return urlsplit(views.public_url or "").path.rstrip("/")
-
-
-MAX_CELL_CHARS = 120
-_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-"""Characters that reverse the direction of text, so that a cell would be misread."""
-
-
-def cell_text(value: Any) -> str | None:
-    """Return the text of a cell: strings unchanged, other values as JSON, long ones cut; None for
-    null."""
-    if value is None:
-        return None
-    is_json = isinstance(value, dict | list | tuple | bool)
-    text = msgspec.json.encode(value, enc_hook=str).decode() if is_json else str(value)
-    text = _TURNING.sub("\ufffd", text)
-    return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
-
-
-def fields_of(schema: DataSchema | None) -> list[dict[str, Any]]:
-    """Return the columns as in JSON: `name`, `type`."""
-    return [] if schema is None else list(to_data(schema)["fields"])
-
-
-def column_lines(path: str, kind: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield path and type of a column, then of its members: `address.city`."""
-    yield path, type_text(kind)
-    inner = kind
-    while "inner" in inner or "itemType" in inner:
-        path += "[]" if "itemType" in inner else ""
-        inner = inner.get("inner") or inner["itemType"]
-    for member in inner.get("fields", ()):
-        yield from column_lines(f"{path}.{member['name']}", member["type"])
-
-
-def type_text(kind: dict[str, Any]) -> str:
-    """Return a type in words: `Int32`, `List of String`, `Float64, or null`."""
-    name: str = kind["kind"]
-    if name == "Option":
-        return f"{type_text(kind['inner'])}, or null"
-    inner = kind.get("itemType")
-    facts = [f"{key} {value}" for key, value in kind.items() if isinstance(value, int | str)]
-    told = ", ".join(facts[1:])
-    return f"{name} of {type_text(inner)}" if inner else f"{name} ({told})" if told else name
 
 
 ROWS = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from odf_protocol.metadata.events import SqlQueryStep, TransformSql
 
 from ..lineage.lineage_columns import Origins, column_origins
-from ..pages.reference import markdown
+from ..pages.markdown import markdown
 from ..readers.tasks import ColumnsTask, MarkdownTask
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from odf_protocol.errors import BadInput, NotFound, Refused
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
-from odf_storage.datasets.node.commits import SINGLE_OWNER
+from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.read.rows import Projection
 from odf_storage.stores.ports.values import DatasetEntry
 

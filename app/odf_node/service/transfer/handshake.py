@@ -21,7 +21,7 @@ from odf_protocol.transfer.messages import (
     PROTOCOL_VERSION,
     VERSION_HEADER,
 )
-from odf_storage.datasets.node.commits import refuse_reserved
+from odf_storage.datasets.node.naming import refuse_reserved
 from odf_storage.datasets.node.stores import Stores
 
 from ..auth.access import Action, Unauthenticated, may_create

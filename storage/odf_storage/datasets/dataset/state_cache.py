@@ -22,7 +22,7 @@ from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
 from ...runtime.clock import without_garbage_collection
-from ...stores.index.sql_blocks import decode_stored
+from ...stores.index.stored_block import decode_stored
 from ...stores.ports import BlockIndex, Heads
 from ...stores.ports.errors import BlockNotFound
 

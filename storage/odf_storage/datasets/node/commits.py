@@ -2,8 +2,6 @@
 
 Each is a commit as `Dataset.commit` makes it, with the same order and a separate compare-and-swap;
 the costs of transactions and of waiting for the disk are shared.
-
-Allowed names of datasets and accounts of this node, and how command lines refer to datasets.
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odf_protocol.chain.state import ChainState
-from odf_protocol.errors import BadInput, NodeError, Unavailable
-from odf_protocol.identity import DatasetAlias, DatasetRef, Name
+from odf_protocol.errors import NodeError, Unavailable
 from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
@@ -118,52 +115,3 @@ def _put(objects: Objects, attempts: Sequence[_Attempt]) -> None:
             return
         for attempt in attempts:
             _put(objects, [attempt])
-
-
-SINGLE_OWNER = "kamu"
-"""The predefined account that owns everything on a single-tenant node."""
-
-
-RESERVED = frozenset(
-    {
-        "accounts", "api", "assets", "catalog.jsonld", "datasets", "delta-sharing", "docs",
-        "events", "favicon.ico", "federation", "graphql", "iceberg", "info", "jobs", "lookup",
-        "metrics", "openapi", "openapi.json", "platform", "query", "robots.txt", "schemas",
-        "sitemap.xml", "sql", "static", "system", "ui-config", "v", "verify", "webhooks",
-    }
-)  # fmt: skip
-"""First words of the node's own URL paths, present and planned, in lower case."""
-
-
-class ReservedName(BadInput):
-    """The name is the first word of URL paths of the node."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is reserved by the node; choose another name", name=name)
-
-
-def refuse_reserved_account(name: str) -> None:
-    """Raise `ReservedName` if the account may not have this name."""
-    if name.lower() in RESERVED:
-        raise ReservedName(name)
-
-
-def refuse_reserved(alias: DatasetAlias) -> None:
-    """Raise `ReservedName` if the dataset may not have this alias. URL paths of datasets begin with
-    their account; those of the single tenant begin with the dataset's name."""
-    refuse_reserved_account(str(first_word(alias)))
-
-
-def first_word(alias: DatasetAlias) -> Name:
-    """Return the first word of the URL paths of a dataset."""
-    single = alias.account is None or alias.account == Name(SINGLE_OWNER)
-    return alias.name if single or alias.account is None else alias.account
-
-
-def dataset_ref(text: str) -> DatasetRef:
-    """Parse a reference. Without an account it refers to the single tenant. Raises `MalformedDid`,
-    `MalformedName`."""
-    ref = DatasetRef.parse(text)
-    if ref.alias is None or ref.alias.account is not None:
-        return ref
-    return DatasetRef(alias=DatasetAlias(ref.alias.name, Name(SINGLE_OWNER)))

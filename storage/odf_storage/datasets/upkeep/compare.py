@@ -27,7 +27,7 @@ from odf_protocol.multihash import SHA3_256, Multihash
 from ...stores.sql.engine import open_engine, reading, sqlite_url
 from ...stores.sql.migrate import migrate
 from ...stores.sql.tables import blocks, datasets, inputs, refs
-from ..node.commits import SINGLE_OWNER
+from ..node.naming import SINGLE_OWNER
 from .rebuild import IndexSource, Progress, RebuildReport, rebuild_index
 
 MAX_LISTED = 1000

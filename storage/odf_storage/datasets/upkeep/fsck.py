@@ -26,7 +26,7 @@ from ...stores.ports.values import DatasetEntry, ObjectInfo, ObjectKey, ObjectKi
 from ..contents.linked import NamedObject, named_objects
 from ..dataset.info import read_info
 from ..integrity.healing import DAMAGED, MISSING, begin_healing, heal_here
-from ..node.commits import RESERVED, first_word
+from ..node.naming import RESERVED, first_word
 from ..node.stores import Stores
 from .compare import Throttle, hash_of, read_up_to
 from .marks import Links, LinksUnreadable, Marks, entries, is_kept_file, walk_back

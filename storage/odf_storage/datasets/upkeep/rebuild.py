@@ -43,7 +43,7 @@ from ...stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibili
 from ...stores.sql.engine import large_cache, reading, writing
 from ...stores.sql.tables import blocks, datasets, inputs, refs
 from ..dataset.info import read_info
-from ..node.commits import SINGLE_OWNER
+from ..node.naming import SINGLE_OWNER
 from ..node.stores import SeedMismatch
 
 BATCH = 500

@@ -6,8 +6,6 @@ Where other branches have more rows than the requested one, or numbers have gaps
 query follows `prev` inside the database (one index lookup per block). So the cost depends on the
 length of the branch only.
 
-Decode a block from the bytes that the index stores.
-
 One summary of the chain state per dataset, so that a restart need not fold whole chains.
 
 This is best effort: if a state cannot be saved or loaded, its chain is folded again.
@@ -22,25 +20,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from odf_protocol.chain.state import ChainState, read_summary, summarize
-from odf_protocol.codec.blocks import decode_block
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import HashedBlock, SetDataSchema, UnknownEvent
 from odf_protocol.multihash import Multihash
 
-from ..ports.errors import BlockDamaged
 from ..sql.engine import Source, insert_new, reading, writing
 from ..sql.tables import blocks as block_rows
 from ..sql.tables import datasets, states
-
-
-def decode_stored(block: Multihash, raw: bytes) -> HashedBlock:
-    """Decode a block and check its hash. Raises `BlockDamaged`."""
-    try:
-        return decode_block(bytes(raw), expected=block)
-    except BadInput as reason:
-        raise BlockDamaged(block, reason.message) from reason
-
+from .stored_block import decode_stored
 
 INSERT_BATCH = 500
 LINEAGE_PAGE = 5000
