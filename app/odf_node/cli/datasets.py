@@ -25,8 +25,8 @@ from ..client.node_api import NodeApi
 from ..client.remotes import node_base
 from ..client.sync import create_all
 from ..service.pages.cells import cell_text, type_text
-from .help import suggesting
 from .ingest import dataset_base
+from .neighbours import suggesting
 from .output import json_option, print_json
 from .publish import init
 from .tokens import token_option

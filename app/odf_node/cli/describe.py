@@ -27,8 +27,8 @@ from ..client.node_api import NodeApi
 from ..client.receive import ChainReader
 from ..client.remotes import Location
 from ..client.sync import opened
-from .help import suggesting
 from .ingest import dataset_base, job_progress
+from .neighbours import suggesting
 from .output import json_option, print_json, stepwise
 from .tokens import token_option
 from .transfer import read_file

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from ..client.reach import as_lines
+from ..client.notices import as_lines
 from .help import explain
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

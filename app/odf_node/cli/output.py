@@ -1,8 +1,6 @@
 """Helpers of all commands: the option `--json`, printing, and the exit code of each error.
 
 Progress bars on stderr, if stderr is a terminal.
-
-Logical hashes of table files for `odf-node hash`: Parquet and both Arrow IPC forms.
 """
 
 from __future__ import annotations
@@ -12,13 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import pyarrow as pa
 
-from odf_protocol.arrow_columns import SliceDigest
-from odf_protocol.arrow_digest import logical_hash
 from odf_protocol.errors import (
     BadInput,
     Conflict,
@@ -28,9 +23,7 @@ from odf_protocol.errors import (
     NotFound,
     Refused,
 )
-from odf_protocol.multihash import HashMismatch, Multihash
-from odf_protocol.slice_file import open_slice
-from odf_storage.lanes import expect, hash_all
+from odf_protocol.multihash import HashMismatch
 from odf_storage.runtime.extras import extra_missing
 from odf_storage.stores.objects.layout import DatabaseUnavailable
 
@@ -132,7 +125,6 @@ def _title(error: Exception) -> str:
 
 def _silence_stdout() -> None:
     # the reader closed the pipe; otherwise the interpreter would report that again at exit
-    import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -260,42 +252,3 @@ def _bars() -> Bars:
 
     columns = (TextColumn("{task.description:>8}"), BarColumn(), _amount_column())
     return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
-PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
-
-
-class UnreadableTable(BadInput):
-    """A file that is neither Parquet nor Arrow IPC."""
-
-
-def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
-    """Return the logical hash of a table file.
-
-    The magic bytes decide: Parquet, Arrow IPC file, else Arrow IPC stream.
-
-    Raises:
-        UnreadableTable: the file has none of these formats.
-        UnsupportedColumn: a column has a type without logical hash.
-    """
-    try:
-        return _logical_hash(stream)
-    except (pa.ArrowException, OSError) as error:
-        raise UnreadableTable(f"neither a Parquet nor an Arrow IPC file: {error}") from error
-
-
-def _logical_hash(stream: BinaryIO) -> Multihash:
-    source = pa.BufferReader(stream.read()) if not stream.seekable() else stream
-    expect(source.seek(0, os.SEEK_END))
-    source.seek(0)
-    magic = source.read(len(IPC_FILE_MAGIC))
-    source.seek(0)
-    if magic.startswith(PARQUET_MAGIC):
-        digest = SliceDigest(open_slice(source), source)
-        return digest.finish(hash_all(digest.streams))
-    if magic == IPC_FILE_MAGIC:
-        reader = pa.ipc.open_file(source)
-        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        return logical_hash(batches, reader.schema)
-    with pa.ipc.open_stream(source) as ipc:
-        return logical_hash(ipc, ipc.schema)

@@ -28,8 +28,8 @@ from ..client.node_api import NodeApi
 from ..client.remotes import Location
 from ..client.sync import opened
 from ..service.read.read import CHANGELOG, Reading, ReadRequest
-from .help import suggesting
 from .ingest import dataset_base
+from .neighbours import suggesting
 from .output import json_option, print_json
 from .tokens import token_option
 

@@ -396,7 +396,7 @@ def hash_(files: tuple[str, ...], logical: bool, as_json: bool) -> None:
 def _digest(name: str, *, logical: bool) -> Multihash:
     with opened_file(name) as stream:
         if logical:
-            from .output import logical_hash_of_stream
+            from .tables import logical_hash_of_stream
 
             return logical_hash_of_stream(stream)
         return Multihash.of_chunks(chunks_of(stream))

@@ -4,8 +4,6 @@ addresses.
 `odf_storage/runtime/networks.py` decides which addresses are allowed. Each connection is checked,
 so neither a redirect nor a changed DNS name leads to a forbidden address.
 
-What a person is told beside a result: a warning in programs, a line of the command.
-
 Reads with a token that the node does not know, or that has expired: tried again without it.
 
 What everybody may read is then read, with a warning. Whatever needs the token fails as before, and
@@ -17,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpcore
@@ -32,6 +29,7 @@ import httpx
 from odf_storage.runtime.networks import reachable
 
 from .limits import ClientLimits
+from .notices import Notice
 
 PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
@@ -204,36 +202,6 @@ def _pinned(request: httpx.Request, networks: tuple[str, ...]) -> Iterator[httpx
 
 def _no_address(request: httpx.Request) -> httpx.ConnectError:
     return httpx.ConnectError(f"the host {request.url.host!r} has no address")
-
-
-class Notice(UserWarning):
-    """A warning for the person who runs a command or program."""
-
-
-@contextmanager
-def as_lines() -> Iterator[None]:
-    """Print each notice as one line on stderr, once; other warnings as usual."""
-    told: set[str] = set()
-    with warnings.catch_warnings():
-        usual = warnings.showwarning
-
-        def show(
-            message: Warning | str,
-            category: type[Warning],
-            filename: str,
-            lineno: int,
-            file: TextIO | None = None,
-            line: str | None = None,
-        ) -> None:
-            if not issubclass(category, Notice):
-                usual(message, category, filename, lineno, file, line)
-            elif str(message) not in told:
-                told.add(str(message))
-                sys.stderr.write(f"odf-node: warning: {message}\n")
-
-        warnings.simplefilter("always", Notice)
-        warnings.showwarning = show
-        yield
 
 
 AUTHORIZATION, CHALLENGE = "authorization", "www-authenticate"
