@@ -44,7 +44,7 @@ from sharing_client import sharing_client
 from user_spark import user_spark
 
 import odf_node
-from odf_node.public.node_files import OdfFileSystem
+from odf_node.public.filesystem import OdfFileSystem
 
 WITH_SPARK = "spark" in sys.argv
 NUMBERS = [int(word) for word in sys.argv[1:] if word.isdigit()]

@@ -32,7 +32,7 @@ from service import Service, serving
 from sharing_client import SharingClient, run_beside, sharing_client
 
 import odf_node
-from odf_node.public.node_files import OdfFileSystem
+from odf_node.public.filesystem import OdfFileSystem
 
 Rows = list[dict[str, Any]]
 FACTS, CHANGELOG = "facts", "changelog"

@@ -21,7 +21,8 @@ from service import NOON, Service, ten_rows
 
 import odf_node
 from odf_node.client.repositories import HttpRepository
-from odf_node.public.node_files import AnotherNode, OdfFileSystem
+from odf_node.public.filesystem import OdfFileSystem
+from odf_node.public.node_files import AnotherNode
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.ports.values import Visibility
 
@@ -229,7 +230,7 @@ def test_what_is_not_there_is_missing_and_nothing_can_be_written(where: str, fil
 ENDS_BEFORE_ARROW = """
 import threading, time
 import fsspec, pyarrow.fs
-from odf_node.public.node_files import OdfFileSystem
+from odf_node.public.filesystem import OdfFileSystem
 
 held = [pyarrow.fs.FSSpecHandler(OdfFileSystem(host="127.0.0.1:1"))]
 

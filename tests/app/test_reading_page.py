@@ -12,7 +12,7 @@ import pytest
 from reading_page import blocks, kinds
 from service import Service, ten_rows
 
-from odf_node.public.node_files import OdfFileSystem
+from odf_node.public.filesystem import OdfFileSystem
 
 
 @pytest.fixture(scope="module")
