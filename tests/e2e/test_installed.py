@@ -96,7 +96,7 @@ def test_the_wheel_installs_its_packages_and_nothing_else(installed: Path) -> No
 def test_the_wheel_brings_a_file_system_that_others_find(installed: Path) -> None:
     code = "import fsspec; print(fsspec.get_filesystem_class('odf').__module__)"
     found = _run(installed / "bin" / "python", "-P", "-c", code).strip()
-    assert found == "odf_node.public.node_files"
+    assert found == "odf_node.public.filesystem"
 
 
 @pytest.fixture
