@@ -10,7 +10,7 @@ import pytest
 
 from odf_node.service.limits.shares import AllTaken, ShareTaken, Slots, Turns, caller_of
 
-LIMITS = {"most": 3, "each": 2, "settings": ("ODF_NODE_ALL", "ODF_NODE_EACH")}
+LIMITS = {"most": 3, "each": 2, "setting": "ODF_NODE_ALL"}
 
 
 def test_a_caller_gets_its_share_and_no_more():
@@ -20,7 +20,7 @@ def test_a_caller_gets_its_share_and_no_more():
         taken.enter_context(slots.taken("bob"))
         with pytest.raises(ShareTaken) as refused:
             slots.take("bob")
-        assert refused.value.facts["setting"] == "ODF_NODE_EACH"
+        assert refused.value.facts["setting"] == "ODF_NODE_SHARE"
         taken.enter_context(slots.taken("alice"))
         with pytest.raises(AllTaken) as refused:
             slots.take("alice")
@@ -50,7 +50,7 @@ def test_a_caller_that_waits_for_its_own_turns_waits_alone():
 
 
 def test_a_turn_is_waited_for_as_long_as_patience_lasts():
-    turns = Turns("things", most=3, each=2, settings=LIMITS["settings"])
+    turns = Turns("things", most=3, each=2, setting=LIMITS["setting"])
 
     async def run() -> None:
         held = [await turns.take("bob"), await turns.take("bob")]

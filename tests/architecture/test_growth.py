@@ -155,7 +155,7 @@ TEXTS = {"str": str, "str | None": str, "bytes": bytes, "bytes | None": bytes, "
 ELSEWHERE = {
     "markdown.markdown": "its parser runs in a reader, with a limit of time",
     "engine.open_engine": "opens a database that the administrator names",
-    "open.open_keyed_store": "opens a store that the administrator names",
+    "folder.open_keyed_store": "opens a store that the administrator names",
 }
 """Functions that are not measured, by module and name, with the reason."""
 
@@ -431,7 +431,7 @@ def short(module: str, name: str) -> str:
 def test_the_search_finds_functions_in_all_rooms() -> None:
     names = {short(module, name) for _, module, name, _ in FUNCTIONS}
     assert {room for room, *_ in FUNCTIONS} == set(ROOMS)
-    assert {"filters.parsed_filter", "identity.DatasetAlias.parse", "waiting.asked_wait"} <= names
+    assert {"filters.parsed_filter", "identity.DatasetAlias.parse", "job_watch.asked_wait"} <= names
     assert ELSEWHERE.keys() <= names
 
 

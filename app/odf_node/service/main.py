@@ -55,7 +55,6 @@ from .lineage.openlineage import add_lineage_routes
 from .lookup.lookup import add_lookup_routes
 from .mirrors.mirroring import MIRROR_TURN_S, MirrorRunner
 from .mirrors.routes import add_mirror_routes
-from .news import routes as feeds
 from .news import routes as news
 from .news.routes import add_feed_routes, add_news_routes
 from .objects.listing import Listings
@@ -98,7 +97,6 @@ OWN_PARTS = (
     variables,
     own_tokens,
     news,
-    feeds,
 )
 PEERS_PARTS = (identity, login, sharing, iceberg, graphql)
 """Foreign clients use these routes, too; they may send unknown query parameters."""

@@ -29,11 +29,6 @@ from ..errors import BadInput
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
 from ..metadata import events, schema, sources
-from ..metadata import events as block
-from ..metadata import events as data
-from ..metadata import events as engine
-from ..metadata import events as transforms
-from ..metadata import sources as reading
 from ..metadata.schema import Table
 from ..multihash import Multihash
 from .encode import MAX_DEPTH, UNION_SLOTS
@@ -43,16 +38,16 @@ from .tables import ENUMS, TABLES, UNIONS, Field
 class RawQueryResponseRoot(Table, frozen=True, kw_only=True):
     """Wrapper of a response to `ExecuteRawQuery`."""
 
-    value: engine.RawQueryResponse
+    value: events.RawQueryResponse
 
 
 class TransformResponseRoot(Table, frozen=True, kw_only=True):
     """Wrapper of a response to `ExecuteTransform`."""
 
-    value: engine.TransformResponse
+    value: events.TransformResponse
 
 
-_ROOMS = (schema, sources, reading, transforms, data, events, block, engine)
+_ROOMS = (schema, sources, events)
 _NAMED = {name: value for room in _ROOMS for name, value in vars(room).items()}
 
 MODELS: dict[str, type[Table]] = {

@@ -30,7 +30,6 @@ from odf_storage.stores.wakeups.wakeups import Topic
 
 from ..engines.exchange import worker_side as exchange
 from ..engines.spark import jvm
-from ..engines.spark import jvm as shown
 from ..jobs.ingest.claim import PostRun
 from ..jobs.ingest.round import Post
 from ..jobs.work.budget import Budget, LeaseKeeper, Watching
@@ -195,7 +194,7 @@ class Worker:
 
     def _clear(self) -> None:
         """Remove the files lent to Spark, which are no longer needed."""
-        shown.clear()
+        jvm.clear()
         self._remove_lent(exchange.clear)
 
     def _remove_lent(self, remove: Callable[[], None]) -> None:

@@ -14,8 +14,6 @@ from odf_storage.datasets.job_payloads import compact_job
 from odf_storage.datasets.job_payloads.compact_job import CompactPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.rewrite import compact
-from odf_storage.datasets.rewrite import compact as reset
-from odf_storage.datasets.rewrite import compact as watermark
 from odf_storage.datasets.rewrite.compact import HistoryReceipt
 from odf_storage.datasets.rewrite.compaction import SliceLimits
 from odf_storage.runtime.clock import Clock
@@ -113,7 +111,7 @@ def reset_dataset(
         before, after = InForce.of(dataset.state()), InForce.of(dataset.state(target))
         take = check_definitions if dry_run else take_definitions
         take(rewriting.defining, actor, entry, before, after)
-    done = reset.reset(
+    done = compact.reset(
         rewriting.stores,
         entry,
         target=target,
@@ -132,7 +130,7 @@ def set_watermark(
     except MalformedInstant as broken:
         raise InvalidWatermark(f"watermark: {broken.message}") from None
     refuse_mirror(rewriting.stores.mirrors, entry)
-    done = watermark.set_watermark(
+    done = compact.set_watermark(
         rewriting.stores, entry, when, now=rewriting.clock(), dry_run=dry_run
     )
     return _logged("set watermark", actor, entry, done)

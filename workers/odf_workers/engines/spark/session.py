@@ -35,9 +35,6 @@ from odf_protocol.errors import NodeFault
 from ...confine import Mode
 from ..exchange import worker_side as exchange
 from . import jvm, machine
-from . import jvm as executors
-from . import jvm as shown
-from . import machine as class_archive
 from .catalyst import remember_classes
 
 MODULE = "jdk.incubator.vector"
@@ -321,7 +318,7 @@ def start_spark(options: SparkOptions) -> SparkSession:
     # This logger prints a JVM stack for every wrong query; the caller gets the reason anyway.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     exchange.use(options.exchange)
-    executors.use(0.0 if options.is_local else options.executor_wait_s)
+    jvm.use(0.0 if options.is_local else options.executor_wait_s)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {
         "spark.master": options.master,
@@ -367,9 +364,9 @@ def _share(options: SparkOptions) -> Mapping[str, str]:
 
 def _start_machine(options: SparkOptions, scratch: Path, settings: Mapping[str, str]) -> None:
     if options.confinement == "off":
-        shown.sees_everything()
+        jvm.sees_everything()
     else:
-        shown.sees(scratch, (*options.folders, *options.reads))
+        jvm.sees(scratch, (*options.folders, *options.reads))
     machine.start(_machine(options, scratch, settings))
 
 
@@ -382,9 +379,9 @@ def _machine(options: SparkOptions, scratch: Path, settings: Mapping[str, str]) 
         flags += LOCAL_JVM_FLAGS
     folders = list(options.folders)
     if options.record_classes_in is None:
-        flags += class_archive.using()
+        flags += machine.using()
     else:
-        flags += class_archive.recording(options.record_classes_in)
+        flags += machine.recording(options.record_classes_in)
         folders.append(options.record_classes_in)
     return machine.Machine(
         java=java(),
