@@ -26,7 +26,8 @@ from verify import MIB, make, rows
 
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.codec.blocks import decode_block
-from odf_storage.datasets.contents.slices import GateLimits, SliceClaim, slice_claims
+from odf_storage.datasets.contents.claims import SliceClaim, slice_claims
+from odf_storage.datasets.contents.slice_limits import GateLimits
 from odf_storage.datasets.gate.gate import Children, SliceGate
 from odf_storage.stores.objects.local import LocalObjectStore
 from odf_storage.stores.objects.pending_files import FolderObjects

@@ -5,15 +5,11 @@ it), a time of day is below 24 hours, and a decimal number has no more digits th
 any format, results of any engine and slices of other nodes are judged by this function. Binary
 values and other numbers may be anything.
 
-Names of columns that clients without case take for one.
-
 Floats in Parquet: writers leave NaN out of the bounds of a column, so floats have no bounds.
 
 Readers order NaN above all numbers and then trust the bounds: a row group whose greatest number is
 2 loses its NaN to `x > 3`, and one whose least and greatest number are the same is not read at all.
 So this node writes no bounds of floats, and uses those of no other writer.
-
-Replaces halves of surrogate pairs, which JSON text may contain and UTF-8 cannot encode.
 """
 
 from __future__ import annotations
@@ -234,18 +230,6 @@ def _listed(values: pa.Array) -> pa.Array:
     return made_by.from_arrays(offsets, *made, type=kind)
 
 
-def same_but_case(names: Iterable[str]) -> Iterator[str]:
-    """Yield a remark for each name that differs from an earlier one in case only."""
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            yield (
-                f"columns `{other}` and `{name}` differ in case only: clients that ignore case, "
-                "such as those of Delta Sharing, refuse the table"
-            )
-
-
 def leaves(columns: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
     """Yield the leaf columns of Parquet: the path and the type of each."""
     for column in columns:
@@ -276,18 +260,3 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
         yield path, kind.value_type
     else:
         yield path, kind
-
-
-def scalar_text(text: str) -> str:
-    """Return the text with each half of a surrogate pair replaced by its escape sequence."""
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def is_scalar_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -21,7 +21,7 @@ ROWS = [[21, "NO", 20, 0, -1, 15, 1000], [31, "SE", 30, 1, -2, 25, 2000]]
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: Any) -> Iterator[httpx.Client]:
-    with serving(tmp_path_factory.mktemp("digits") / "node", query_wait_s=60) as service:
+    with serving(tmp_path_factory.mktemp("digits") / "node", turn_wait_s=60) as service:
         types = [pa.string() if name == "land" else pa.int64() for name in NAMES]
         columns = pa.schema(list(zip(NAMES, types, strict=True)))
         made = TableMade(service.node.stores, "kamu/years", columns, key=["2020"])

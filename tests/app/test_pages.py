@@ -26,7 +26,7 @@ from odf_protocol.metadata.events import (
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.datasets.verify.note import ValidationNote, write_note
-from odf_storage.datasets.verify.stages import Unverified, write_unverified
+from odf_storage.datasets.verify.pending import Unverified, write_unverified
 from odf_storage.stores.ports.values import Failed, JobSpec, Succeeded, Visibility
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

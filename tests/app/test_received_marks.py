@@ -14,13 +14,13 @@ from upkeep_parts import begun, dataset_of, next_block, put_slice
 from odf_node.service.transfer.admission import Receiving, commit_received
 from odf_protocol.errors import Unavailable
 from odf_protocol.metadata.events import HashedBlock
-from odf_storage.datasets.contents.slices import GateLimits
+from odf_storage.datasets.contents.slice_limits import GateLimits
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.gate.gate import SliceGate
 from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.verify.stages import NOTE, Unverified, read_unverified, write_unverified
+from odf_storage.datasets.verify.pending import NOTE, Unverified, read_unverified, write_unverified
 from odf_storage.runtime.clock import system_clock
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import DatasetEntry, Succeeded

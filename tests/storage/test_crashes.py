@@ -31,7 +31,7 @@ from odf_protocol.chain.rules import author, fold
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import HashedBlock, SetDataSchema
 from odf_protocol.multihash import HashMismatch
-from odf_storage.datasets.contents.linked import named_objects
+from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset, ObjectMissing
 from odf_storage.datasets.node.commits import Commit, commit_all
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores

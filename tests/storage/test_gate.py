@@ -34,7 +34,8 @@ from odf_protocol.metadata.events import (
     SetVocab,
 )
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.slices import CheckLimits, GateLimits, SliceClaim, slice_claims
+from odf_storage.datasets.contents.claims import SliceClaim, slice_claims
+from odf_storage.datasets.contents.slice_limits import CheckLimits, GateLimits
 from odf_storage.datasets.gate import wire
 from odf_storage.datasets.gate.check import FREE_BYTES, GateCheck
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate

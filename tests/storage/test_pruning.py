@@ -13,14 +13,13 @@ from sliced import SCHEMA, A, learned, random_filters, random_slices, view_of_sl
 from odf_protocol.instant import Instant
 from odf_protocol.kartothek.predicates import Op, Term, mask_of
 from odf_storage.datasets.pruning.bounds import (
-    Bounds,
     BoundsIndex,
     BoundsOfSlice,
-    LearnedBounds,
     predicate_of,
     slices_to_open,
 )
 from odf_storage.datasets.pruning.filters import Filter, MalformedFilter, equal, parsed_filter
+from odf_storage.datasets.pruning.learned import Bounds, LearnedBounds
 from odf_storage.datasets.read.read import Asked, narrowed_for, rows_of
 from odf_storage.datasets.read.rows import Cut, Projection
 from odf_storage.datasets.read.scan import NOTHING_KNOWN, Known, narrowed

@@ -35,7 +35,7 @@ from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, UnknownEvent
 from odf_protocol.metadata.schema import Table
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.linked import named_objects
+from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset.dataset import ObjectMissing
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores

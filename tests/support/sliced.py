@@ -17,8 +17,8 @@ from odf_protocol.chain.state import Vocab
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.pruning.bounds import Bounds
 from odf_storage.datasets.pruning.filters import Filter
+from odf_storage.datasets.pruning.learned import Bounds
 from odf_storage.datasets.read.read import Asked, narrowed_for, rows_of
 from odf_storage.datasets.read.scan import Known
 from odf_storage.datasets.read.view import View

@@ -12,7 +12,7 @@ from chain_maker import entry
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, HashedBlock
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.linked import named_objects
+from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.fsck import check_stores

@@ -133,7 +133,7 @@ COMMANDS = {
     "reset": ("odf_node.cli.describe:reset", "Move the head of a dataset on a node back."),
     "set-watermark": ("odf_node.cli.describe:set_watermark", "Set the watermark of a dataset."),
     "conformance": (
-        "odf_node.cli.verify:conformance",
+        "odf_node.cli.conformance:conformance",
         "Check a node against the protocols.",
     ),
     "fsck": (

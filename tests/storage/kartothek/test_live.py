@@ -13,11 +13,10 @@ import pytest
 from chain_maker import infos, linked
 from kartothek_published import A2, A, C, D, Growing, Killed, Publisher, R, Watched, extend
 
-from odf_storage.datasets.kartothek import index_place as live_index
-from odf_storage.datasets.kartothek import matching
+from odf_storage.datasets.kartothek import live_index, matching
 from odf_storage.datasets.kartothek.definition import Mode
-from odf_storage.datasets.kartothek.index_place import forget_live
 from odf_storage.datasets.kartothek.live import chain_view, standing_rows
+from odf_storage.datasets.kartothek.live_index import forget_live
 from odf_storage.datasets.read.read import scanning
 from odf_storage.datasets.read.view import view_of_dataset
 from odf_storage.stores.keyed.folder import FolderKeyedStore

@@ -21,7 +21,7 @@ from odf_storage.datasets.kartothek.publish import withdraw
 from odf_storage.datasets.kartothek.rows import whole_table
 from odf_storage.datasets.kartothek.select import open_table, selected
 from odf_storage.datasets.verify.run import verify_chain
-from odf_storage.datasets.verify.stages import DatasetSource
+from odf_storage.datasets.verify.source import DatasetSource
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 from odf_storage.stores.ports.errors import SwapLost
 

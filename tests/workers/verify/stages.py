@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from odf_storage.datasets.verify.stages import ObjectSource
+from odf_storage.datasets.verify.source import ObjectSource
 
 
 def dying(_source: ObjectSource, number: int) -> int:

@@ -12,11 +12,11 @@ from tests.workers.derivatives import add_rows, moment, root
 from throwaway import throwaway_stores
 
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.slices import GateLimits
+from odf_storage.datasets.contents.slice_limits import GateLimits
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.verify.stages import Unverified, read_unverified, write_unverified
+from odf_storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
 from odf_workers.jobs.verify.rows import hash_rows
 from odf_workers.jobs.verify.run import run_verification
 

@@ -26,7 +26,8 @@ from odf_protocol.metadata.events import AddData, DatasetKind, ExecuteTransform,
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.verify import data
 from odf_storage.datasets.verify.run import verify_chain
-from odf_storage.datasets.verify.stages import ChainSource, ObjectSource, Split, in_threads
+from odf_storage.datasets.verify.source import ChainSource, ObjectSource
+from odf_storage.datasets.verify.stages import Split, in_threads
 from odf_storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
 from odf_storage.stores.objects.local import LocalObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket, S3Location

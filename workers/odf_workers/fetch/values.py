@@ -28,7 +28,7 @@ from odf_protocol.errors import BadInput, LimitExceeded, NodeError, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import SetPollingSource, SourceState
 from odf_protocol.metadata.sources import FetchStep
-from odf_protocol.source_rules import CLOSE, OPEN, templates
+from odf_protocol.templates import CLOSE, OPEN, templates
 from odf_storage.runtime.networks import HostRefused, Resolver, reachable, resolved
 
 from ..engines.remote.runtimes import ContainerRules

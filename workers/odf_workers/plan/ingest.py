@@ -32,8 +32,8 @@ from odf_protocol.metadata.sources import (
     ReadStepCsv,
 )
 from odf_protocol.multihash import Multihash
+from odf_protocol.source_marks import repeated_marks
 from odf_protocol.source_options import options_of
-from odf_protocol.source_rules import repeated_marks
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_storage.stores.ports.errors import RefConflict
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from odf_protocol.chain.state import ChainState
 from odf_protocol.metadata.events import SetPollingSource, SourceState
 from odf_protocol.metadata.sources import FetchStepMqtt
-from odf_protocol.source_rules import body_of, marks_of
+from odf_protocol.source_marks import body_of, marks_of
 
 SOURCE_NAME = "default"
 """Source name in states of the polling source."""

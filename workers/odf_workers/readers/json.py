@@ -24,9 +24,9 @@ from odf_protocol.metadata.sources import (
     ReadStepNdGeoJson,
     ReadStepNdJson,
 )
+from odf_protocol.scalar_text import is_scalar_text
 from odf_protocol.source_options import options_of
 from odf_protocol.source_rules import check_read_step
-from odf_protocol.stored_values import is_scalar_text
 
 from ..runtime.progress import Content, opened, size_of
 from ..slices.schema import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odf_protocol.metadata.sources import ReadStepParquet
-from odf_protocol.stored_values import first_misfit, scalar_text
+from odf_protocol.scalar_text import scalar_text
+from odf_protocol.stored_values import first_misfit
 
 from ..runtime.progress import Content, mapped, size_of
 from ..slices.schema import BadInputSchema, BadRow, Frame, Limits, check_names

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from odf_protocol.errors import BadInput, NodeError
-from odf_protocol.stored_values import first_misfit, scalar_text
+from odf_protocol.scalar_text import scalar_text
+from odf_protocol.stored_values import first_misfit
 
 from ..slices.schema import BATCH_BYTES, BATCH_ROWS, RAW_CHARS, BadRow, InputTooLarge, Limits
 from .forms import not_of

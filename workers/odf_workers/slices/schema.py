@@ -29,9 +29,9 @@ from odf_protocol.arrow_digest import UnsupportedColumn, beginnings
 from odf_protocol.chain.state import Vocab
 from odf_protocol.errors import BadInput, LimitExceeded
 from odf_protocol.instant import Instant
+from odf_protocol.scalar_text import scalar_text
 from odf_protocol.source_rules import AS_TEXT
 from odf_protocol.source_rules import Unsupported as Unsupported
-from odf_protocol.stored_values import scalar_text
 
 from ..runtime.command import PrepareLimits
 

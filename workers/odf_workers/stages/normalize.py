@@ -22,9 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.chain.state import Vocab
+from odf_protocol.column_names import same_but_case
 from odf_protocol.instant import Instant
 from odf_protocol.source_rules import FINER_UNITS
-from odf_protocol.stored_values import first_misfit, may_misfit, same_but_case
+from odf_protocol.stored_values import first_misfit, may_misfit
 
 from ..readers.forms import PLAIN, Forms, not_of
 from ..readers.recast import FINER, Losses, recast

@@ -26,10 +26,10 @@ from msgspec import structs
 
 from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.state import Vocab
+from odf_protocol.column_names import same_but_case
 from odf_protocol.csv_header import key_of_name
 from odf_protocol.metadata.schema import DataField, DataSchema
 from odf_protocol.metadata.sources import ReadStepCsv, ReadStepParquet
-from odf_protocol.stored_values import same_but_case
 
 from ..merge.history import ALL_HASHES, HistoryFiles, coded, in_slice_types
 from ..merge.strategies import (

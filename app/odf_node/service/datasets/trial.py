@@ -22,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import load_snapshots, to_data
+from odf_protocol.column_names import same_but_case
 from odf_protocol.errors import BadInput, LimitExceeded, Unavailable
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import (
@@ -35,7 +36,6 @@ from odf_protocol.metadata.events import (
     SetVocab,
 )
 from odf_protocol.source_rules import declared_columns
-from odf_protocol.stored_values import same_but_case
 from odf_storage.datasets.dataset.dataset import Datasets
 from odf_storage.datasets.job_payloads import transform_job, trial_job
 from odf_storage.datasets.job_payloads.transform_job import (

@@ -22,7 +22,7 @@ from odf_storage.datasets.dataset.dataset import Datasets
 from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.verify.note import read_note
-from odf_storage.datasets.verify.stages import read_unverified
+from odf_storage.datasets.verify.pending import read_unverified
 from odf_storage.stores.ports import DatasetNotes, JobSubmissions
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec

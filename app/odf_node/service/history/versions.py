@@ -29,7 +29,7 @@ from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.schema import DataSchema
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.kartothek.definition import content_hash
-from odf_storage.datasets.kartothek.index_place import Live, LiveIndex, LiveIndexDamaged
+from odf_storage.datasets.kartothek.live_index import Live, LiveIndex, LiveIndexDamaged
 from odf_storage.datasets.kartothek.matching import ROW, Offsets, Stands, moved_on
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.formats import Format

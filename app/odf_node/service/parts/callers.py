@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.pruning.bounds import REMEMBERED_BOUNDS, LearnedBounds
+from odf_storage.datasets.pruning.learned import REMEMBERED_BOUNDS, LearnedBounds
 from odf_storage.datasets.versions.dead_rows import DEAD_ROWS_BYTES
 from odf_storage.runtime.clock import Clock, Random, system_clock
 from odf_storage.stores.registers.accounts import SqlAttempts

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from odf_protocol.transfer.bundle import BundleLimits
-from odf_storage.datasets.contents.slices import MAX_SLICE_RATIO, SLICE_CHECK_S, GateLimits
+from odf_storage.datasets.contents.slice_limits import MAX_SLICE_RATIO, SLICE_CHECK_S, GateLimits
 from odf_storage.datasets.gate.gate import SliceGate
 
 from ..derivatives.follow import FOLLOW_DEBOUNCE_S, Computing, Following

@@ -25,7 +25,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.read import scanning
 from odf_storage.datasets.read.rows import takes_back
 from odf_storage.datasets.read.view import Outline, outline_of_source
-from odf_storage.datasets.verify.stages import FolderSource
+from odf_storage.datasets.verify.source import FolderSource
 from odf_storage.stores.objects.pending_files import FolderObjects
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 

@@ -27,7 +27,7 @@ from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from odf_storage.datasets.kartothek.index_place import IndexRef
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.pruning.bounds import Bounds, LearnedBounds
+from odf_storage.datasets.pruning.learned import Bounds, LearnedBounds
 from odf_storage.datasets.query.messages import View, with_own_names
 from odf_storage.datasets.query.tables import schema_of
 from odf_storage.datasets.read.view import Outline

@@ -15,8 +15,8 @@ from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
-from odf_storage.datasets.pruning.bounds import LearnedBounds
 from odf_storage.datasets.pruning.filters import Filter, parsed_filter
+from odf_storage.datasets.pruning.learned import LearnedBounds
 from odf_storage.datasets.read.formats import Format, encoded
 
 from ..readers.messages import Materials

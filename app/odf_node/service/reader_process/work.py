@@ -33,8 +33,8 @@ from odf_protocol.typed import convert
 from odf_storage.datasets.kartothek.live import live_by_row
 from odf_storage.datasets.kartothek.matching import Offsets, hashed, matched_columns
 from odf_storage.datasets.kartothek.own_index import own_slice_indices
-from odf_storage.datasets.pruning.bounds import Learned
 from odf_storage.datasets.pruning.filters import Filter
+from odf_storage.datasets.pruning.learned import Learned
 from odf_storage.datasets.read.additions import only_adds
 from odf_storage.datasets.read.records import DataFormat, shaped
 from odf_storage.datasets.read.rows import (

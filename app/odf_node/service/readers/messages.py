@@ -20,7 +20,7 @@ from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.kartothek.index_place import index_store
-from odf_storage.datasets.pruning.bounds import Bounds, Learned
+from odf_storage.datasets.pruning.learned import Bounds, Learned
 from odf_storage.stores.ports.errors import KeyNotFound, KeyRefused
 from odf_storage.stores.ports.values import Failed, ObjectKind
 

@@ -32,7 +32,7 @@ from anyio import CapacityLimiter, from_thread, to_thread
 
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.pruning.bounds import Learned
+from odf_storage.datasets.pruning.learned import Learned
 from odf_storage.stores.ports.values import Failed, ObjectKind
 
 from ..limits.shares import Turn, Turns

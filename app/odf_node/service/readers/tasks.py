@@ -17,8 +17,8 @@ from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.kartothek.index_place import IndexRef
-from odf_storage.datasets.pruning.bounds import Bounds
 from odf_storage.datasets.pruning.filters import Filter
+from odf_storage.datasets.pruning.learned import Bounds
 
 MAX_ANSWER = "ODF_NODE_MAX_READ_BYTES"
 

@@ -32,8 +32,6 @@ from odf_protocol.kartothek.partition_values import kind_of
 from odf_protocol.kartothek.predicates import Op, Predicate, Term, term_mask
 from odf_protocol.typed import decode_json
 from odf_storage.datasets.pruning.bounds import (
-    Bounds,
-    LearnedBounds,
     Mask,
     bounds_indices,
     columns_of,
@@ -41,9 +39,10 @@ from odf_storage.datasets.pruning.bounds import (
     slices_to_open,
 )
 from odf_storage.datasets.pruning.filters import Filter, MalformedFilter
+from odf_storage.datasets.pruning.learned import Bounds, LearnedBounds
 from odf_storage.datasets.read.scan import loosened
 from odf_storage.datasets.read.view import View
-from odf_storage.datasets.verify.stages import DatasetSource
+from odf_storage.datasets.verify.source import DatasetSource
 from odf_storage.datasets.versions.dead_rows import DeadRows
 from odf_storage.datasets.versions.versions import Version
 

@@ -30,7 +30,7 @@ from odf_storage.datasets.gate.gate import SliceGate
 from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.verify.stages import Unverified, read_unverified, write_unverified
+from odf_storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.ports import JobQueue, Objects
 from odf_storage.stores.ports.errors import RefConflict

@@ -45,7 +45,7 @@ from odf_protocol.transfer.messages import (
     encode,
 )
 from odf_protocol.transfer.phases import PHASES, PullState, State, payload_pieces, transfer_plan
-from odf_storage.datasets.contents.linked import named_objects
+from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset import dataset as storage_dataset
 from odf_storage.datasets.dataset.dataset import BlockNotFound, Dataset, Datasets
 from odf_storage.stores.ports import ObjectStore, values

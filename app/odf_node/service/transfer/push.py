@@ -40,7 +40,7 @@ from odf_protocol.transfer.messages import (
     TransferPhase,
 )
 from odf_protocol.transfer.phases import PHASES, PushState, State
-from odf_storage.datasets.contents.linked import named_objects
+from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset.dataset import Dataset, SeedBlockOverwriteRestricted
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata
 from odf_storage.datasets.node.rights import refuse_cycle, remember_declared

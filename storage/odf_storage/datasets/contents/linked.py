@@ -1,14 +1,10 @@
-"""Links in slices: the objects to which rows point, and whether they exist (RFC-017).
-
-The objects that an event names: data slices and checkpoints, with their declared sizes.
-"""
+"""Links in slices: the objects to which rows point, and whether they exist (RFC-017)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,7 +13,6 @@ import pyarrow.parquet as pq
 
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
-from odf_protocol.metadata.events import AddData, ExecuteTransform, MetadataEvent, UnknownEvent
 from odf_protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
 from odf_protocol.references import LinkedObjects
 from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
@@ -136,22 +131,3 @@ def _parsed(column: str, text: str) -> Multihash:
     if parsed.code != SHA3_256 or len(parsed.digest) != 32:
         raise InvalidValue(column, text)
     return parsed
-
-
-@dataclass(frozen=True, slots=True)
-class NamedObject:
-    """One object and its declared size in bytes."""
-
-    kind: ObjectKind
-    hash: Multihash
-    size: int
-
-
-def named_objects(event: MetadataEvent | UnknownEvent) -> Iterator[NamedObject]:
-    """Yield the slice, then the checkpoint, of a data event; nothing for any other event."""
-    if not isinstance(event, AddData | ExecuteTransform):
-        return
-    if (part := event.new_data) is not None:
-        yield NamedObject(ObjectKind.DATA, part.physical_hash, part.size)
-    if (checkpoint := event.new_checkpoint) is not None:
-        yield NamedObject(ObjectKind.CHECKPOINT, checkpoint.physical_hash, checkpoint.size)

@@ -1,33 +1,25 @@
 """Check that a Parquet slice holds the rows its block declares: their number, offsets and hash.
 
 It reads in windows, so memory stays small however large the slice is.
-
-Limits for the check of slices, in a module that does not load Arrow. Sizes are in bytes.
-
-Collect what blocks declare about their slices, as one claim for each slice. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct
 from pyarrow import types
 
 from odf_protocol.arrow_columns import ColumnChecks, SliceDigest
 from odf_protocol.arrow_digest import UnsupportedColumn
-from odf_protocol.chain.state import ChainState, Vocab
-from odf_protocol.errors import BadInput
-from odf_protocol.instant import Instant
-from odf_protocol.metadata.events import AddData, DataSlice, ExecuteTransform, HashedBlock
-from odf_protocol.metadata.schema import DataSchema
+from odf_protocol.metadata.events import DataSlice
 from odf_protocol.multihash import Multihash
+from odf_protocol.scalar_text import scalar_text
 from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
-from odf_protocol.stored_values import Misfit, scalar_text
+from odf_protocol.stored_values import Misfit
 
 from ...lanes import Stream
 
@@ -186,89 +178,3 @@ class Offsets:
         if self.problem is None:
             return []
         return [Finding(reason="OffsetColumnMismatch", message=self.problem)]
-
-
-MAX_SLICE_RATIO = 1000
-"""How often larger than its file the values of a received slice may be; 64 MiB are always taken."""
-
-SLICE_CHECK_S = 300.0
-"""Seconds looking at received slices may take, for each GiB of them begun."""
-
-
-class GateLimits(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Settings of the gate."""
-
-    memory: int
-    """Memory limit of the process that checks."""
-    seconds: float
-    """Time limit, in seconds for each GiB begun."""
-    ratio: int
-    """Limit of the ratio of decoded values to the size of their file."""
-    hashed_at_once: int | None = None
-    """Limit of the bytes of slices in one commit whose rows are hashed before the head moves. None:
-    no limit."""
-
-
-class CheckLimits(Struct, frozen=True, kw_only=True):
-    """How many bytes may be decoded from a slice, and whether its rows are hashed."""
-
-    ratio: int
-    """Limit of the ratio of decoded bytes to the bytes of the file. It applies above an amount that
-    every file may hold."""
-    rows: bool = True
-    values: bool = True
-    """Whether values are judged. Not of a slice that is already in the chain: it is what its block
-    declares."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """The columns of slices from one block on: the schema in force and the names of system
-    columns."""
-
-    schema: DataSchema | None
-    """None if the schema of the chain is in an old form that cannot be read here."""
-    vocab: Vocab
-    may_judge_nulls: bool
-    """Whether nulls in required columns are errors. They are not under the old form of a schema,
-    because its writers did not record reliably which columns are optional."""
-
-    @classmethod
-    def of(cls, state: ChainState) -> Columns:
-        try:
-            schema = state.data_schema
-        except BadInput:
-            schema = None
-        exact = state.schema is not None and state.schema.schema is not None
-        return cls(schema=schema, vocab=state.vocab, may_judge_nulls=exact)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceClaim:
-    """One slice as its block declares it."""
-
-    block: Multihash
-    sequence_number: int
-    system_time: Instant
-    declared: DataSlice
-    columns: Columns
-
-
-def slice_claims(blocks: Iterable[HashedBlock], before: ChainState) -> Iterator[SliceClaim]:
-    """Yield the claims of the slices in `blocks`, oldest first. `before` is the state before
-    them."""
-    state, columns = before, Columns.of(before)
-    for block in blocks:
-        event = block.event
-        if isinstance(event, AddData | ExecuteTransform) and event.new_data is not None:
-            yield SliceClaim(
-                block=block.hash,
-                sequence_number=block.sequence_number,
-                system_time=block.block.system_time,
-                declared=event.new_data,
-                columns=columns,
-            )
-        after = state.after(block)
-        if after.schema is not state.schema or after.vocab is not state.vocab:
-            columns = Columns.of(after)
-        state = after

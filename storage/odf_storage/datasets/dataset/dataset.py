@@ -23,8 +23,8 @@ from ...stores.ports.errors import BlockNotFound as BlockNotFound
 from ...stores.ports.errors import RefConflict
 from ...stores.ports.keyed import LinkSource
 from ...stores.ports.values import DatasetEntry, JobEnd, ObjectKey, ObjectKind
-from ..contents.linked import NamedObject, named_objects
-from ..contents.slices import SliceClaim, slice_claims
+from ..contents.claims import SliceClaim, slice_claims
+from ..contents.named_objects import NamedObject, named_objects
 from ..integrity.healing import HealingStores
 from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
 from .state_cache import Chain, StateCache, page_starts

@@ -39,16 +39,9 @@ from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, as_stated, open
 from odf_protocol.stored_values import Misfit, first_misfit, may_misfit
 
 from ...lanes import Stream
-from ..contents.slices import (
-    WINDOW_ROWS,
-    CheckLimits,
-    Columns,
-    Finding,
-    Offsets,
-    SliceClaim,
-    unreadable,
-    unstorable,
-)
+from ..contents.claims import Columns, SliceClaim
+from ..contents.slice_limits import CheckLimits
+from ..contents.slices import WINDOW_ROWS, Finding, Offsets, unreadable, unstorable
 
 REASON = (
     "a time of 96 bits outside of the years 1677 to 2262, which readers take for different ones"

@@ -29,7 +29,9 @@ from odf_protocol.errors import BadInput, NodeFault
 
 from ...runtime.processes import import_places
 from ...stores.ports.values import ObjectKind
-from ..contents.slices import UNSTORABLE, CheckLimits, GateLimits, SliceClaim
+from ..contents.claims import SliceClaim
+from ..contents.slice_limits import CheckLimits, GateLimits
+from ..contents.slices import UNSTORABLE
 from ..dataset.dataset import Dataset
 from . import wire
 from .child import HEAD, MAX_FILES

@@ -13,7 +13,8 @@ from odf_protocol.metadata.events import DataSlice
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
 
-from ..contents.slices import CheckLimits, Columns, SliceClaim
+from ..contents.claims import Columns, SliceClaim
+from ..contents.slice_limits import CheckLimits
 
 
 def dump(claims: Sequence[SliceClaim], limits: CheckLimits) -> bytes:

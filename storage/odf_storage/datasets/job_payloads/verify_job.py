@@ -20,7 +20,7 @@ from msgspec import Struct
 from odf_protocol.typed import convert
 
 from ...stores.ports.values import ObjectKind
-from ..contents.slices import GateLimits
+from ..contents.slice_limits import GateLimits
 from .ingest_job import RanReceipt
 
 BLOCK_MALFORMED, BLOCK_NOT_FOUND, BLOCK_VERSION = "BlockMalformed", "BlockNotFound", "BlockVersion"

@@ -52,7 +52,7 @@ from ..read.rows import (
     takes_back,
 )
 from .definition import content_hash
-from .index_place import Live, LiveIndex, LiveIndexDamaged, Offsets
+from .live_index import Live, LiveIndex, LiveIndexDamaged, Offsets
 from .matching import ROW, hashed, matched_columns, moved_on
 
 

@@ -16,7 +16,7 @@ from odf_protocol.multihash import Multihash
 
 from ...stores.ports import Objects
 from ...stores.ports.values import HeadMove, JobEnd, ObjectKey, ObjectKind
-from ..contents.linked import NamedObject
+from ..contents.named_objects import NamedObject
 from ..dataset.dataset import Dataset
 from .stores import Stores
 

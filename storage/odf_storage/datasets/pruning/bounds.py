@@ -8,17 +8,11 @@ Decide which slices may have a row for which a predicate is true.
 A slice is left out only if an index proves that it has no such row, so the result is the same as
 if all slices were read. Source: Kartothek facts, "When pruning is sound".
 
-A cache of bounds of columns in slices: reads of a service learn them, later reads use them.
-
-It needs no Arrow. A slice never changes, so entries never become stale; the cache is bounded and
-drops the least recently used column first.
-
 Convert filters to a predicate on columns of a dataset; restrict a predicate to some columns.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
@@ -33,6 +27,7 @@ from odf_protocol.kartothek.partition_values import kind_of, read_value
 from odf_protocol.kartothek.predicates import Op, Predicate, Term, is_prunable, term_mask
 
 from .filters import OPERATORS, Filter, MalformedFilter
+from .learned import Bounds
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 """One boolean for each slice, in their order."""
@@ -74,58 +69,6 @@ def _with_all(
             if told is not None:
                 may &= told
     return may
-
-
-REMEMBERED_BOUNDS = 200_000
-"""Least and greatest values of columns in slices that the service remembers, some 300 bytes each,
-so that filters open fewer slices; 0: none."""
-
-Learned = tuple[str, str, "Bounds"]
-"""Hash of a slice, column, bounds."""
-
-
-class Bounds(msgspec.Struct, frozen=True, array_like=True):
-    """Bounds of a column in a slice. Both None: all its values are null."""
-
-    type: str
-    """Arrow type of the column when its values were read."""
-    least: int | float | str | bool | None
-    greatest: int | float | str | bool | None
-
-
-class LearnedBounds:
-    """A cache of one process; safe to use from several threads."""
-
-    def __init__(self, most: int) -> None:
-        """`most` is the limit of bounds in the cache, some 300 bytes each; 0: no cache."""
-        self._most, self._count = most, 0
-        self._known: dict[tuple[str, str], dict[str, Bounds]] = {}
-        """Bounds by slice, by dataset and column; the most recently used are at the end."""
-        self._lock = threading.Lock()
-
-    def of(
-        self, dataset: str, columns: Iterable[str], slices: Sequence[str]
-    ) -> dict[str, list[Bounds | None]]:
-        """Return the bounds of the slices in their order, by column; omit unknown columns."""
-        found = {}
-        with self._lock:
-            for column in dict.fromkeys(columns):
-                known = self._known.pop((dataset, column), None)
-                if known is not None:
-                    self._known[dataset, column] = known
-                    found[column] = [known.get(each) for each in slices]
-        return found
-
-    def learn(self, dataset: str, learned: Iterable[Learned]) -> None:
-        """Add the bounds that a read has learned."""
-        with self._lock:
-            for name, column, bounds in learned:
-                known = self._known.setdefault((dataset, column), {})
-                self._count += name not in known
-                known[name] = bounds
-            while self._count > self._most:
-                first = next(iter(self._known))
-                self._count -= len(self._known.pop(first))
 
 
 LONGEST = 256

@@ -26,7 +26,7 @@ import msgspec
 import re2
 
 from ..kartothek.index_place import IndexRef
-from ..pruning.bounds import Bounds
+from ..pruning.learned import Bounds
 
 FRAME = struct.Struct("=cQ")
 """Header of a frame: its kind and length, in native byte order; both ends are on one machine."""

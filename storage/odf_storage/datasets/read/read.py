@@ -34,7 +34,7 @@ from ...stores.ports.values import ObjectKind
 from ..job_payloads.verify_job import Problem
 from ..pruning.bounds import columns_of
 from ..pruning.filters import Filter
-from ..verify.stages import ChainSource, HashingSource
+from ..verify.source import ChainSource, HashingSource
 from .rows import (
     CORRECT_FROM,
     RETRACT,

@@ -50,7 +50,6 @@ from odf_protocol.stored_values import readable
 from ...stores.ports.values import ObjectKind
 from ..integrity.healing import hash_of_stream
 from ..pruning.bounds import (
-    Bounds,
     BoundsOfSlice,
     SliceIndex,
     bounds_indices,
@@ -60,7 +59,8 @@ from ..pruning.bounds import (
     weakened,
 )
 from ..pruning.filters import Filter
-from ..verify.stages import HashingSource
+from ..pruning.learned import Bounds
+from ..verify.source import HashingSource
 from .rows import Projection
 from .view import View
 

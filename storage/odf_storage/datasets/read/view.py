@@ -26,7 +26,7 @@ from odf_protocol.multihash import HashMismatch, Multihash
 from ...runtime.clock import without_garbage_collection
 from ...stores.ports.errors import BlockNotFound
 from ..dataset.dataset import Dataset, InvalidInterval
-from ..verify.stages import ChainSource, DatasetSource
+from ..verify.source import ChainSource, DatasetSource
 from .kept_outline import LONG, Collected, DataBlock, KeptOutline
 
 if TYPE_CHECKING:

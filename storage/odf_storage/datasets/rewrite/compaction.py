@@ -38,7 +38,7 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.multihash import Multihash
 from odf_protocol.references import SUMMARY_KEY
-from odf_protocol.source_rules import KEYS, merged_marks
+from odf_protocol.source_marks import KEYS, merged_marks
 
 from ...stores.ports.errors import RefConflict
 from ..dataset.dataset import Dataset, check_objects, put_blocks

@@ -23,7 +23,7 @@ from odf_protocol.multihash import Multihash
 from ...stores.objects.layout import HEAD, dataset_path, store_path
 from ...stores.ports.errors import BlockDamaged, BlockNotFound, DatasetNotFound
 from ...stores.ports.values import DatasetEntry, ObjectInfo, ObjectKey, ObjectKind
-from ..contents.linked import NamedObject, named_objects
+from ..contents.named_objects import NamedObject, named_objects
 from ..dataset.info import read_info
 from ..integrity.healing import DAMAGED, MISSING, begin_healing, heal_here
 from ..node.naming import RESERVED, first_word

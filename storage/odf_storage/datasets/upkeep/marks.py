@@ -28,7 +28,8 @@ from odf_protocol.slice_file import UnreadableSlice
 from ...stores.ports import BlockIndex, DatasetEntries, UploadedFiles
 from ...stores.ports.errors import BlockNotFound
 from ...stores.ports.values import AccountId, DatasetEntry, ObjectKey, ObjectKind
-from ..contents.linked import named_objects, readable_links
+from ..contents.linked import readable_links
+from ..contents.named_objects import named_objects
 from ..dataset.info import read_anywhere
 from ..integrity.healing import ObjectDamaged, ObjectHealing
 from ..integrity.opening import open_hashed

@@ -16,11 +16,12 @@ from odf_protocol.multihash import Multihash
 from ...lanes import hash_all, lanes
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..contents.linked import NamedObject, named_objects
+from ..contents.named_objects import NamedObject, named_objects
 from ..contents.slices import Finding
 from ..job_payloads.verify_job import DAMAGED, KIND_OF_OBJECT, UNCLEAR, VALID, CheckedBlock, Problem
 from .objects import Checks, Claim, ObjectCheck, Verdict
-from .stages import ObjectSource, Split
+from .source import ObjectSource
+from .stages import Split
 
 GROUP_BYTES = 128 << 20
 """Limit of the bytes of objects that are checked together, unless one object is larger."""

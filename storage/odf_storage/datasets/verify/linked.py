@@ -16,12 +16,14 @@ from odf_protocol.multihash import SHA3_256, Multihash
 from ...lanes import hash_all
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..contents.linked import NamedObject, named_objects, readable_links
+from ..contents.linked import readable_links
+from ..contents.named_objects import NamedObject, named_objects
 from ..dataset.info import read_anywhere
 from ..job_payloads.verify_job import KIND_OF_OBJECT, Problem
 from .data import DataBlock
 from .objects import Passing
-from .stages import ObjectSource, Runner, Split
+from .source import ObjectSource
+from .stages import Runner, Split
 
 MISSING, DAMAGED = "LinkedObjectMissing", "LinkedObjectDamaged"
 AT_ONCE = 4

@@ -24,9 +24,9 @@ from odf_protocol.metadata.events import DatasetKind, DataSlice
 from odf_protocol.multihash import SHA3_256, Multihash
 
 from ...lanes import Stream, hash_all
-from ..contents.linked import NamedObject
+from ..contents.named_objects import NamedObject
 from ..contents.slices import Finding, SliceCheck
-from .stages import ObjectSource
+from .source import ObjectSource
 
 CHUNK_BYTES = 1928 * 136
 """Bytes of a chunk: some 256 KiB fit into the cache of a core while they are hashed. It is a

@@ -36,7 +36,7 @@ from odf_protocol.multihash import Multihash
 
 from ...stores.objects.layout import object_path
 from ...stores.ports.values import ObjectKind
-from ..contents.linked import named_objects
+from ..contents.named_objects import named_objects
 from ..dataset.dataset import InvalidInterval
 from ..job_payloads.verify_job import BLOCK_NOT_FOUND, CheckedBlock, kind_of_block
 from ..job_payloads.verify_job import Problem as Problem
@@ -44,9 +44,9 @@ from ..job_payloads.verify_job import VerifyReport as VerifyReport
 from .data import DataBlock, check_blocks, described, splits_of
 from .linked import check_linked
 from .objects import Checks
-from .stages import ChainSource as ChainSource
-from .stages import DatasetSource as DatasetSource
-from .stages import FolderSource as FolderSource
+from .source import ChainSource as ChainSource
+from .source import DatasetSource as DatasetSource
+from .source import FolderSource as FolderSource
 from .stages import Where, in_threads
 
 MAX_PROBLEMS = 10_000

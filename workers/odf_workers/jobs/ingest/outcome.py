@@ -11,7 +11,7 @@ from odf_protocol.attributes import Attributes
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, DataSlice, HashedBlock, MetadataEvent, SourceState
 from odf_protocol.metadata.sources import MergeStrategyChangelogStream
-from odf_protocol.source_rules import with_marks
+from odf_protocol.source_marks import with_marks
 from odf_storage.datasets.job_payloads.ingest_job import (
     IngestReceipt,
     RanReceipt,

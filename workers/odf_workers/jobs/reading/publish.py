@@ -33,8 +33,8 @@ from odf_storage.datasets.kartothek.definition import (
     Published,
     read_definition,
 )
-from odf_storage.datasets.kartothek.index_place import forget_live
 from odf_storage.datasets.kartothek.live import ChainSlice, ChainView, chain_view
+from odf_storage.datasets.kartothek.live_index import forget_live
 from odf_storage.datasets.kartothek.own_index import (
     made_of,
     own_index,

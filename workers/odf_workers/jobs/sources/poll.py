@@ -27,7 +27,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import AddData, HashedBlock, SetPollingSource
 from odf_protocol.metadata.sources import FetchStep, FetchStepFilesGlob
 from odf_protocol.multihash import Multihash
-from odf_protocol.source_rules import FILES_KEY, body_of, files_of, marks_of
+from odf_protocol.source_marks import FILES_KEY, body_of, files_of, marks_of
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.ingest_job import RowsReceipt, facts_of_slices
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt

@@ -24,6 +24,7 @@ from odf_protocol.arrow_schema import from_arrow, to_arrow
 from odf_protocol.chain.schema_evolution import incompatibility
 from odf_protocol.chain.state import ChainState, Vocab
 from odf_protocol.codec.manifests import from_data, to_data
+from odf_protocol.column_names import same_but_case
 from odf_protocol.errors import NodeError, NotFound
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.instant import Instant
@@ -37,7 +38,6 @@ from odf_protocol.metadata.events import (
 )
 from odf_protocol.metadata.schema import DataSchema
 from odf_protocol.multihash import Multihash
-from odf_protocol.stored_values import same_but_case
 from odf_storage.datasets.integrity.healing import ObjectDamaged
 from odf_storage.datasets.job_payloads.transform_job import (
     CheckPayload,

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.errors import NotFound
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.contents.slices import GateLimits, SliceClaim, slice_claims
+from odf_storage.datasets.contents.claims import SliceClaim, slice_claims
+from odf_storage.datasets.contents.slice_limits import GateLimits
 from odf_storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_storage.datasets.gate.gate import DataDoesNotMatchMetadata, SliceGate
 from odf_storage.datasets.job_payloads.verify_job import (
@@ -19,7 +20,7 @@ from odf_storage.datasets.job_payloads.verify_job import (
     VerifyPayload,
 )
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.datasets.verify.stages import Unverified, read_unverified, write_unverified
+from odf_storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
 
 AT_ONCE = 256
 """Number of slices between two checks for a lost job."""

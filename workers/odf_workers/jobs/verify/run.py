@@ -41,6 +41,7 @@ from odf_storage.datasets.job_payloads.verify_job import (
 )
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.verify.note import ValidationNote, write_note
+from odf_storage.datasets.verify.pending import read_unverified, write_unverified
 from odf_storage.datasets.verify.run import (
     EVERYTHING,
     ChainSource,
@@ -48,7 +49,6 @@ from odf_storage.datasets.verify.run import (
     Interval,
     verify_chain,
 )
-from odf_storage.datasets.verify.stages import read_unverified, write_unverified
 
 from ..transform.iteration import OwnCheckpoints
 from ..transform.replay import CUT_SHORT, ForeignState, NotVerifiable, Replayed, replay

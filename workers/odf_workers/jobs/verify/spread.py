@@ -17,7 +17,8 @@ from typing import Generic
 
 from odf_protocol.identity import DatasetId
 from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
-from odf_storage.datasets.verify.stages import ChainSource, R, Runner, Split, Stage, W, in_threads
+from odf_storage.datasets.verify.source import ChainSource
+from odf_storage.datasets.verify.stages import R, Runner, Split, Stage, W, in_threads
 from odf_storage.lanes import expect
 from odf_storage.stores.ports import LocatedObjects
 
