@@ -77,10 +77,10 @@ RUN = {
     "pushed object": 42,
     "posted rows": 150,
     "transform input": 105,
-    "verify": 40,
+    "verify": 55,
     "query": 120,
-    "page": 110,
-    "tail": 70,
+    "page": 118,
+    "tail": 80,
 }
 """Most files that a flow may run. Some run now and then: each limit is a few above what is seen."""
 OF_QUERIES = """
