@@ -16,13 +16,12 @@ from sharing_client import run_beside
 from table_made import ITEMS, TableMade, item
 
 from odf_node.service.catalogs import catalogs
-from odf_node.service.catalogs import catalogs as sitemap
 from odf_protocol.metadata.events import SetLicense
 from odf_storage.stores.ports.values import Visibility
 
 COLUMNS = ITEMS.append(pa.field("words", pa.list_(pa.field("item", pa.string(), nullable=False))))
 LD_JSON = {"accept": "application/ld+json"}
-MAP = f"{{{sitemap.NAMESPACE}}}"
+MAP = f"{{{catalogs.NAMESPACE}}}"
 HOSTILE = '</script><script>alert("1")</script>'
 
 
@@ -92,7 +91,7 @@ def test_a_site_map_says_where_pages_are_and_when_they_changed(service):
 
 
 def test_many_pages_have_a_map_of_maps(service, monkeypatch):
-    monkeypatch.setattr(sitemap, "PAGES", 1)
+    monkeypatch.setattr(catalogs, "PAGES", 1)
     with service.http() as http:
         root = Xml.fromstring(http.get("/sitemap.xml").content)
         assert root.tag == f"{MAP}sitemapindex"

@@ -10,7 +10,6 @@ from reading_page import blocks
 from odf_node.service.pages.block_view import changes, replaced_by, subject_of
 from odf_node.service.pages.cells import cell_text
 from odf_node.service.pages.loading import ways
-from odf_node.service.pages.sample import sample_size
 from odf_node.service.pages.statistics import (
     BARS,
     BARS_HEIGHT,
@@ -21,6 +20,7 @@ from odf_node.service.pages.statistics import (
     facts_of,
     lineage_drawing,
 )
+from odf_node.service.pages.views import sample_size
 from odf_protocol.metadata.events import DisablePollingSource, SetInfo, SetLicense
 
 

@@ -23,7 +23,6 @@ from odf_protocol.metadata.events import AddData, DataSlice, OffsetInterval, Set
 from odf_protocol.multihash import ARROW0_SHA3_256, Multihash
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.merge_state import build, state
-from odf_storage.datasets.merge_state import state as segments
 from odf_storage.datasets.merge_state.comparable import NotHashable, key_hashes
 from odf_storage.datasets.merge_state.state import (
     Candidates,
@@ -112,7 +111,7 @@ def states(tmp_path: Path) -> MergeStates:
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (segments, state, build):
+    for module in (state, build):
         monkeypatch.setattr(module, "SEGMENT_ROWS", 16)
 
 

@@ -10,8 +10,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from odf_workers.engines.spark import frames as attempts
-from odf_workers.engines.spark import frames as far_frames
+from odf_workers.engines.spark import frames
 
 Partitions = Sequence[Sequence[pa.RecordBatch]]
 
@@ -41,7 +40,7 @@ class Executors:
 @contextmanager
 def _task(partition: int) -> Iterator[None]:
     task = SimpleNamespace(partitionId=lambda: partition, attemptNumber=lambda: 0)
-    with mock.patch.object(attempts, "TaskContext", SimpleNamespace(get=lambda: task)):
+    with mock.patch.object(frames, "TaskContext", SimpleNamespace(get=lambda: task)):
         yield
 
 
@@ -52,5 +51,5 @@ def no_plans() -> Iterator[None]:
     def most(frame: Any) -> int:
         return len(frame._partitions)
 
-    with mock.patch.object(far_frames, "_most_partitions", most):
+    with mock.patch.object(frames, "_most_partitions", most):
         yield

@@ -20,7 +20,7 @@ from odf_protocol.codec.manifests import MAX_TEXT_BYTES, to_yaml
 from odf_protocol.instant import day_or_instant
 from odf_protocol.multihash import Multihash
 
-from ..client import new_dataset as history
+from ..client import history
 from ..client.events import block_data, summary
 from ..client.http import open_http
 from ..client.node_api import NodeApi

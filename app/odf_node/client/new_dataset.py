@@ -2,8 +2,6 @@
 
 If the rows are refused, or do not arrive, the dataset is deleted as long as it is empty. If it
 cannot be deleted, because the node is not reached, the next attempt finds it and goes on with it.
-
-Compact, reset and set watermarks of a dataset on a node, by its HTTP interface.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from odf_protocol.errors import BadInput, Conflict, LimitExceeded, NodeError, Re
 from odf_protocol.metadata.events import DatasetSnapshot
 from odf_protocol.multihash import Multihash
 
-from .node_api import NodeApi, RequestConflict, Seen
+from .node_api import NodeApi, RequestConflict
 from .receive import ChainReader
 from .remotes import UnsupportedUrl
 from .repositories import HttpRepository
@@ -143,33 +141,3 @@ def _left(
     if [block.event for block in reversed(blocks)][1:] != list(wanted):
         return None
     return NewDataset(str(found.get("url", base)), str(found.get("alias", alias)), found["head"])
-
-
-def compact(
-    api: NodeApi,
-    *,
-    max_slice_size: int | None = None,
-    max_slice_records: int | None = None,
-    keep_metadata_only: bool = False,
-    dry_run: bool = False,
-    seen: Seen | None = None,
-) -> dict[str, Any]:
-    """Compact the dataset, wait for the result, and return the receipt."""
-    return api.act(
-        "compact",
-        seen=seen,
-        maxSliceSize=max_slice_size,
-        maxSliceRecords=max_slice_records,
-        keepMetadataOnly=keep_metadata_only or None,
-        dryRun=dry_run or None,
-    )
-
-
-def reset(
-    api: NodeApi, *, block: str | None, old_head: str | None, dry_run: bool = False
-) -> dict[str, Any]:
-    return api.act("reset", block=block, oldHead=old_head, dryRun=dry_run or None)
-
-
-def set_watermark(api: NodeApi, watermark: str, *, dry_run: bool = False) -> dict[str, Any]:
-    return api.act("set-watermark", watermark=watermark, dryRun=dry_run or None)

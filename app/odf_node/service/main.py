@@ -42,7 +42,7 @@ from .derivatives.routes import Follower, add_derivative_routes, add_refresh
 from .history.rewrite_routes import add_history_routes
 from .history.verify import add_verify_routes
 from .http import addresses as contract
-from .http import parameters as schemas
+from .http import schemas
 from .http.addresses import Addresses
 from .http.parameters import KNOWN_PARAMETERS
 from .iceberg import routes as iceberg

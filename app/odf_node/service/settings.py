@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, ClassVar
 
-from odf_storage.runtime import environment as old_settings
+from odf_storage.runtime import environment
 from odf_storage.runtime.environment import InvalidSetting, read_settings, variable_of
 
 from ..client.home import VARIABLES as OF_CLIENT
@@ -79,4 +79,4 @@ def _takes_a_cluster(environ: Mapping[str, str]) -> bool:
 
 def warn_of_old_names() -> None:
     """Log one warning about old names of variables; call this after the log is set up."""
-    old_settings.warn_of_old_names(os.environ)
+    environment.warn_of_old_names(os.environ)

@@ -11,7 +11,6 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from odf_workers.engines.spark import jvm
-from odf_workers.engines.spark import jvm as executors
 
 PATIENCE_S = 0.2
 
@@ -34,13 +33,13 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Why Spark was ended."""
     found: list[str] = []
     monkeypatch.setattr(jvm, "end", found.append)
-    executors.use(PATIENCE_S)
+    jvm.use(PATIENCE_S)
     yield found
-    executors.use(0)
+    jvm.use(0)
 
 
 def test_a_spark_that_has_no_executor_for_long_is_ended_once(ended: list[str]) -> None:
-    with executors.awaited(Cluster(0)):
+    with jvm.awaited(Cluster(0)):
         time.sleep(PATIENCE_S * 4)
     assert ended == ["its cluster gave it no executor for 0.2 s"]
 
@@ -49,14 +48,14 @@ def test_a_spark_that_has_no_executor_for_long_is_ended_once(ended: list[str]) -
 def test_one_with_executors_or_that_has_ended_by_itself_is_not(
     count: int | None, ended: list[str]
 ) -> None:
-    with executors.awaited(Cluster(count)):
+    with jvm.awaited(Cluster(count)):
         time.sleep(PATIENCE_S * 3)
     assert ended == []
 
 
 def test_the_time_without_executors_begins_again_with_each(ended: list[str]) -> None:
     cluster = Cluster(0)
-    with executors.awaited(cluster):
+    with jvm.awaited(cluster):
         for count in (0, 1, 0, 1, 0, 1):
             cluster.count = count
             time.sleep(PATIENCE_S / 2)
@@ -64,14 +63,14 @@ def test_the_time_without_executors_begins_again_with_each(ended: list[str]) -> 
 
 
 def test_a_job_that_is_over_is_not_watched(ended: list[str]) -> None:
-    with executors.awaited(Cluster(0)):
+    with jvm.awaited(Cluster(0)):
         pass
     time.sleep(PATIENCE_S * 3)
     assert ended == []
 
 
 def test_without_a_limit_jobs_wait_for_ever(ended: list[str]) -> None:
-    executors.use(0)
-    with executors.awaited(Cluster(0)):
+    jvm.use(0)
+    with jvm.awaited(Cluster(0)):
         time.sleep(PATIENCE_S * 3)
     assert ended == []

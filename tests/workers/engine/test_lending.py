@@ -32,7 +32,6 @@ from odf_storage.stores.objects.s3 import S3ObjectStore
 from odf_storage.stores.objects.s3_bucket import SENT_PART_BYTES, Bucket
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.engines.exchange import links, worker_side
-from odf_workers.engines.exchange import links as executor_side
 from odf_workers.engines.exchange.links import ExchangeFault, Loan, Span, Spans
 from odf_workers.jobs.ingest.source import Source, splits_of
 from odf_workers.jobs.transform.result import InputFiles
@@ -53,7 +52,7 @@ def bucket(
     """A bucket of one's own, and an executor with a disk of its own."""
     log_in(monkeypatch, s3)
     (tmp_path / "executor").mkdir()
-    monkeypatch.setattr(executor_side.tempfile, "gettempdir", lambda: str(tmp_path / "executor"))
+    monkeypatch.setattr(links.tempfile, "gettempdir", lambda: str(tmp_path / "executor"))
     yield Bucket(fresh_location(s3_bucket_url))
     worker_side.clear()
 
@@ -82,7 +81,7 @@ def test_a_copy_of_an_object_is_lent_as_that_object(
     S3ObjectStore(bucket).put(ObjectKey(dataset.id, kind, name), [CONTENT])
     path = local_file(dataset, kind, name, tmp_path / "worker")
     loan = worker_side.lend(url_of(bucket), path)
-    assert executor_side.at_hand(loan).read_bytes() == CONTENT
+    assert links.at_hand(loan).read_bytes() == CONTENT
     assert sent(bucket) == []
 
 
@@ -95,7 +94,7 @@ def test_a_link_to_a_copy_in_the_cache_is_lent_as_the_object(
     path = files.get(dataset, ObjectKind.DATA, name)
     assert path.parent == tmp_path / "job"
     loan = worker_side.lend(url_of(bucket), path)
-    assert executor_side.at_hand(loan).read_bytes() == CONTENT
+    assert links.at_hand(loan).read_bytes() == CONTENT
     assert sent(bucket) == []
 
 
@@ -107,7 +106,7 @@ def test_a_file_that_is_no_object_is_sent_a_large_one_in_parts(
     loan = worker_side.lend(url_of(bucket), tmp_path / "prepared")
     (name,) = sent(bucket)
     assert bucket.stat(name).etag.strip('"').endswith("-3")
-    assert executor_side.at_hand(loan).read_bytes() == content
+    assert links.at_hand(loan).read_bytes() == content
 
 
 def test_stages_and_the_executors_side_import_no_spark() -> None:
@@ -121,9 +120,9 @@ def test_a_slice_that_executors_delivered_is_fetched_where_its_rows_are_read(
 ) -> None:
     monkeypatch.setattr(worker_side, "_url", url_of(bucket))
     (tmp_path / "slice").write_bytes(CONTENT)
-    executor_side.begin(0, 0)
+    links.begin(0, 0)
     box = worker_side.outbox(url_of(bucket), tmp_path, 1)
-    delivered = executor_side.deliver(tmp_path / "slice", box)
+    delivered = links.deliver(tmp_path / "slice", box)
     assert not delivered.path.exists()
     (found,) = readable([Written(delivered.path, delivered.stored)])
     assert b"".join(found.chunks()) == CONTENT
@@ -157,7 +156,7 @@ def test_a_lasting_file_is_sent_once_for_many_jobs_and_removed_with_the_worker(
     again = lend_all(bucket, segments)
     assert (sent(bucket), names) == (there, [])
     assert [loan.hash for loan in again] == [loan.hash for loan in first]
-    assert [executor_side.at_hand(loan).read_bytes()[0] for loan in again] == [0, 1, 2]
+    assert [links.at_hand(loan).read_bytes()[0] for loan in again] == [0, 1, 2]
     worker_side.close()
     assert sent(bucket) == []
     lend_all(bucket, segments)
@@ -171,7 +170,7 @@ def test_a_lasting_file_that_a_cleanup_removed_is_sent_again(
     removed = S3ObjectStore(bucket).remove_abandoned(now=datetime.now(UTC) + timedelta(days=2))
     assert (removed, sent(bucket)) == (3, [])
     loans = lend_all(bucket, segments)
-    assert [executor_side.at_hand(loan).read_bytes()[0] for loan in loans] == [0, 1, 2]
+    assert [links.at_hand(loan).read_bytes()[0] for loan in loans] == [0, 1, 2]
 
 
 def test_a_lasting_file_that_a_cleanup_may_soon_remove_is_sent_again(
@@ -196,9 +195,7 @@ def test_lasting_files_beyond_the_limit_are_removed_between_jobs_the_oldest_firs
     assert len(sent(bucket)) == 3  # a job needs all of them
     worker_side.clear()
     assert {Path(name).name for name in sent(bucket)} == {"segment-0", "segment-2"}
-    assert [executor_side.at_hand(each).stat().st_size for each in lend_all(bucket, segments)] == [
-        1000
-    ] * 3
+    assert [links.at_hand(each).stat().st_size for each in lend_all(bucket, segments)] == [1000] * 3
 
 
 # --- only the bytes of a split --------------------------------------------------------------
@@ -228,7 +225,7 @@ def test_an_executor_fetches_the_bytes_of_its_part_to_their_positions(
     for loan, spans in zip(loans, parts, strict=True):
         asked.clear()
         wanted = spans or (Span(0, len(content)),)
-        (path,) = {executor_side.at_hand(loan) for _ in range(2)}
+        (path,) = {links.at_hand(loan) for _ in range(2)}
         found = path.read_bytes()
         assert len(found) == wanted[-1].end
         assert [found[slice(*span)] for span in wanted] == [
@@ -243,7 +240,7 @@ def test_equal_bytes_of_other_parts_are_another_file(
     (tmp_path / "rows").write_bytes(content := b"x" * 40)
     parts = [(Span(0, 10), Span(20, 30)), (Span(0, 12), Span(20, 28))]
     for loan in worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", parts):
-        found = executor_side.at_hand(loan).read_bytes()
+        found = links.at_hand(loan).read_bytes()
         assert all(found[slice(*span)] == content[slice(*span)] for span in loan.spans or ())
 
 
@@ -256,7 +253,7 @@ def test_a_span_comes_whole_from_a_bucket_that_throttles_or_breaks_off(
     (loan,) = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", [(first, span)])
     asked.clear()
     asked.then("pass", *[fault] * 3)
-    found = executor_side.at_hand(loan).read_bytes()
+    found = links.at_hand(loan).read_bytes()
     assert found[span.start :] == content[slice(*span)]
     assert found[slice(*first)] == content[slice(*first)]
     assert len(asked.seen) == 5
@@ -267,14 +264,14 @@ def test_other_bytes_of_a_span_are_refused_and_damaged_ones_are_fetched_again(
 ) -> None:
     (tmp_path / "rows").write_bytes(content := bytes(range(256)) * 10)
     (loan,) = worker_side.lend_spans(url_by(asked, bucket), tmp_path / "rows", [(Span(10, 20),)])
-    path = executor_side.at_hand(loan)
+    path = links.at_hand(loan)
     path.write_bytes(content[:15] + b"other")
-    assert executor_side.at_hand(loan).read_bytes()[10:] == content[10:20]
+    assert links.at_hand(loan).read_bytes()[10:] == content[10:20]
     path.unlink()
     (name,) = sent(bucket)
     bucket.call("put_object", name, Body=content[:15] + b"other")
     with pytest.raises(ExchangeFault, match="other bytes than those of"):
-        executor_side.at_hand(loan)
+        links.at_hand(loan)
     assert not path.exists()
 
 

@@ -27,8 +27,7 @@ from odf_storage.stores.ports.errors import AccountNameTaken, TokenNotFound
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 
 from ..auth.access import Action, DatasetHidden, Unauthenticated, Unauthorized, require_admin
-from ..auth.actors import ID_BYTES, AccessToken, Actor
-from ..auth.actors import TOKEN_BYTES as SECRET_BYTES
+from ..auth.actors import ID_BYTES, TOKEN_BYTES, AccessToken, Actor
 from ..auth.dataset_access import DatasetAccess
 from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
 
@@ -110,7 +109,7 @@ def create_token(
     dataset: DatasetId | None = None,
 ) -> AccessToken:
     """Create a token of the account. Only the result contains its text; the store keeps a hash."""
-    token = AccessToken.of_random(random(ID_BYTES + SECRET_BYTES))
+    token = AccessToken.of_random(random(ID_BYTES + TOKEN_BYTES))
     accounts.put_token(
         Token(
             id=token.stored_id,

@@ -10,11 +10,6 @@ key; the node also accepts keys without quotes.
 The header `odf-event-time`: the event time of posted or polled rows that carry none.
 
 Hashes in the addresses of requests: of a block, or of an object.
-
-JSON Schemas of manifests, for editors and validators.
-
-An editor finds the schema by the first line of a manifest:
-`# yaml-language-server: $schema=http://127.0.0.1:8080/schemas/DatasetSnapshot.json`
 """
 
 from __future__ import annotations
@@ -22,23 +17,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Any, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import QueryParams
-from starlette.responses import Response
 from starlette.types import Scope
 
-from odf_protocol.codec.normalize import ManifestKind, json_schema
-from odf_protocol.errors import BadInput, NotFound
+from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, Multihash
 from odf_storage.stores.ports.values import AccountId, DatasetEntry, RequestKey
-
-from .answers import JsonAnswer
-from .deps import BaseDep
 
 MAX_PAGE = 1000
 """Most datasets in one page of a listing."""
@@ -188,32 +177,3 @@ def parse_hash(text: str) -> Multihash:
     if parsed.code != SHA3_256 or len(parsed.digest) != 32:
         raise UnreadableHash("Invalid hash: objects are named by their SHA3-256")
     return parsed
-
-
-router = APIRouter(prefix="/schemas", tags=["schemas"])
-KINDS = get_args(ManifestKind)
-MAX_AGE_S = 3600
-
-
-class SchemaNotFound(NotFound):
-    """No kind of manifest has this name."""
-
-
-@router.get("", summary="Schemas of the manifests")
-async def schemas(base: BaseDep) -> Response:
-    return JsonAnswer({kind: f"{base}schemas/{kind}.json" for kind in KINDS})
-
-
-@router.get("/{kind}.json", summary="JSON Schema of one kind of manifest")
-def schema(kind: Annotated[str, Path()]) -> Response:
-    if kind not in KINDS:
-        raise SchemaNotFound(f"no manifest is called {kind!r}; there are {', '.join(KINDS)}")
-    headers = {"cache-control": f"max-age={MAX_AGE_S}", "access-control-allow-origin": "*"}
-    answer = JsonAnswer(_schema(cast("ManifestKind", kind)), headers=headers)
-    answer.headers["content-type"] = "application/schema+json"
-    return answer
-
-
-@lru_cache(maxsize=len(KINDS))
-def _schema(kind: ManifestKind) -> dict[str, Any]:
-    return json_schema(kind, short_forms=True)

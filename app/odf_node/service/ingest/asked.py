@@ -15,7 +15,7 @@ from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.job_payloads.ingest_job import OnBadRows
 
-from ..auth.signed_urls import MAX_UPLOAD_TOKEN_CHARS as MAX_CHARS
+from ..auth.signed_urls import MAX_UPLOAD_TOKEN_CHARS
 from ..http.answers import MEDIA_TYPES, UnsupportedMediaType
 from ..http.parameters import parse_key, parsed_event_time, query_of
 
@@ -109,7 +109,7 @@ class IngestQuery(BaseModel):
     source_name: str | None = Field(None, alias="sourceName", max_length=1000)
     changelog: bool = False
     add_columns: bool = Field(False, alias="addColumns")
-    upload_token: str | None = Field(None, alias="uploadToken", max_length=MAX_CHARS)
+    upload_token: str | None = Field(None, alias="uploadToken", max_length=MAX_UPLOAD_TOKEN_CHARS)
     expected_head: str | None = Field(None, alias="expectedHead", max_length=200)
     dry_run: bool = Field(False, alias="dryRun")
     max_vanish_percent: int | None = Field(None, alias="maxVanishPercent", ge=0, le=100)

@@ -13,10 +13,10 @@ from odf_protocol.errors import BadInput, NotFound
 from ..auth.actors import Actor
 from ..datasets.listing import Asked
 from ..errors import status_of
-from . import sample as views
+from . import views
 from .home import around_list, asked_of, datasets
 from .render import page, redirect, shown
-from .sample import Views
+from .views import Views
 
 PATH = "/v/accounts/{name}"
 MAX_NAME_CHARS = 100

@@ -10,15 +10,15 @@ from starlette.routing import Route
 
 from odf_protocol.errors import BadInput, Conflict, NodeError
 
-from ..accounts import accounts as administration
+from ..accounts import accounts
 from ..accounts.accounts import Administration
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import part_of
-from . import sample as views
+from . import views
 from .render import Form, page, posted, redirect, shown
-from .sample import Views
 from .token_view import shown_tokens
+from .views import Views
 
 PATH = "/v/admin/accounts"
 ONE = PATH + "/{name}"
@@ -33,7 +33,7 @@ def _list_page(
     given: Views, actor: Actor, request: Request, told: NodeError | None = None, name: str = ""
 ) -> Response:
     after = request.query_params.get("after")
-    found, more = administration.list_accounts(
+    found, more = accounts.list_accounts(
         part_of(request, Administration), actor, after=after and after[:200], limit=ACCOUNTS
     )
     content = {
@@ -50,7 +50,7 @@ def _list_page(
 def _make(given: Views, actor: Actor, request: Request, form: Form) -> Response:
     name = form.get("name", "").strip()
     try:
-        made = administration.make_account(
+        made = accounts.make_account(
             part_of(request, Administration),
             actor,
             name,
@@ -70,7 +70,7 @@ def _one_page(
     given: Views, actor: Actor, request: Request, told: NodeError | None = None
 ) -> Response:
     its, name = part_of(request, Administration), request.path_params["name"]
-    account, tokens = administration.one_account(its, actor, name)
+    account, tokens = accounts.one_account(its, actor, name)
     content = {
         "its": account,
         "tokens": shown_tokens(given.access, tokens, its.clock()),
@@ -85,7 +85,7 @@ def _one_page(
 def _password(given: Views, actor: Actor, request: Request, form: Form) -> Response:
     its, name = part_of(request, Administration), request.path_params["name"]
     try:
-        administration.set_password_of(its, actor, name, form.get("password", ""))
+        accounts.set_password_of(its, actor, name, form.get("password", ""))
     except BadInput as error:
         return _one_page(given, actor, request, error)
     return redirect(given, f"{PATH}/{quote(name)}")
@@ -93,7 +93,7 @@ def _password(given: Views, actor: Actor, request: Request, form: Form) -> Respo
 
 def _revoke(given: Views, actor: Actor, request: Request, form: Form) -> Response:
     its, name = part_of(request, Administration), request.path_params["name"]
-    administration.revoke_token_of(its, actor, name, form.get("token", "")[:200])
+    accounts.revoke_token_of(its, actor, name, form.get("token", "")[:200])
     return redirect(given, f"{PATH}/{quote(name)}")
 
 

@@ -16,9 +16,9 @@ from ..accounts.audit import shown as audit_shown
 from ..auth.access import require_admin
 from ..auth.actors import Actor
 from ..errors import status_of
-from . import sample as views
+from . import views
 from .render import page, shown
-from .sample import Views
+from .views import Views
 
 PATH = "/v/admin/audit"
 ENTRIES = 100

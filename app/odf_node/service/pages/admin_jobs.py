@@ -20,9 +20,9 @@ from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import part_of
 from ..jobs.jobs import Jobs, all_jobs, cancel_job, parse_statuses
-from . import sample as views
+from . import views
 from .render import Form, page, posted, redirect, shown
-from .sample import Views
+from .views import Views
 
 JOBS = 50
 FAILING = 50

@@ -18,9 +18,9 @@ from ..datasets.datasets import detailed_summary
 from ..history.verify import validation_of
 from ..http.deps import base_of, part_of
 from ..settings import Settings
-from . import sample as views
+from . import views
 from .render import page, shown
-from .sample import Views
+from .views import Views
 
 PATH = "/v/admin/storage"
 LARGEST = 20

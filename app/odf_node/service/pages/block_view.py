@@ -28,8 +28,8 @@ from odf_storage.stores.ports.values import DatasetEntry
 from ...client.events import event_detail, event_name
 from ..auth.actors import Actor
 from ..http.parameters import parse_hash
-from . import sample as views
-from .sample import Views, root_of
+from . import views
+from .views import Views, root_of
 
 MAX_LINES = 1000
 """Limit of lines of a compared event: the time grows with their square."""

@@ -23,18 +23,17 @@ from ..auth.actors import ANONYMOUS, Actor
 from ..http.deps import base_of, part_of
 from ..limits.shares import caller_of
 from ..settings import Settings
-from . import block_view, dataset_view
-from . import statistics as rows_view
+from . import block_view, dataset_view, statistics
 from .block_view import Visit
 from .dataset_view import taken_along
 from .render import page, shown
-from .sample import Views
+from .views import Views
 
 View = Callable[[Visit, str], dict[str, Any]]
 VIEWS: dict[str, tuple[str, View]] = {
-    "rows": ("rows", rows_view.rows),
-    "changelog": ("rows", rows_view.changelog),
-    "columns": ("columns", rows_view.columns),
+    "rows": ("rows", statistics.rows),
+    "changelog": ("rows", statistics.changelog),
+    "columns": ("columns", statistics.columns),
     "history": ("history", block_view.history),
     "block": ("block", block_view.block),
 }

@@ -40,9 +40,9 @@ from ..readers.tasks import MarkdownTask
 from .block_view import Visit, newest
 from .cells import cell_text, fields_of
 from .loading import ways
-from .sample import ROWS
-from .sample import newest as newest_rows
 from .statistics import column_table, lineage_drawing
+from .views import ROWS
+from .views import newest as newest_rows
 
 QUERY_ROWS = 100
 EXPORTS = tuple(form.value for form in Form if form not in IN_JSON)

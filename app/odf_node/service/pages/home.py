@@ -20,9 +20,9 @@ from ..datasets.listing import MAX_SEARCH_CHARS, Asked, question
 from ..errors import status_of
 from ..http.deps import base_of
 from ..setting_groups.words import Tenancy
-from . import sample as views
+from . import views
 from .render import page, page_number, pages, shown
-from .sample import Views
+from .views import Views
 
 DATASETS = 50
 """Datasets on one page of the list."""

@@ -13,9 +13,9 @@ from ..auth.access import Unauthenticated
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import base_of, part_of
-from . import sample as views
+from . import views
 from .render import Form, page, posted, redirect, shown
-from .sample import Views
+from .views import Views
 from .visitors import sign_in
 
 PATH = "/v/password"

@@ -63,9 +63,9 @@ from ..uploads.uploaded_files import (
     prepare,
     take_in,
 )
-from . import sample as views
+from . import views
 from .render import page, problem, redirect, shown
-from .sample import Views
+from .views import Views
 from .visitors import refuse_foreign, visitor
 
 PUBLISH_LOOK_BYTES = 1 << 20

@@ -17,9 +17,9 @@ from starlette.routing import Route
 from ..auth.actors import Actor
 from ..http.addresses import contract
 from ..setting_groups.words import Tenancy
-from . import sample as views
+from . import views
 from .render import page, rendered, shown, tagged
-from .sample import Views
+from .views import Views
 
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 Words = list[tuple[str, str | None]]

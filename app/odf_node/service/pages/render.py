@@ -32,8 +32,8 @@ from ..http.answers import WEAK, is_named
 from ..http.bodies import small_form
 from ..http.deps import part_of
 from ..settings import Settings
-from . import sample as views
-from .sample import Views
+from . import views
+from .views import Views
 from .visitors import refuse_foreign, visitor
 
 if TYPE_CHECKING:

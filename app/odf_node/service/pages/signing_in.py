@@ -15,9 +15,9 @@ from ..auth.dataset_access import Callers
 from ..errors import status_of
 from ..http.bodies import small_form
 from ..http.deps import base_of, part_of
-from . import sample as views
+from . import views
 from .render import MAX_FORM_BYTES, page, problem, redirect, shown_to_all
-from .sample import Views
+from .views import Views
 from .visitors import local_path, refuse_foreign, sign_in, sign_out
 
 

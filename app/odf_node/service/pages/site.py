@@ -24,10 +24,10 @@ from . import (
     home,
     password,
     publish,
+    reference,
     signing_in,
     tokens,
 )
-from . import reference as documentation
 from .render import static
 
 MAX_PASSWORDS = 2
@@ -52,7 +52,7 @@ async def _static(request: Request) -> Response:
 
 ROUTES = (
     *home.ROUTES,
-    *documentation.ROUTES,
+    *reference.ROUTES,
     *signing_in.ROUTES,
     *account.ROUTES,
     *tokens.ROUTES,

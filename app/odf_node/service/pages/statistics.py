@@ -23,7 +23,7 @@ from odf_protocol.errors import BadInput, NodeError
 from ..readers.tasks import Profiled
 from .block_view import Visit
 from .cells import cell_text, column_lines, fields_of
-from .sample import newest, sample_size
+from .views import newest, sample_size
 
 BARS = 12
 MAX_SPAN = 1e300

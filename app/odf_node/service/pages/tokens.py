@@ -12,15 +12,15 @@ from starlette.routing import Route
 from odf_protocol.errors import NodeError
 from odf_storage.stores.ports.values import Scope
 
-from ..accounts import accounts as own_tokens
+from ..accounts import accounts
 from ..accounts.accounts import MalformedTokenRequest, OwnTokens, TokenAsked
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import base_of, part_of
-from . import sample as views
+from . import views
 from .render import Form, page, posted, redirect, shown
-from .sample import Views
 from .token_view import shown_tokens
+from .views import Views
 
 PATH = "/v/tokens"
 NEVER = "never"
@@ -52,7 +52,7 @@ def _tokens(given: Views, actor: Actor, request: Request) -> Response:
 def _make(given: Views, actor: Actor, request: Request, form: Form) -> Response:
     tokens = part_of(request, OwnTokens)
     try:
-        made = own_tokens.make_token(tokens, actor, _asked(form))
+        made = accounts.make_token(tokens, actor, _asked(form))
     except NodeError as error:
         if actor.account is None:
             raise
@@ -63,7 +63,7 @@ def _make(given: Views, actor: Actor, request: Request, form: Form) -> Response:
 
 
 def _revoke(given: Views, actor: Actor, request: Request, form: Form) -> Response:
-    own_tokens.revoke_token(part_of(request, OwnTokens), actor, form.get("token", "")[:200])
+    accounts.revoke_token(part_of(request, OwnTokens), actor, form.get("token", "")[:200])
     return redirect(given, PATH)
 
 
@@ -96,7 +96,7 @@ def _page(
     made: dict[str, Any] | None = None,
 ) -> Response:
     tokens = part_of(request, OwnTokens)
-    listed = own_tokens.list_tokens(tokens, actor)
+    listed = accounts.list_tokens(tokens, actor)
     content = {
         "tokens": shown_tokens(given.access, listed, tokens.clock()),
         "made": made,
@@ -107,7 +107,7 @@ def _page(
         "lifetimes": LIFETIMES,
         "reaches": REACHES,
         "scopes": SCOPES,
-        "max_label": own_tokens.MAX_LABEL_CHARS,
+        "max_label": accounts.MAX_LABEL_CHARS,
     }
     around = views.frame(given, actor, PATH)
     return page("tokens", {**around, **content}, int(status_of(told)) if told else 200)

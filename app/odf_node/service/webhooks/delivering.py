@@ -37,7 +37,7 @@ from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..news.feeds import ChainFeed, ChainPosition, Page
 from ..news.notices import Notice
-from . import webhooks as secrets
+from . import webhooks
 from .sending import Answer, Message, ReceiverGone, failing_of, message_of
 from .webhooks import Webhooks, signed_headers, source_of
 
@@ -201,7 +201,7 @@ def _sent(
     alias = delivering.access.shown_alias(entry)
     message = made(alias, source=source_of(hooks, entry, alias))
     now = hooks.clock()
-    signing = secrets.opened(hooks.keys, webhook, now)
+    signing = webhooks.opened(hooks.keys, webhook, now)
     headers = signed_headers(signing, message.id, message.body, now)
     answer = hooks.sender.send(webhook.url, message, headers)
     attempt = DeliveryAttempt(

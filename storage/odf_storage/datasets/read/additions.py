@@ -32,9 +32,7 @@ def only_adds(stream: BinaryIO, operation: str, name: Multihash) -> bool:
     except MemoryError:
         raise
     except (Damaged, *UNREADABLE) as broken:
-        raise UnreadableSlice(
-            f"data slice {name} cannot be read: {str(broken)[:200]}", object=f"data/{name}"
-        ) from None
+        raise UnreadableSlice.of(name, broken) from None
 
 
 def _held(stream: BinaryIO) -> pa.Buffer | BinaryIO:

@@ -225,6 +225,11 @@ def _widest(groups: Sequence[RowGroup]) -> tuple[int, bool]:
 class UnreadableSlice(Damaged):
     """A data slice is not a Parquet file, or does not fit the schema of the dataset."""
 
+    @classmethod
+    def of(cls, name: Multihash, broken: Exception) -> UnreadableSlice:
+        """Return the error for the slice of this hash, with the beginning of the reason."""
+        return cls(f"data slice {name} cannot be read: {str(broken)[:200]}", object=f"data/{name}")
+
 
 class SliceScan:
     """Rows of the slices of a narrowed view, oldest first; may be called several times.
@@ -311,10 +316,7 @@ class SliceScan:
             except MemoryError:  # Arrow's memory error is an `ArrowException` too
                 raise
             except (pa.ArrowException, OSError, ValueError) as broken:
-                raise UnreadableSlice(
-                    f"data slice {data.physical_hash} cannot be read: {str(broken)[:200]}",
-                    object=f"data/{data.physical_hash}",
-                ) from None
+                raise UnreadableSlice.of(data.physical_hash, broken) from None
 
     @contextmanager
     def _opened(self, data: DataSlice) -> Iterator[BinaryIO]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset import info as local_files
+from odf_storage.datasets.dataset import info
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.merge_state.store import MergeStates
 from odf_storage.stores.objects.layout import bucket_name
@@ -221,7 +221,7 @@ class WorkerContext:
             self.ingest.ahead.close()
 
 
-COPY_BYTES = local_files.COPY_BYTES
+COPY_BYTES = info.COPY_BYTES
 
 
 def local_file(dataset: Dataset, kind: ObjectKind, content: Multihash, folder: Path) -> Path:

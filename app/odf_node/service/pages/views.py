@@ -1,11 +1,8 @@
-"""The newest rows of a dataset for its pages.
+"""What pages need of the node: its parts, the frame around their content, and the newest rows.
 
-Facts of the columns of datasets for their pages, kept for as long as no rows come.
-
-When rows have come, a reader looks into the new slices only; the facts of older ones are kept. If
-the new ones are many, it does so beside the page, and a later view shows the facts.
-
-The parts of the node that pages need, and the frame around their content. It has no HTML.
+Facts of the columns of datasets are kept for as long as no rows come. When rows have come, a reader
+looks into the new slices only; the facts of older ones are kept. If the new ones are many, it does
+so beside the page, and a later view shows the facts. It has no HTML.
 """
 
 from __future__ import annotations
