@@ -311,7 +311,14 @@ def test_silence_is_filled_with_comments_that_no_client_takes_for_events(tmp_pat
         entry, chain = kept(service, "silence")
         with following(service, "/silence/events") as stream:
             stream.next()
-            threading.Timer(1.0, commit, (service, entry, chain)).start()
+
+            def commit_when_three_were_seen() -> None:
+                deadline = time.monotonic() + PATIENCE_S
+                while stream.comments < 3 and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                commit(service, entry, chain)
+
+            threading.Thread(target=commit_when_three_were_seen).start()
             assert stream.take(1)[0].id
             assert stream.comments >= 3
 
