@@ -31,7 +31,9 @@ run: $(V)/.run-ok ## set up and serve a node on http://127.0.0.1:8080 (SQLite, l
 	ODF_NODE_ANONYMOUS_READS=$${ODF_NODE_ANONYMOUS_READS:-all} $(BIN)/odf-node serve --host $(HOST) --port $(PORT) --data $(DATA)
 
 test: $(V)/.dev-ok ## set up and run all tests (real PostgreSQL, S3 server and Spark), JOBS=3 at a time
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 60 --durations-min 2 $(TESTS)
+	@rm -f .pytest_cache/v/cache/lastfailed
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 60 --durations-min 2 $(TESTS) || \
+	  { [ $$? = 1 ] && $(BIN)/python tests/support/second_look.py 3; }
 
 dev: $(V)/.dev-ok ## only set up .venv with everything for development
 	$(say) 'ready: $(BIN)/odf-node, $(BIN)/odf-worker'
