@@ -23,7 +23,7 @@ from odf_node.service.auth.passwords import (
     verify_password,
 )
 from odf_protocol.instant import Instant
-from odf_storage.stores.registers.accounts import SqlAttempts
+from odf_storage.stores.registers.accounts import LoginAttempts
 from odf_storage.stores.sql.engine import open_engine, sqlite_url
 from odf_storage.stores.sql.migrate import migrate
 
@@ -163,7 +163,7 @@ def test_what_is_counted_is_bounded(throttle):
 def test_services_on_one_database_count_together(tmp_path):
     engine = open_engine(sqlite_url(tmp_path / "node.db"), durable=False)
     migrate(engine)
-    one, other = (SharedThrottle(SqlAttempts(engine), 3, 60, lambda: NOON) for _ in range(2))
+    one, other = (SharedThrottle(LoginAttempts(engine), 3, 60, lambda: NOON) for _ in range(2))
     for throttle in (one, other, one):
         throttle.enter("anna", "1.2.3.4")
     with pytest.raises(TooManyAttempts) as refused:

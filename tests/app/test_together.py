@@ -19,7 +19,7 @@ from odf_node.service.limits.shares import Coalescer
 from odf_node.service.wiring import Node
 from odf_protocol.identity import DatasetAlias, DatasetId
 from odf_storage.runtime.logs import current_facts, part_of
-from odf_storage.stores.index.sql import SqlHeads
+from odf_storage.stores.index.sql import Heads
 from odf_storage.stores.ports.values import Job
 
 
@@ -185,15 +185,15 @@ def test_a_source_is_not_looked_for_again_within_some_seconds(service) -> None:
     service.keep(with_sources("default"), "kamu/open")
     post = small_post(service, "open")
     looks: list[object] = []
-    heads, here = SqlHeads.head, get_ident()
+    heads, here = Heads.head, get_ident()
 
-    def head(self: SqlHeads, dataset: DatasetId, *more: str) -> object:
+    def head(self: Heads, dataset: DatasetId, *more: str) -> object:
         if get_ident() == here:  # the service follows heads in threads of its own
             looks.append(dataset)
         return heads(self, dataset, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SqlHeads, "head", head)
+        patch.setattr(Heads, "head", head)
         for now[0] in (0.0, 0.9 * KEPT_S, 1.1 * KEPT_S):
             assert isinstance(posts.take([post])[0], Posted)
     assert len(looks) == 2

@@ -10,7 +10,6 @@ from index_parts import ManualClock
 
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
-from odf_storage.stores.ports import AccountStore
 from odf_storage.stores.ports.errors import (
     AccountNameTaken,
     AccountNotFound,
@@ -25,6 +24,7 @@ from odf_storage.stores.ports.values import (
     StoredPassword,
     Token,
 )
+from odf_storage.stores.registers.accounts import AccountStore
 
 ANNA = Account(AccountId("did:odf:anna"), "Anna")
 BERT = Account(AccountId("did:odf:bert"), "bert", is_admin=True)

@@ -7,7 +7,7 @@ from index_parts import Index
 
 from odf_protocol.metadata.events import HashedBlock, SetDataSchema, SetInfo
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.ports import BlocksBehind
+from odf_storage.stores.index.sql_blocks import SqlBlockIndex
 
 ID = entry().id
 
@@ -111,7 +111,7 @@ class BlockIndexContract:
 
 class BlocksBehindContract:
     def test_blocks_behind_one_come_oldest_first_a_page_at_a_time(
-        self, index: Index, reads: BlocksBehind
+        self, index: Index, reads: SqlBlockIndex
     ) -> None:
         blocks = stored(index, 9)
         head = blocks[-1].hash
@@ -121,7 +121,7 @@ class BlocksBehindContract:
         assert reads.behind(ID, head, head) == []
 
     def test_nothing_is_behind_a_block_of_another_history(
-        self, index: Index, reads: BlocksBehind
+        self, index: Index, reads: SqlBlockIndex
     ) -> None:
         blocks = stored(index, 4)
         other = [linked(blocks[1], SetInfo(description="another way"))]

@@ -9,7 +9,7 @@ import pytest
 from chain_maker import some_id
 from index_parts import ManualClock
 
-from odf_storage.stores.ports import JobQueue
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import JobNotFound, LeaseLost
 from odf_storage.stores.ports.values import (
     AccountId,

@@ -12,7 +12,7 @@ from tests.conformance.job_queue import DONE, claim, spec
 
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.ports import JobQueue
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import LeaseLost, RequestKeyReused
 from odf_storage.stores.ports.values import (
     AccountId,

@@ -8,8 +8,8 @@ import pytest
 from index_parts import ManualClock
 from tests.conformance.job_queue import DONE, LEASE, claim, claimed, spec
 
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.jobs.sql_claim import GIVES_WAY_S
-from odf_storage.stores.ports import JobQueue
 from odf_storage.stores.ports.errors import LeaseLost
 from odf_storage.stores.ports.values import (
     Job,

@@ -16,7 +16,7 @@ from servers import S3Server
 
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.index.sql import SqlDatasetRegistry, SqlRefIndex
+from odf_storage.stores.index.sql import DatasetRegistry, RefIndex
 from odf_storage.stores.index.sql_blocks import SqlBlockIndex
 from odf_storage.stores.sql.engine import open_engine, sqlite_url
 from odf_storage.stores.sql.migrate import migrate
@@ -85,8 +85,8 @@ def clock() -> ManualClock:
 def index(database: sa.Engine) -> Index:
     clock = TickingClock()
     return Index(
-        SqlDatasetRegistry(database, clock=clock),
-        SqlRefIndex(database, clock=clock),
+        DatasetRegistry(database, clock=clock),
+        RefIndex(database, clock=clock),
         SqlBlockIndex(database),
     )
 

@@ -7,11 +7,10 @@ import sqlalchemy as sa
 from index_parts import ManualClock
 from tests.conformance.account_store import AccountStoreContract
 
-from odf_storage.stores.ports import AccountStore
-from odf_storage.stores.registers.accounts import SqlAccountStore
+from odf_storage.stores.registers.accounts import AccountStore
 
 
 class TestSqlAccountStore(AccountStoreContract):
     @pytest.fixture
     def accounts(self, database: sa.Engine, clock: ManualClock) -> AccountStore:
-        return SqlAccountStore(database, clock=clock)
+        return AccountStore(database, clock=clock)

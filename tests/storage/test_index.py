@@ -14,12 +14,12 @@ from tests.conformance.registry import RegistryContract, register
 
 from odf_protocol.identity import DatasetAlias
 from odf_storage.stores.index import sql, sql_blocks
-from odf_storage.stores.index.sql import SqlDatasetRegistry
+from odf_storage.stores.index.sql import DatasetRegistry
 from odf_storage.stores.index.sql_blocks import SqlBlockIndex
-from odf_storage.stores.jobs.sql import SqlJobQueue
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import BlockDamaged, JobNotFound, LeaseLost
 from odf_storage.stores.ports.values import JobId, JobSpec, JobStatus, Succeeded, Variable
-from odf_storage.stores.registers.schedules import SqlVariables
+from odf_storage.stores.registers.schedules import Variables
 from odf_storage.stores.sql.tables import blocks as block_rows
 
 
@@ -56,7 +56,7 @@ class TestBlocksBehind(BlocksBehindContract):
 def test_a_block_damaged_in_the_database_is_reported_and_not_served(database: sa.Engine) -> None:
     created = entry()
     blocks, _ = chain(created.id)
-    SqlDatasetRegistry(database).create(created, blocks=blocks)
+    DatasetRegistry(database).create(created, blocks=blocks)
     with database.begin() as connection:
         connection.execute(sa.update(block_rows).values(raw=blocks[0].raw[:-1] + b"\x01"))
     with pytest.raises(BlockDamaged):
@@ -71,33 +71,33 @@ OTHER = some_id("other")
 
 
 @pytest.fixture
-def registry(database: sa.Engine) -> SqlDatasetRegistry:
-    made = SqlDatasetRegistry(database)
+def registry(database: sa.Engine) -> DatasetRegistry:
+    made = DatasetRegistry(database)
     made.create(entry(), blocks=chain(ID)[0])
     made.create(entry("kamu/other", dataset=OTHER), blocks=chain(OTHER)[0])
     return made
 
 
 @pytest.fixture
-def queue(database: sa.Engine) -> SqlJobQueue:
-    return SqlJobQueue(database)
+def queue(database: sa.Engine) -> JobQueue:
+    return JobQueue(database)
 
 
-def again(registry: SqlDatasetRegistry) -> None:
+def again(registry: DatasetRegistry) -> None:
     """Somebody else creates a dataset of the same id."""
     registry.create(entry("bob/mine", dataset=ID), blocks=chain(ID)[0])
 
 
-def claimed(queue: SqlJobQueue) -> JobId:
+def claimed(queue: JobQueue) -> JobId:
     job = queue.claim("w", ["ingest"], lease=LEASE)
     assert job is not None
     return job.id
 
 
 def test_a_dataset_created_again_gets_no_variables_of_the_one_before(
-    database: sa.Engine, registry: SqlDatasetRegistry
+    database: sa.Engine, registry: DatasetRegistry
 ) -> None:
-    variables = SqlVariables(database)
+    variables = Variables(database)
     secret = Variable(name="TOKEN", is_secret=True, value=b"sealed", updated_at=NOON, key_id="k")
     for owner in (str(ID), str(OTHER), "did:odf:alice"):
         variables.put(owner, secret)
@@ -108,7 +108,7 @@ def test_a_dataset_created_again_gets_no_variables_of_the_one_before(
 
 
 def test_ended_jobs_go_with_their_dataset_and_the_rows_they_rejected(
-    registry: SqlDatasetRegistry, queue: SqlJobQueue
+    registry: DatasetRegistry, queue: JobQueue
 ) -> None:
     for dataset in (ID, OTHER):
         queue.submit(JobSpec("ingest", dataset, {}, lock=str(dataset)))
@@ -124,7 +124,7 @@ def test_ended_jobs_go_with_their_dataset_and_the_rows_they_rejected(
 
 
 def test_a_post_that_waits_is_not_ingested_by_the_next_dataset_of_the_id(
-    registry: SqlDatasetRegistry, queue: SqlJobQueue
+    registry: DatasetRegistry, queue: JobQueue
 ) -> None:
     waiting = queue.submit(JobSpec("ingest", ID, {}, lock=str(ID), body=b"posted by alice"))
     registry.forget(ID)
@@ -135,7 +135,7 @@ def test_a_post_that_waits_is_not_ingested_by_the_next_dataset_of_the_id(
 
 
 def test_a_worker_loses_the_job_of_a_forgotten_dataset_and_its_lock_is_free(
-    registry: SqlDatasetRegistry, queue: SqlJobQueue
+    registry: DatasetRegistry, queue: JobQueue
 ) -> None:
     queue.submit(JobSpec("ingest", ID, {}, lock=str(ID), dedup_key="d"))
     running = claimed(queue)
@@ -150,10 +150,10 @@ def test_a_worker_loses_the_job_of_a_forgotten_dataset_and_its_lock_is_free(
 
 
 def test_what_late_requests_add_to_a_forgotten_dataset_is_not_for_the_next_one(
-    database: sa.Engine, registry: SqlDatasetRegistry, queue: SqlJobQueue
+    database: sa.Engine, registry: DatasetRegistry, queue: JobQueue
 ) -> None:
     registry.forget(ID)
-    variables = SqlVariables(database)
+    variables = Variables(database)
     late = Variable(name="TOKEN", is_secret=False, value=b"late", updated_at=NOON)
     variables.put(str(ID), late)
     queue.submit(JobSpec("ingest", ID, {}, lock=str(ID), body=b"late"))

@@ -15,13 +15,12 @@ from tests.conformance.job_requests import RequestContract
 from tests.conformance.job_turns import JobTurnsContract
 
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.index.sql import SqlDatasetRegistry
+from odf_storage.stores.index.sql import DatasetRegistry
 from odf_storage.stores.jobs import sql_submit
-from odf_storage.stores.jobs.sql import SqlJobQueue
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.objects.layout import DatabaseUnavailable
-from odf_storage.stores.ports import JobQueue
 from odf_storage.stores.ports.values import Account, AccountId, JobSpec, RequestKey
-from odf_storage.stores.registers.accounts import SqlAccountStore
+from odf_storage.stores.registers.accounts import AccountStore
 
 
 class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):
@@ -29,17 +28,17 @@ class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):
     def queue(self, database: sa.Engine, clock: ManualClock) -> JobQueue:
         created = replace(entry(), id=some_id())
         blocks, _ = chain(created.id)
-        SqlDatasetRegistry(database).create(created, blocks=blocks)
-        return SqlJobQueue(database, clock=clock)
+        DatasetRegistry(database).create(created, blocks=blocks)
+        return JobQueue(database, clock=clock)
 
     def test_jobs_nobody_asked_for_take_the_turn_of_the_owner_of_their_dataset(
-        self, database: sa.Engine, queue: SqlJobQueue
+        self, database: sa.Engine, queue: JobQueue
     ) -> None:
         bob = AccountId("did:odf:bob")
-        SqlAccountStore(database).put_account(Account(bob, "Bob"))
+        AccountStore(database).put_account(Account(bob, "Bob"))
         bobs = [entry(f"bob/d{n}") for n in range(20)]
         for each in bobs:
-            SqlDatasetRegistry(database).create(each, blocks=chain(each.id)[0])
+            DatasetRegistry(database).create(each, blocks=chain(each.id)[0])
             queue.submit(JobSpec("transform", each.id, {}, lock=str(each.id)))
         queue.submit(JobSpec("transform", None, {}, account=bob))
         asked = queue.submit(JobSpec("transform", None, {}, account=AccountId("alice")))
@@ -51,7 +50,7 @@ class TestSqlJobQueue(JobQueueContract, JobTurnsContract, RequestContract):
         assert (first.spec.dataset, second.id) == (bobs[0].id, asked)
 
     def test_a_database_that_goes_away_is_told_to_all_who_submit_together(
-        self, queue: SqlJobQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+        self, queue: JobQueue, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Who comes after the one that met it would work in a broken transaction."""
         met = []

@@ -13,7 +13,7 @@ from chain_maker import NOON
 from tests.storage.conftest import DATABASES, database_url
 
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.stores.registers.accounts import SqlAttempts
+from odf_storage.stores.registers.accounts import LoginAttempts
 from odf_storage.stores.sql.engine import open_engine
 
 MINUTE = timedelta(minutes=1)
@@ -33,7 +33,7 @@ def later(seconds: float) -> Instant:
 
 
 def test_what_is_above_a_limit_is_told_how_long_and_counts_no_more(engine: sa.Engine) -> None:
-    one, other = SqlAttempts(engine), SqlAttempts(engine)
+    one, other = LoginAttempts(engine), LoginAttempts(engine)
     assert one.count(LIMITS, NOON, MINUTE) is None
     assert other.count(LIMITS, later(10), MINUTE) is None
     for _ in range(3):
@@ -43,7 +43,7 @@ def test_what_is_above_a_limit_is_told_how_long_and_counts_no_more(engine: sa.En
 
 
 def test_windows_end_and_leave_nothing(engine: sa.Engine) -> None:
-    attempts = SqlAttempts(engine)
+    attempts = LoginAttempts(engine)
     for _ in range(2):
         attempts.count(LIMITS, NOON, MINUTE)
     assert attempts.count(LIMITS, later(59.9), MINUTE) is not None
@@ -53,7 +53,7 @@ def test_windows_end_and_leave_nothing(engine: sa.Engine) -> None:
 
 
 def test_what_is_forgiven_counts_no_more(engine: sa.Engine) -> None:
-    attempts = SqlAttempts(engine)
+    attempts = LoginAttempts(engine)
     for _ in range(2):
         attempts.count(LIMITS, NOON, MINUTE)
     attempts.forgive(OWN, [SHARED])
@@ -63,7 +63,7 @@ def test_what_is_forgiven_counts_no_more(engine: sa.Engine) -> None:
 
 
 def test_many_at_once_are_counted_one_by_one(engine: sa.Engine) -> None:
-    attempts, passed = SqlAttempts(engine), []
+    attempts, passed = LoginAttempts(engine), []
     limits = {b"a": 5, b"b": 100}
 
     def guess() -> None:

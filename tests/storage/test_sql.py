@@ -15,7 +15,7 @@ from chain_maker import chain, entry
 
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant
-from odf_storage.stores.index.sql import SqlDatasetRegistry
+from odf_storage.stores.index.sql import DatasetRegistry
 from odf_storage.stores.sql.engine import (
     UnknownDatabase,
     open_engine,
@@ -78,8 +78,8 @@ def test_a_schema_of_a_later_version_is_left_as_it_is(empty: str) -> None:
         connection.execute(sa.text("alter table datasets add column later varchar(10)"))
     migrate(engine)
     assert current(engine) == "9999"
-    SqlDatasetRegistry(engine).create(made := entry("kamu/foo"), blocks=chain(made.id)[0])
-    assert SqlDatasetRegistry(engine).get(DatasetRef(id=made.id)) == made
+    DatasetRegistry(engine).create(made := entry("kamu/foo"), blocks=chain(made.id)[0])
+    assert DatasetRegistry(engine).get(DatasetRef(id=made.id)) == made
     engine.dispose()
 
 

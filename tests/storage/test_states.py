@@ -12,7 +12,7 @@ from odf_protocol.metadata.events import SetInfo
 from odf_storage.datasets.dataset import state_cache as chain_module
 from odf_storage.datasets.dataset.state_cache import KEEP_FROM, NEAR
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
-from odf_storage.stores.index.sql_blocks import SqlBlockIndex, SqlKeptStates
+from odf_storage.stores.index.sql_blocks import KeptStates, SqlBlockIndex
 from odf_storage.stores.sql.engine import writing
 from odf_storage.stores.sql.tables import blocks, states
 
@@ -75,8 +75,8 @@ def test_a_transaction_of_reads_saves_a_state_only_after_it_has_ended(tmp_path):
     stores = opened(tmp_path)
     with stores.reading() as reader:
         assert reader.chain(ID).state() == fold(BLOCKS)
-        assert SqlKeptStates(stores.engine).load(ID) is None
-    assert SqlKeptStates(stores.engine).load(ID) == fold(BLOCKS)
+        assert KeptStates(stores.engine).load(ID) is None
+    assert KeptStates(stores.engine).load(ID) == fold(BLOCKS)
     stores.close()
 
 

@@ -30,7 +30,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.compare import compare_index
 from odf_storage.datasets.upkeep.gc import collect_garbage
 from odf_storage.datasets.upkeep.rebuild import IndexNotEmpty, RebuildReport, rebuild_index
-from odf_storage.stores.index.sql import SqlDatasetRegistry, SqlRefIndex
+from odf_storage.stores.index.sql import DatasetRegistry, RefIndex
 from odf_storage.stores.index.sql_blocks import SqlBlockIndex
 from odf_storage.stores.objects.memory import MemoryObjectStore
 from odf_storage.stores.ports.values import ObjectKind, Visibility
@@ -66,8 +66,8 @@ def over(stores: Stores, engine: sa.Engine) -> Stores:
     return replace(
         stores,
         engine=engine,
-        registry=SqlDatasetRegistry(engine),
-        refs=SqlRefIndex(engine),
+        registry=DatasetRegistry(engine),
+        refs=RefIndex(engine),
         blocks=SqlBlockIndex(engine),
     )
 
@@ -133,7 +133,7 @@ def test_objects_of_any_store_will_do(fresh: sa.Engine) -> None:
     objects.write_alias(made.id, DatasetAlias.parse("foo"))
     report = rebuild_index(objects, fresh)
     assert (report.datasets, report.blocks) == (1, 3)
-    found = SqlDatasetRegistry(fresh).get(DatasetRef(alias=DatasetAlias.parse("kamu/foo")))
+    found = DatasetRegistry(fresh).get(DatasetRef(alias=DatasetAlias.parse("kamu/foo")))
     assert found.visibility is Visibility.PRIVATE, "nobody said that it is public"
     assert "no info/node" in report.notes[0]
 
@@ -175,7 +175,7 @@ def test_a_dataset_with_a_hole_is_left_out_whole_and_reported(
     assert not report.ok
     assert len(report.problems) == 1
     assert str(blocks[1].hash) in report.problems[0]
-    assert [known.id for known in SqlDatasetRegistry(fresh).page()] == [good.id]
+    assert [known.id for known in DatasetRegistry(fresh).page()] == [good.id]
     assert SqlBlockIndex(fresh).count(made.id) == 0
 
 
@@ -207,7 +207,7 @@ def test_two_datasets_of_one_name_are_both_kept(local: Stores, fresh: sa.Engine)
     local.objects.write_alias(two.id, DatasetAlias.parse("kamu/FOO"))
     report = rebuild_index(local.objects, fresh)
     assert (report.datasets, len(report.notes)) == (2, 1)
-    names = {str(known.alias) for known in SqlDatasetRegistry(fresh).page()}
+    names = {str(known.alias) for known in DatasetRegistry(fresh).page()}
     assert len(names & {"kamu/foo", "kamu/FOO"}) == 1
     assert len(names & {f"kamu/{one.id.multibase}", f"kamu/{two.id.multibase}"}) == 1
 

@@ -9,7 +9,8 @@ from datetime import timedelta
 from chain_maker import NOON
 
 from odf_protocol.instant import Instant
-from odf_storage.stores.ports import BlockIndex, DatasetRegistry, RefIndex
+from odf_storage.stores.index.sql import DatasetRegistry, RefIndex
+from odf_storage.stores.ports import BlockIndex
 
 
 class ManualClock:

@@ -22,9 +22,9 @@ from odf_protocol.instant import Instant
 from odf_storage.datasets.node.naming import refuse_reserved_account
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.logs import add_facts
-from odf_storage.stores.ports import AccountStore
 from odf_storage.stores.ports.errors import AccountNameTaken, TokenNotFound
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
+from odf_storage.stores.registers.accounts import AccountStore
 
 from ..auth.access import Action, DatasetHidden, Unauthenticated, Unauthorized, require_admin
 from ..auth.actors import ID_BYTES, TOKEN_BYTES, AccessToken, Actor

@@ -16,8 +16,9 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.typed import decode_json
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.networks import network_of
-from odf_storage.stores.ports import AccountStore, DeviceLogins, Identities
 from odf_storage.stores.ports.values import Account, DeviceLogin
+from odf_storage.stores.registers.access import DeviceLogins
+from odf_storage.stores.registers.accounts import AccountStore, Identities
 
 from ..auth.access import Unauthenticated
 from ..auth.actors import Actor, Session

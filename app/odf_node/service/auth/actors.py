@@ -39,9 +39,9 @@ from enum import Enum
 from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
-from odf_storage.stores.ports import Accounts, Identities
 from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Role, Scope
+from odf_storage.stores.registers.accounts import AccountStore, Identities
 from odf_storage.stores.registers.sealing import SecretKeys
 
 ISSUER = "odf-node"
@@ -136,7 +136,9 @@ def _text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def session_secrets(accounts: Accounts, keys: SecretKeys, *, lies_open: bool) -> tuple[bytes, ...]:
+def session_secrets(
+    accounts: AccountStore, keys: SecretKeys, *, lies_open: bool
+) -> tuple[bytes, ...]:
     """Return the secrets that sign sessions. Services on one database need a common key: without
     one, `lies_open` makes them use the unsealed secret in the database, which all can read."""
     stored = accounts.secret(SECRET_NAME, os.urandom(SECRET_BYTES))

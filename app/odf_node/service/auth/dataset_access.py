@@ -33,9 +33,12 @@ from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.reader import Reader, Reading
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
-from odf_storage.stores.ports import DatasetEntries, MirrorReads, OverviewReads, RoleReads
+from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.publications import Readable
 from odf_storage.stores.ports.values import AccountId, DatasetEntry, Reach, Role, Scope
+from odf_storage.stores.registers.access import RoleReads
+from odf_storage.stores.registers.following import MirrorReads
+from odf_storage.stores.registers.publications import OverviewStore
 
 from ..setting_groups.words import AnonymousReads, Tenancy
 from .access import Action, DatasetHidden, DatasetRenamed, IsRemote, address, authorize, grants
@@ -96,7 +99,7 @@ class DatasetAccess:
     """The datasets of a node, with its policy: its tenancy, and what everybody may read."""
 
     registry: DatasetEntries
-    overviews: OverviewReads
+    overviews: OverviewStore
     entries: EntryMemory
     reading: Reading
     tenancy: Tenancy

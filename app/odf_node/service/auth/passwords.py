@@ -28,7 +28,7 @@ from datetime import timedelta
 from odf_protocol.errors import BadInput, LimitExceeded
 from odf_storage.runtime.clock import Clock, system_clock
 from odf_storage.runtime.networks import network_of
-from odf_storage.stores.registers.accounts import SqlAttempts
+from odf_storage.stores.registers.accounts import LoginAttempts
 
 MIN_PASSWORD_CHARS = 8
 MAX_PASSWORD_CHARS = 1024
@@ -221,7 +221,7 @@ class Throttle:
 class SharedThrottle:
     """A `Throttle` whose counters services on one database share."""
 
-    counted: SqlAttempts
+    counted: LoginAttempts
     attempts: int
     window_s: float
     now: Clock = system_clock

@@ -37,7 +37,7 @@ from odf_storage.datasets.node.overviews import overview_now
 from odf_storage.datasets.node.rights import refuse_cycle, remember_declared
 from odf_storage.datasets.node.stores import Stores, refuse_long
 from odf_storage.runtime.clock import Clock, Random
-from odf_storage.stores.ports import DatasetEntries
+from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.errors import AliasTaken, RefConflict
 from odf_storage.stores.ports.following import Author
 from odf_storage.stores.ports.publications import Listed

@@ -16,10 +16,11 @@ from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.node.overviews import MAX_NUMBER
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports import AccountStore, Identities, RoleStore
 from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.publications import After, Listed, Order, Overview, SortBy, Wanted
 from odf_storage.stores.ports.values import Account, AccountId, DatasetEntry, Role, Visibility
+from odf_storage.stores.registers.access import RoleStore
+from odf_storage.stores.registers.accounts import AccountStore, Identities
 from odf_storage.stores.registers.publications import words_of
 
 from ..accounts.accounts import find_account

@@ -44,7 +44,7 @@ from odf_storage.datasets.job_payloads.transform_job import (
     CheckSourcePayload,
 )
 from odf_storage.datasets.job_payloads.trial_job import TrialDataset, TrialPayload
-from odf_storage.stores.ports import JobSubmissions
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import AccountId, Failed, JobSpec, Succeeded, Visibility
 
 from ...client.folder import in_order
@@ -88,7 +88,7 @@ class Checking:
     seconds."""
 
     datasets: Datasets
-    jobs: JobSubmissions
+    jobs: JobQueue
     watch: JobWatch
     patience_s: float
 
@@ -277,7 +277,7 @@ class Trials:
 
     authoring: Authoring
     pressure: Pressure
-    jobs: JobSubmissions
+    jobs: JobQueue
     watch: JobWatch
     patience_s: float
     sample_bytes: int

@@ -22,8 +22,8 @@ from starlette.responses import Response
 from odf_protocol.errors import BadInput, LimitExceeded, NotFound
 from odf_protocol.typed import decode_json
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.ports import Variables
 from odf_storage.stores.ports.values import Scope, Variable
+from odf_storage.stores.registers.schedules import Variables
 from odf_storage.stores.registers.sealing import SecretKeys
 
 from ..auth.access import Unauthenticated, Unauthorized

@@ -13,10 +13,11 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.engines import read_note
 from odf_storage.datasets.node.rights import declared, depths, inputs_of
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports import JobRecords, MirrorReads
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import JobNotFound
 from odf_storage.stores.ports.following import Derivation
 from odf_storage.stores.ports.values import DatasetEntry, JobId
+from odf_storage.stores.registers.following import MirrorReads
 
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
@@ -82,7 +83,7 @@ def _status(stores: Stores, row: Derivation, behind: int, state: ChainState) -> 
     return "up-to-date" if behind == 0 and settled else "behind"
 
 
-def _job_status(jobs: JobRecords, job: JobId) -> str:
+def _job_status(jobs: JobQueue, job: JobId) -> str:
     try:
         found = jobs.get(job)
     except JobNotFound:

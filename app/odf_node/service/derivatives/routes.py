@@ -27,7 +27,7 @@ from starlette.responses import Response
 from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.datasets.job_payloads.poll_job import PollPayload
-from odf_storage.stores.ports import JobSubmissions
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Succeeded
 from odf_storage.stores.wakeups.wakeups import Topic, WakeUp
 
@@ -46,7 +46,7 @@ from .follow import Computing, submit_transform, upstream_levels
 class Refreshing:
     """The dependencies of refreshes."""
 
-    jobs: JobSubmissions
+    jobs: JobQueue
     mirrors: Mirrors
     computing: Computing
 

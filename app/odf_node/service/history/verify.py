@@ -23,7 +23,8 @@ from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.verify.note import read_note
 from odf_storage.datasets.verify.pending import read_unverified
-from odf_storage.stores.ports import DatasetNotes, JobSubmissions
+from odf_storage.stores.jobs.sql import JobQueue
+from odf_storage.stores.ports import DatasetNotes
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
@@ -54,7 +55,7 @@ class VerifyRequest:
 class Verifying:
     """The parts of the node that verification jobs need."""
 
-    jobs: JobSubmissions
+    jobs: JobQueue
     datasets: Datasets
     access: DatasetAccess
 

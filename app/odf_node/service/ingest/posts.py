@@ -40,7 +40,8 @@ from odf_storage.datasets.node.reader import Reader
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.runtime.logs import add_facts
-from odf_storage.stores.ports import JobRecords, Objects
+from odf_storage.stores.jobs.sql import JobQueue
+from odf_storage.stores.ports import Objects
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import (
     DatasetEntry,
@@ -188,7 +189,7 @@ class Uploads:
         """Delete the upload of a post."""
         self._objects.delete(key)
 
-    def sweep(self, jobs: JobRecords) -> int:
+    def sweep(self, jobs: JobQueue) -> int:
         """Delete the uploads of jobs that have ended, unless other jobs need them. Return the
         number of uploads of ended jobs."""
         ended: set[ObjectKey] = set()
@@ -212,7 +213,7 @@ def upload_of(job: Job) -> ObjectKey | None:
         return None
 
 
-def _all_jobs(jobs: JobRecords) -> Iterator[Job]:
+def _all_jobs(jobs: JobQueue) -> Iterator[Job]:
     after = None
     while page := jobs.page(after=after, limit=SWEEP_PAGE):
         yield from page

@@ -22,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_protocol.errors import Conflict
-from odf_storage.stores.ports import JobRecords
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import Failed, Job, JobId, JobStatus, Succeeded
 from odf_storage.stores.wakeups.wakeups import Topic, WakeUp
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("odf.node")
 class JobWatch:
     """Waits for jobs in one event loop, from `start` to `stop`."""
 
-    def __init__(self, jobs: JobRecords, wake_up: WakeUp, *, pause_s: float) -> None:
+    def __init__(self, jobs: JobQueue, wake_up: WakeUp, *, pause_s: float) -> None:
         self._jobs, self._wake_up, self._pause_s = jobs, wake_up, pause_s
         self._watchers: dict[JobId, set[asyncio.Queue[Job]]] = {}
         self._patient: dict[JobId, set[asyncio.Future[Job]]] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odf_protocol.errors import BadInput, NotFound
-from odf_storage.stores.ports import JobQueue
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import JobNotFound
 from odf_storage.stores.ports.values import (
     DatasetEntry,

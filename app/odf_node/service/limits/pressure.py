@@ -11,7 +11,7 @@ import time
 
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.identity import DatasetId
-from odf_storage.stores.ports import JobRecords
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import AccountId, Backlog
 
 FRESH_S = 0.5
@@ -47,7 +47,7 @@ class NodeBusy(LimitExceeded):
 class Pressure:
     """The number of waiting jobs, and its limits."""
 
-    def __init__(self, jobs: JobRecords, *, dataset: int, account: int, node: int) -> None:
+    def __init__(self, jobs: JobQueue, *, dataset: int, account: int, node: int) -> None:
         self._jobs, self._dataset, self._account, self._node = jobs, dataset, account, node
         self._lock = threading.Lock()
         self._known, self._until = Backlog(), 0.0

@@ -15,7 +15,7 @@ from odf_protocol.chain.state import ChainState
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import SetTransform, Transform
 from odf_storage.datasets.dataset.dataset import Datasets
-from odf_storage.stores.ports import DatasetInputs
+from odf_storage.stores.index.sql import DatasetRegistry
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry
 
@@ -64,7 +64,7 @@ class LineageSources:
     """The dependencies of functions that build the graph."""
 
     datasets: Datasets
-    inputs: DatasetInputs
+    inputs: DatasetRegistry
     access: DatasetAccess
     texts: TextAnswers
 

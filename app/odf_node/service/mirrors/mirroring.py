@@ -18,7 +18,7 @@ from datetime import timedelta
 from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.identity import DatasetRef
 from odf_storage.datasets.job_payloads import heal_job, mirror_job
-from odf_storage.stores.ports import JobClaims
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import LeaseLost
 from odf_storage.stores.ports.values import AccountId, Failed, Job, JobOutcome, Succeeded
 
@@ -176,7 +176,7 @@ class _Beating:
     service stops."""
 
     def __init__(
-        self, jobs: JobClaims, job: Job, worker: str, stop: threading.Event, *, turn_s: float
+        self, jobs: JobQueue, job: Job, worker: str, stop: threading.Event, *, turn_s: float
     ) -> None:
         self._until = time.monotonic() + turn_s
         self._jobs, self._job, self._worker, self._stop = jobs, job, worker, stop

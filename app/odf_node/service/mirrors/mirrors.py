@@ -19,9 +19,9 @@ from odf_storage.datasets.job_payloads import mirror_job
 from odf_storage.datasets.job_payloads.mirror_job import MirrorPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.ports import MirrorReads, MirrorStore
 from odf_storage.stores.ports.following import Mirror
 from odf_storage.stores.ports.values import DatasetEntry, JobId
+from odf_storage.stores.registers.following import MirrorReads, MirrorStore
 from odf_storage.stores.registers.sealing import SecretKeys
 
 from ...client.limits import ClientLimits

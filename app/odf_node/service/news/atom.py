@@ -15,8 +15,9 @@ from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.reader import Reading
 from odf_storage.runtime.clock import Clock
+from odf_storage.stores.index.sql import Heads, RefIndex
 from odf_storage.stores.objects.layout import HEAD
-from odf_storage.stores.ports import BlockIndex, HeadMoves, Heads
+from odf_storage.stores.ports import BlockIndex
 from odf_storage.stores.ports.errors import BlockNotFound
 from odf_storage.stores.ports.values import DatasetEntry
 
@@ -107,7 +108,7 @@ class AtomFeeds:
     """Makes feeds."""
 
     heads: Heads
-    moves: HeadMoves
+    moves: RefIndex
     blocks: BlockIndex
     reading: Reading
     access: DatasetAccess

@@ -26,8 +26,8 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import MalformedHash, MalformedMultibase, Multihash
 from odf_storage.datasets.node.reader import Reader, Reading
 from odf_storage.runtime.clock import Random
+from odf_storage.stores.index.sql import RefIndex
 from odf_storage.stores.objects.layout import HEAD
-from odf_storage.stores.ports import HeadMoves
 from odf_storage.stores.ports.values import DatasetEntry, HeadMoved
 from odf_storage.stores.registers.sealing import SecretKeys
 
@@ -110,7 +110,7 @@ class ChainFeed:
     ) -> Page:
         if entry is None or head is None or head == position.block:
             return Page((), position, is_last=True)
-        blocks = reader.blocks_behind.behind(entry.id, position.block, head, limit=BLOCKS_A_PAGE)
+        blocks = reader.blocks.behind(entry.id, position.block, head, limit=BLOCKS_A_PAGE)
         alias = self.shown(entry)
         if blocks is None:
             notice = reset_notice(entry, alias, head, str(head))
@@ -124,7 +124,7 @@ class ChainFeed:
 class LogFeed:
     """News of all datasets, in the order of the log."""
 
-    moves: HeadMoves
+    moves: RefIndex
     reading: Reading
     shown: Shown
     named: Named
@@ -165,7 +165,7 @@ class LogFeed:
         room: int,
     ) -> tuple[list[Notice], LogPosition | None]:
         """Return notices of one line of the log, and the position after them if more follow."""
-        blocks = reader.blocks_behind.behind(entry.id, start, move.new, limit=room)
+        blocks = reader.blocks.behind(entry.id, start, move.new, limit=room)
         alias, end = self.shown(entry), LogPosition(move.number)
         if blocks is None:
             return [reset_notice(entry, alias, move.new, self.named(end))], None

@@ -21,7 +21,7 @@ from starlette.types import Receive
 
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
-from odf_storage.stores.ports import HeadMoves
+from odf_storage.stores.index.sql import RefIndex
 from odf_storage.stores.wakeups.wakeups import Topic, WakeUp
 
 from ..limits.shares import Slots
@@ -37,7 +37,7 @@ _log = logging.getLogger("odf.news")
 class HeadWatch:
     """Watches the log in one event loop, from `start` to `stop`."""
 
-    def __init__(self, moves: HeadMoves, wake_up: WakeUp, *, pause_s: float) -> None:
+    def __init__(self, moves: RefIndex, wake_up: WakeUp, *, pause_s: float) -> None:
         self._moves, self._wake_up, self._pause_s = moves, wake_up, pause_s
         self._listeners: dict[DatasetId | None, set[asyncio.Event]] = {}
         self._cursor: int | None = None

@@ -15,7 +15,7 @@ from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.pruning.learned import REMEMBERED_BOUNDS, LearnedBounds
 from odf_storage.datasets.versions.dead_rows import DEAD_ROWS_BYTES
 from odf_storage.runtime.clock import Clock, Random, system_clock
-from odf_storage.stores.registers.accounts import SqlAttempts
+from odf_storage.stores.registers.accounts import LoginAttempts
 from odf_storage.stores.registers.sealing import SecretKeys
 
 from ..accounts.accounts import MAX_ACCOUNT_TOKENS, Administration, OwnTokens
@@ -108,7 +108,7 @@ class CallerParts(Opened):
         """Services on one PostgreSQL share the count; on SQLite there is only one service."""
         attempts, window_s = self.settings.login_attempts, LOGIN_WINDOW_S
         if is_shared(self.stores):
-            return SharedThrottle(SqlAttempts(self.stores.engine), attempts, window_s, self.clock)
+            return SharedThrottle(LoginAttempts(self.stores.engine), attempts, window_s, self.clock)
         return Throttle(attempts, window_s)
 
     @cached_property

@@ -23,7 +23,7 @@ from functools import partial
 from odf_protocol.errors import Unavailable
 from odf_storage.datasets.job_payloads import query_job
 from odf_storage.runtime.extras import need
-from odf_storage.stores.ports import JobRecords
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import JobStatus
 
 from ..settings import Settings
@@ -74,7 +74,7 @@ def query_worker_command(settings: Settings) -> list[str]:
     return [*command, "--no-warm-up", "--idle-s", str(QUERIES_IDLE_S)]
 
 
-def has_queries(jobs: JobRecords) -> bool:
+def has_queries(jobs: JobQueue) -> bool:
     """Return whether a query of a reader waits, or runs: its worker may have died."""
     return bool(jobs.page(kinds=(query_job.KIND,), statuses=OPEN, limit=1))
 
@@ -194,7 +194,7 @@ class Supervisor:
                 self._running.discard(process)
 
 
-def supervisors(settings: Settings, jobs: JobRecords, health: WorkerHealth) -> list[Supervisor]:
+def supervisors(settings: Settings, jobs: JobQueue, health: WorkerHealth) -> list[Supervisor]:
     """Return the supervisors of the workers that a service starts."""
     patience_s = settings.shutdown_s
     return [

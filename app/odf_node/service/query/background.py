@@ -23,7 +23,7 @@ from odf_storage.datasets.job_payloads.query_job import QueriedDataset, QueryPay
 from odf_storage.datasets.query.messages import Form, View
 from odf_storage.datasets.query.tables import QueryResults
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.ports import JobSubmissions
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import KeyNotFound
 from odf_storage.stores.ports.values import Job, JobId, Succeeded
 
@@ -307,7 +307,7 @@ def checked_for_background(body: QueryBody, *, form: Form) -> BackgroundQuery:
 class BackgroundQueries:
     """Submits queries as jobs, and reads and removes their results."""
 
-    jobs: JobSubmissions
+    jobs: JobQueue
     inputs: Inputs
     current: Current
     access: DatasetAccess

@@ -18,7 +18,9 @@ from starlette.responses import Response
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.integrity.healing import HealingStores, retry_open_damages
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.ports import DamageLog, DeviceLogins, JobRecords
+from odf_storage.stores.jobs.sql import JobQueue
+from odf_storage.stores.registers.access import DeviceLogins
+from odf_storage.stores.registers.damages import DamageLog
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
@@ -119,7 +121,7 @@ _log = logging.getLogger("odf.node")
 class Pruning:
     """The records that are removed when they are old, and how long they are kept."""
 
-    jobs: JobRecords
+    jobs: JobQueue
     damages: DamageLog
     devices: DeviceLogins
     queries: BackgroundQueries

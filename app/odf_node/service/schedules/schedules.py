@@ -30,8 +30,10 @@ from odf_storage.datasets.job_payloads.mirror_job import MirrorPayload
 from odf_storage.datasets.job_payloads.poll_job import PollPayload
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, job_of
 from odf_storage.runtime.clock import Clock, Random
-from odf_storage.stores.ports import DatasetEntries, MirrorReads, Schedules
+from odf_storage.stores.index.sql import DatasetEntries
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec, Schedule
+from odf_storage.stores.registers.following import MirrorReads
+from odf_storage.stores.registers.schedules import Schedules
 
 from ..auth.actors import Actor
 

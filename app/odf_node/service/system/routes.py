@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from odf_storage.runtime.extras import app_version
-from odf_storage.stores.ports import DatasetEntries
+from odf_storage.stores.index.sql import DatasetEntries
 
 from ..http.answers import JsonAnswer
 from ..http.deps import SettingsDep, StoresDep, wired

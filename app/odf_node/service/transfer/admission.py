@@ -32,7 +32,8 @@ from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.verify.pending import Unverified, read_unverified, write_unverified
 from odf_storage.runtime.clock import Clock
-from odf_storage.stores.ports import JobQueue, Objects
+from odf_storage.stores.jobs.sql import JobQueue
+from odf_storage.stores.ports import Objects
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import Failed, Job, JobId, JobSpec, Succeeded
 

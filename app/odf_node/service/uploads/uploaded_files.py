@@ -19,7 +19,6 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.integrity.healing import HealingStores
 from odf_storage.datasets.integrity.opening import open_hashed
 from odf_storage.runtime.clock import Clock, Random
-from odf_storage.stores.ports import UploadedFiles
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import (
     Account,
@@ -29,6 +28,7 @@ from odf_storage.stores.ports.values import (
     Scope,
     UploadedFile,
 )
+from odf_storage.stores.registers.access import UploadedFiles
 
 from ..auth.access import Unauthorized
 from ..auth.actors import Actor

@@ -27,7 +27,7 @@ from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads import poll_job
-from odf_storage.stores.ports import JobRecords
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import AccountNotFound
 from odf_storage.stores.ports.following import Problem
 from odf_storage.stores.ports.values import AccountId, DatasetEntry, Failing, Scope
@@ -70,7 +70,7 @@ MOST = 1_000
 class FailingPolls:
     """Looks up at most every `each_s` seconds which datasets have polls that fail."""
 
-    jobs: JobRecords
+    jobs: JobQueue
     each_s: float
     _until: float = 0.0
     _found: Mapping[DatasetId, Failing] = field(default_factory=dict)

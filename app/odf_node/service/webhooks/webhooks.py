@@ -33,10 +33,10 @@ from odf_protocol.typed import decode_json
 from odf_storage.datasets.node.reader import Reading
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.networks import reachable
-from odf_storage.stores.ports import WebhookStore
 from odf_storage.stores.ports.values import Account, DatasetEntry, Scope, Variable
 from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook
 from odf_storage.stores.registers.sealing import SecretKeys
+from odf_storage.stores.registers.webhooks import WebhookStore
 
 from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor

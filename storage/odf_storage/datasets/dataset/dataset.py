@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from odf_protocol.chain.rules import fold_received as fold
 from odf_protocol.chain.state import EMPTY, ChainState
@@ -18,7 +18,7 @@ from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import HashedBlock, Seed
 from odf_protocol.multihash import Multihash
 
-from ...stores.ports import LocatedObjects, Objects, ObjectUrls, RefIndex
+from ...stores.ports import LocatedObjects, Objects, ObjectUrls
 from ...stores.ports.errors import BlockNotFound as BlockNotFound
 from ...stores.ports.errors import RefConflict
 from ...stores.ports.keyed import LinkSource
@@ -28,6 +28,9 @@ from ..contents.named_objects import NamedObject, named_objects
 from ..integrity.healing import HealingStores
 from ..integrity.opening import copy_hashed, ensure_hashed, is_whole_file, open_hashed
 from .state_cache import Chain, StateCache, page_starts
+
+if TYPE_CHECKING:
+    from ...stores.index.sql import RefIndex
 
 FORCE_TRIES = 100
 """How often a forced commit overwrites a concurrent move of the head before it gives up."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from odf_protocol.chain.rules import fold_received as fold
 from odf_protocol.chain.state import EMPTY, ChainState
@@ -23,30 +23,16 @@ from odf_protocol.multihash import Multihash
 
 from ...runtime.clock import without_garbage_collection
 from ...stores.index.stored_block import decode_stored
-from ...stores.ports import BlockIndex, Heads
+from ...stores.ports import BlockIndex
 from ...stores.ports.errors import BlockNotFound
+
+if TYPE_CHECKING:
+    from ...stores.index.sql import Heads
+    from ...stores.index.sql_blocks import StateKeeper
 
 MAX_STATES = 512
 KEEP_FROM = 1000
 """Number of folded blocks from which a state is worth storing."""
-
-
-class StateKeeper(Protocol):
-    """Stores at most one state of each dataset."""
-
-    def load(self, dataset: DatasetId) -> ChainState | None: ...
-    def save(self, dataset: DatasetId, state: ChainState) -> None: ...
-
-
-class KnownStates(Protocol):
-    """The cache of states as a chain uses it."""
-
-    def find(self, dataset: DatasetId, head: Multihash) -> ChainState | None: ...
-    def kept(self, dataset: DatasetId) -> ChainState | None:
-        """Return the stored state of a dataset, whichever head it has."""
-
-    def keep(self, dataset: DatasetId, state: ChainState, *, folded: int) -> None:
-        """Cache a state and, if many blocks were folded for it, store it."""
 
 
 class StateCache:
@@ -73,9 +59,11 @@ class StateCache:
                 self._states.popitem(last=False)
 
     def kept(self, dataset: DatasetId) -> ChainState | None:
+        """Return the stored state of a dataset, whichever head it has."""
         return None if self._keeper is None else self._keeper.load(dataset)
 
     def keep(self, dataset: DatasetId, state: ChainState, *, folded: int) -> None:
+        """Cache a state and, if many blocks were folded for it, store it."""
         if state.head is None:
             return
         self.put(dataset, state.head, state)
@@ -122,7 +110,11 @@ class Chain:
     """One chain. `states` is the cache of the states that were folded from it."""
 
     def __init__(
-        self, dataset: DatasetId, refs: Heads, blocks: BlockIndex, states: KnownStates
+        self,
+        dataset: DatasetId,
+        refs: Heads,
+        blocks: BlockIndex,
+        states: StateCache | StatesOfReads,
     ) -> None:
         self._dataset = dataset
         self._refs, self._blocks, self._states = refs, blocks, states

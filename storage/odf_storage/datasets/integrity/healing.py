@@ -24,7 +24,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from odf_protocol.errors import Damaged, NodeError, Unavailable
 from odf_protocol.identity import DatasetRef
@@ -36,21 +36,19 @@ from ...runtime.clock import system_clock
 from ...runtime.locks import Locks
 from ...runtime.logs import line
 from ...stores.objects.layout import store_name
-from ...stores.ports import (
-    AuditLog,
-    BlockIndex,
-    DamageLog,
-    DatasetEntries,
-    JobSubmissions,
-    LocatedObjects,
-    MirrorStore,
-    Objects,
-)
+from ...stores.ports import BlockIndex, LocatedObjects, Objects
 from ...stores.ports.accounts import AuditEntry
 from ...stores.ports.damages import Damage
 from ...stores.ports.errors import ObjectNotFound
 from ...stores.ports.values import ObjectKey, ObjectKind
 from ..job_payloads import heal_job
+
+if TYPE_CHECKING:
+    from ...stores.index.sql import DatasetEntries
+    from ...stores.jobs.sql import JobQueue
+    from ...stores.registers.audit import AuditLog
+    from ...stores.registers.damages import DamageLog
+    from ...stores.registers.following import MirrorStore
 
 
 class ObjectDamaged(Damaged):
@@ -184,7 +182,7 @@ class HealingStores(Protocol):
     @property
     def blocks(self) -> BlockIndex: ...
     @property
-    def jobs(self) -> JobSubmissions: ...
+    def jobs(self) -> JobQueue: ...
     @property
     def mirrors(self) -> MirrorStore: ...
     @property

@@ -14,21 +14,21 @@ from ...runtime.clock import Clock, system_clock
 from ...runtime.environment import SharedSettings
 from ...runtime.locks import locks_of
 from ...runtime.private_files import make_private, touch_private
-from ...stores.index.sql import SqlDatasetRegistry, SqlRefIndex
-from ...stores.index.sql_blocks import SqlBlockIndex, SqlStates
-from ...stores.jobs.sql import SqlJobQueue
+from ...stores.index.sql import DatasetRegistry, RefIndex
+from ...stores.index.sql_blocks import SqlBlockIndex, StateKeeper
+from ...stores.jobs.sql import JobQueue
 from ...stores.keyed.folder import Below, FolderKeyedStore
 from ...stores.objects.layout import PROJECTIONS
 from ...stores.objects.local import LocalObjectStore
 from ...stores.ports import KeyedStore, ObjectStore
-from ...stores.registers.access import SqlDeviceLogins, SqlRoleStore, SqlUploadedFiles
-from ...stores.registers.accounts import SqlAccountStore
-from ...stores.registers.audit import SqlAuditLog
-from ...stores.registers.damages import SqlDamageLog
-from ...stores.registers.following import SqlDefinitionAuthors, SqlDerivationStore, SqlMirrorStore
-from ...stores.registers.publications import SqlOverviewStore, SqlPublicationStore
-from ...stores.registers.schedules import SqlSchedules, SqlVariables
-from ...stores.registers.webhooks import SqlWebhookStore
+from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
+from ...stores.registers.accounts import AccountStore
+from ...stores.registers.audit import AuditLog
+from ...stores.registers.damages import DamageLog
+from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
+from ...stores.registers.publications import OverviewStore, PublicationStore
+from ...stores.registers.schedules import Schedules, Variables
+from ...stores.registers.webhooks import WebhookStore
 from ...stores.sql.engine import open_engine, sqlite_url
 from ...stores.sql.migrate import migrate as migrate_database
 from ...stores.wakeups.wakeups import PipeWakeUp, PostgresWakeUp, WakeUp
@@ -107,28 +107,28 @@ def open_stores(
     stores = Stores(
         objects=objects,
         projections=projections,
-        registry=SqlDatasetRegistry(engine, clock=clock, wake_up=wake_up),
-        refs=SqlRefIndex(engine, clock=clock, wake_up=wake_up),
+        registry=DatasetRegistry(engine, clock=clock, wake_up=wake_up),
+        refs=RefIndex(engine, clock=clock, wake_up=wake_up),
         blocks=SqlBlockIndex(engine),
-        jobs=SqlJobQueue(engine, clock=clock, wake_up=wake_up),
-        accounts=SqlAccountStore(engine, clock=clock),
-        roles=SqlRoleStore(engine),
-        devices=SqlDeviceLogins(engine),
-        files=SqlUploadedFiles(engine),
-        mirrors=SqlMirrorStore(engine),
-        derivations=SqlDerivationStore(engine),
-        definitions=SqlDefinitionAuthors(engine),
-        overviews=SqlOverviewStore(engine),
-        publications=SqlPublicationStore(engine),
-        webhooks=SqlWebhookStore(engine),
-        audit=SqlAuditLog(engine),
-        schedules=SqlSchedules(engine, wake_up),
-        variables=SqlVariables(engine),
+        jobs=JobQueue(engine, clock=clock, wake_up=wake_up),
+        accounts=AccountStore(engine, clock=clock),
+        roles=RoleStore(engine),
+        devices=DeviceLogins(engine),
+        files=UploadedFiles(engine),
+        mirrors=MirrorStore(engine),
+        derivations=DerivationStore(engine),
+        definitions=DefinitionAuthors(engine),
+        overviews=OverviewStore(engine),
+        publications=PublicationStore(engine),
+        webhooks=WebhookStore(engine),
+        audit=AuditLog(engine),
+        schedules=Schedules(engine, wake_up),
+        variables=Variables(engine),
         wake_up=wake_up,
         engine=engine,
-        states=StateCache(keeper=SqlStates(engine)),
+        states=StateCache(keeper=StateKeeper(engine)),
         locks=locks_of(open_engine(url, pooled=False)),
-        damages=SqlDamageLog(engine),
+        damages=DamageLog(engine),
         hashed=Hashed(seconds=settings.rehash_s),
         copies=tuple(_open_copy(settings, url) for url in settings.object_copies),
     )

@@ -13,57 +13,44 @@ import sqlalchemy as sa
 
 from odf_protocol.identity import DatasetId
 
-from ...stores.index.sql import SqlDatasetEntries, SqlHeads
-from ...stores.index.sql_blocks import SqlBlockIndex, SqlKeptStates
-from ...stores.ports import (
-    BlockIndex,
-    BlocksBehind,
-    DatasetEntries,
-    Heads,
-    Identities,
-    MirrorReads,
-    RoleReads,
-)
-from ...stores.registers.access import SqlRoleReads
-from ...stores.registers.accounts import SqlIdentities
-from ...stores.registers.following import SqlMirrorReads
+from ...stores.index.sql import DatasetEntries, Heads
+from ...stores.index.sql_blocks import KeptStates, SqlBlockIndex
+from ...stores.registers.access import RoleReads
+from ...stores.registers.accounts import Identities
+from ...stores.registers.following import MirrorReads
 from ..dataset.state_cache import Chain, StateCache, StatesOfReads
 
 
 class Reader:
-    """The reading parts of the ports, bound to one connection. For one thread, while it is open."""
+    """The reading parts of the stores, on one connection. For one thread, while it is open."""
 
     def __init__(self, db: sa.Connection, states: StateCache) -> None:
         self._db = db
-        self.states = StatesOfReads(states, SqlKeptStates(db).load)
+        self.states = StatesOfReads(states, KeptStates(db).load)
 
     @property
     def registry(self) -> DatasetEntries:
-        return SqlDatasetEntries(self._db)
+        return DatasetEntries(self._db)
 
     @property
     def refs(self) -> Heads:
-        return SqlHeads(self._db)
+        return Heads(self._db)
 
     @property
-    def blocks(self) -> BlockIndex:
-        return SqlBlockIndex(self._db)
-
-    @property
-    def blocks_behind(self) -> BlocksBehind:
+    def blocks(self) -> SqlBlockIndex:
         return SqlBlockIndex(self._db)
 
     @property
     def mirrors(self) -> MirrorReads:
-        return SqlMirrorReads(self._db)
+        return MirrorReads(self._db)
 
     @property
     def accounts(self) -> Identities:
-        return SqlIdentities(self._db)
+        return Identities(self._db)
 
     @property
     def roles(self) -> RoleReads:
-        return SqlRoleReads(self._db)
+        return RoleReads(self._db)
 
     def chain(self, dataset: DatasetId) -> Chain:
         """Return the chain of a dataset, which need not be on this node."""

@@ -19,7 +19,7 @@ from odf_protocol.chain.state import ChainState
 from odf_protocol.errors import BadInput, Conflict
 from odf_protocol.identity import DatasetId, DatasetRef, Name
 
-from ...stores.ports import DatasetInputs
+from ...stores.index.sql import DatasetRegistry
 from ...stores.ports.errors import AccountNotFound
 from ...stores.ports.following import NOBODY, Author, Definition, definition_hash
 from ...stores.ports.values import Account, DatasetEntry, Reach, Visibility
@@ -149,7 +149,7 @@ def remember_inputs(stores: Stores, dataset: DatasetId) -> None:
     stores.registry.set_inputs(dataset, inputs_of(stores, dataset))
 
 
-def remember_declared(registry: DatasetInputs, dataset: DatasetId, state: ChainState) -> None:
+def remember_declared(registry: DatasetRegistry, dataset: DatasetId, state: ChainState) -> None:
     """Copy the inputs that the state declares, if any, to the registry."""
     if inputs := declared(state):
         registry.set_inputs(dataset, inputs)

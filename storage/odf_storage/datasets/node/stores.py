@@ -25,29 +25,10 @@ from odf_protocol.metadata.events import HashedBlock
 from odf_protocol.multihash import Multihash
 
 from ...runtime.locks import Locks
+from ...stores.index.sql import DatasetRegistry, RefIndex
+from ...stores.jobs.sql import JobQueue
 from ...stores.objects.layout import HEAD, dataset_folder, folder_trouble
-from ...stores.ports import (
-    AccountStore,
-    AuditLog,
-    BlockIndex,
-    DamageLog,
-    DatasetRegistry,
-    DefinitionAuthors,
-    DerivationStore,
-    DeviceLogins,
-    JobQueue,
-    KeyedStore,
-    MirrorStore,
-    ObjectStore,
-    OverviewStore,
-    PublicationStore,
-    RefIndex,
-    RoleStore,
-    Schedules,
-    UploadedFiles,
-    Variables,
-    WebhookStore,
-)
+from ...stores.ports import BlockIndex, KeyedStore, ObjectStore
 from ...stores.ports.errors import (
     AliasTaken,
     DatasetIdTaken,
@@ -56,6 +37,14 @@ from ...stores.ports.errors import (
     RefConflict,
 )
 from ...stores.ports.values import DatasetEntry, Visibility
+from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
+from ...stores.registers.accounts import AccountStore
+from ...stores.registers.audit import AuditLog
+from ...stores.registers.damages import DamageLog
+from ...stores.registers.following import DefinitionAuthors, DerivationStore, MirrorStore
+from ...stores.registers.publications import OverviewStore, PublicationStore
+from ...stores.registers.schedules import Schedules, Variables
+from ...stores.registers.webhooks import WebhookStore
 from ...stores.sql.engine import reading
 from ...stores.wakeups.wakeups import WakeUp
 from ..dataset.dataset import Dataset, check_objects, put_blocks

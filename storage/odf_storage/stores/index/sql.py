@@ -58,8 +58,11 @@ _RUNG = (Topic.ENDED, Topic.WORK)
 """Wakes processes that wait for the end of a job, and workers that wait for its lock."""
 
 
-class SqlDatasetEntries:
-    """`DatasetEntries` in SQL."""
+class DatasetEntries:
+    """Reads which datasets this node has, and their names, which are compared case-insensitively.
+
+    `get` raises `DatasetNotFound`.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -78,11 +81,13 @@ class SqlDatasetEntries:
         return None if row is None else entry_of(row)
 
     def find_former(self, alias: DatasetAlias) -> DatasetEntry | None:
+        """Return the dataset that had this name before it was renamed, if none has taken it."""
         with reading(self._source) as db:
             row = db.execute(_BY_FORMER_ALIAS, {"its": alias.folded}).mappings().one_or_none()
         return None if row is None else entry_of(row)
 
     def find_all(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, DatasetEntry]:
+        """Return the entries of those datasets that this node has."""
         with reading(self._source) as db:
             found = [entry_of(row) for row in db.execute(_BY_IDS, {"ids": wanted}).mappings()]
         return {entry.id: entry for entry in found}
@@ -97,6 +102,7 @@ class SqlDatasetEntries:
     def page(
         self, *, account: str | None = None, after: str | None = None, limit: int = 100
     ) -> Sequence[DatasetEntry]:
+        """Return entries by folded alias, only those whose alias is greater than `after`."""
         if not storable((account or "") + (after or "")):
             return []
         query = sa.select(datasets).order_by(datasets.c.alias_folded).limit(limit)
@@ -108,8 +114,12 @@ class SqlDatasetEntries:
             return [entry_of(row) for row in db.execute(query).mappings()]
 
 
-class SqlDatasetRegistry(SqlDatasetEntries):
-    """`DatasetRegistry` in SQL."""
+class DatasetRegistry(DatasetEntries):
+    """Creates, renames and forgets datasets, and records which derive from which.
+
+    `create` stores entry and first head atomically; it raises `AliasTaken` or `DatasetIdTaken`.
+    Every other change raises `DatasetNotFound`.
+    """
 
     def __init__(
         self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
@@ -120,6 +130,7 @@ class SqlDatasetRegistry(SqlDatasetEntries):
         self._wake_up = wake_up or MemoryWakeUp()
 
     def create(self, entry: DatasetEntry, *, blocks: Sequence[HashedBlock]) -> None:
+        """Register a dataset with its first blocks, oldest first; the last one becomes the head."""
         head = blocks[-1].hash
         try:
             with writing(self._engine) as db:
@@ -152,6 +163,14 @@ class SqlDatasetRegistry(SqlDatasetEntries):
             raise AliasTaken(alias) from None
 
     def forget(self, dataset: DatasetId, *, expected: Multihash | None = None) -> None:
+        """Remove the dataset and everything that belongs to it but its lines in logs.
+
+        Its variables, ended jobs and rejected rows are deleted. Its open jobs are cancelled and
+        belong to no dataset afterwards. A dataset created again with the same id gets none of them.
+
+        Raises:
+            RefConflict: `expected` is given and is not its head.
+        """
         with writing(self._engine) as db:
             if expected is not None:
                 lock_dataset(db, dataset)
@@ -187,8 +206,11 @@ class SqlDatasetRegistry(SqlDatasetEntries):
             return set(db.execute(_DEPENDANTS_OF, {"ids": datasets}).scalars())
 
 
-class SqlHeads:
-    """`Heads` in SQL."""
+class Heads:
+    """The blocks that named references point to: the only part of a dataset that ever changes.
+
+    If absent: `DatasetNotFound`, or `RefNotFound` for a name other than `head`.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -198,12 +220,22 @@ class SqlHeads:
             return _head(db, dataset, ref)
 
     def heads(self, wanted: Collection[DatasetId]) -> Mapping[DatasetId, Multihash]:
+        """Return the heads of those datasets that this node has."""
         with reading(self._source) as db:
             return {row.dataset: row.hash for row in db.execute(_HEADS, {"ids": wanted})}
 
 
-class SqlRefIndex(SqlHeads):
-    """`RefIndex` in SQL."""
+class RefIndex(Heads):
+    """Moves references, and logs every move.
+
+    `move` stores the new blocks, compares and swaps the head, and logs the move, all in one
+    transaction; the loser of a race gets `RefConflict(expected, actual)`. The jobs of `ended` end
+    in the same transaction; if a worker has lost its job (`LeaseLost`), the head does not move.
+    Once a reader has read a number of the log, no smaller number appears. Creation is logged too.
+    New blocks continue a stored block (`BlockNotFound`) or start a chain.
+    `of` is the dataset's entry as the caller knows it: if the dataset was forgotten and created
+    again since, its earlier objects are gone (`DatasetNotFound`).
+    """
 
     def __init__(
         self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
@@ -230,6 +262,8 @@ class SqlRefIndex(SqlHeads):
             raise refused
 
     def move_all(self, wanted: Sequence[HeadMove]) -> Sequence[NodeError | None]:
+        """Move heads of different datasets in one transaction. Return for each the error that
+        `move` would raise, or None. A refused move does not stop the others."""
         with writing(self._engine) as db:
             refused = move_heads(db, wanted, self._clock)
             woken = list(_RUNG if any(move.ended for move in wanted) else ())
@@ -244,6 +278,7 @@ class SqlRefIndex(SqlHeads):
     def moves(
         self, *, after: int, limit: int = 100, since: Instant | None = None
     ) -> Sequence[HeadMoved]:
+        """Return log entries numbered above `after`, not older than `since`, oldest first."""
         query = sa.select(moves).where(moves.c.number > after).order_by(moves.c.number).limit(limit)
         if since is not None:
             query = query.where(moves.c.at >= since)
@@ -254,17 +289,21 @@ class SqlRefIndex(SqlHeads):
             return [HeadMoved(**row) for row in db.execute(query).mappings()]
 
     def has_moved(self, dataset: DatasetId) -> bool:
+        """Return whether the log has a move of the dataset since its last creation."""
         its = sa.select(sa.func.max(moves.c.number)).where(moves.c.dataset == dataset)
         with reading(self._engine) as db:
             created = db.execute(its.where(moves.c.old.is_(None))).scalar_one()
             return bool(db.execute(its).scalar_one() != created)
 
     def log_end(self) -> int:
+        """Return the largest number in the log, or 0. Only larger numbers are added afterwards."""
         with reading(self._engine) as db:
             _wait_for_writers(db)
             return int(db.execute(sa.select(sa.func.max(moves.c.number))).scalar_one() or 0)
 
     def newest_moves(self, *, before: int | None = None, limit: int = 100) -> Sequence[HeadMoved]:
+        """Return log entries with numbers below `before`, newest first. This is for display, not
+        for following the log: the most recent moves may still be missing."""
         query = sa.select(moves).order_by(moves.c.number.desc()).limit(limit)
         if before is not None:
             query = query.where(moves.c.number < before)
@@ -272,6 +311,11 @@ class SqlRefIndex(SqlHeads):
             return [HeadMoved(**row) for row in db.execute(query).mappings()]
 
     def prune(self, dataset: DatasetId, *, heads: Sequence[Multihash]) -> int:
+        """Delete the blocks that cannot be reached from `heads`; return their number.
+
+        The first of `heads` must be the current head (`RefConflict`). `move` refuses new blocks
+        that continue a deleted block.
+        """
         with writing(self._engine) as db:
             lock_head(db, dataset, heads[0])
             return delete_unreached(db, dataset, heads)

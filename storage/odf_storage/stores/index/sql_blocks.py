@@ -53,7 +53,7 @@ _HASH, _PREV, _RAW = (
 
 
 class SqlBlockIndex:
-    """`BlockIndex` and `BlocksBehind` in SQL."""
+    """`BlockIndex` in SQL, which also reads from old to new, for readers that follow a dataset."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -126,6 +126,9 @@ class SqlBlockIndex:
     def behind(
         self, dataset: DatasetId, block: Multihash | None, head: Multihash, *, limit: int = 1000
     ) -> Sequence[HashedBlock] | None:
+        """Return the blocks after `block` (None: from the first) up to `head`, oldest first, at
+        most `limit`. None if `block` is unknown, or is neither `head` nor an ancestor of it.
+        """
         with reading(self._source) as db:
             low = -1 if block is None else _number(db, dataset, block)
             high = _number(db, dataset, head)
@@ -299,8 +302,8 @@ def _plain_row(dataset: DatasetId, block: HashedBlock) -> tuple[object, ...]:
     )
 
 
-class SqlKeptStates:
-    """The states that `SqlStates` saves, for read-only use."""
+class KeptStates:
+    """The states that `StateKeeper` saves, for read-only use."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -315,8 +318,8 @@ class SqlKeptStates:
             return None
 
 
-class SqlStates(SqlKeptStates):
-    """`StateKeeper` in SQL."""
+class StateKeeper(KeptStates):
+    """Stores at most one state of each dataset."""
 
     def __init__(self, engine: sa.Engine) -> None:
         super().__init__(engine)

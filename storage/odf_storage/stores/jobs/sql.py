@@ -56,8 +56,17 @@ _ALL = sa.select(*SHOWN).where(jobs.c.number.in_(sa.bindparam("numbers", expandi
 _ENDED = _ALL.where(jobs.c.status.not_in(OPEN))
 
 
-class SqlJobQueue:
-    """`JobQueue` in SQL."""
+class JobQueue:
+    """Work to do later: at least once, and one job at a time per lock.
+
+    New work and ends of jobs wake waiting processes. `submit` returns the waiting job with the
+    same `dedup_key` if there is one. Unknown jobs raise `JobNotFound`.
+
+    A job whose lease has expired can be claimed again. Once another worker has claimed it, or it
+    was cancelled or finished, `extend` and `finish` of the late worker raise `LeaseLost`. Jobs
+    with the same lock start in the order of their submission. Among different locks, accounts
+    take turns, and jobs that were started before are last.
+    """
 
     def __init__(
         self, engine: sa.Engine, *, clock: Clock = system_clock, wake_up: WakeUp | None = None
@@ -74,9 +83,16 @@ class SqlJobQueue:
     def submit_all(
         self, asked: Sequence[tuple[JobSpec, RequestKey | None]]
     ) -> Sequence[Submitted | NodeError]:
+        """Submit each job in one transaction. Return a job or an error for each request.
+
+        A repeated request gets its earlier job, unless that job failed or was cancelled, or the
+        key has expired. Errors: `RequestKeyReused` if the fingerprint under the key differs,
+        `DatasetNotFound` if the dataset was forgotten meanwhile.
+        """
         return self._submitter.submit_all(asked)
 
     def repeated(self, request: RequestKey) -> JobId | None:
+        """Return the job that `submit_all` would return for a repeated request, or None."""
         with reading(self._engine) as db:
             return repeated_job(db, request, self._clock())
 
@@ -93,6 +109,12 @@ class SqlJobQueue:
         group_sizes: Mapping[str, int] | None = None,
         groups: int = 1,
     ) -> Sequence[Sequence[Job]]:
+        """Claim a job as `claim` does, with the jobs of its lock and kind that directly follow it.
+
+        `group_sizes` limits the size of a group by kind; the default is one job. Each job has its
+        own lease and end. Up to `groups` groups with different locks are returned if all their
+        jobs have the kind of the first job and have a body; otherwise only the first group.
+        """
         wanted = sorted(set(kinds))
         for _ in range(CLAIM_TRIES):
             try:
@@ -135,6 +157,8 @@ class SqlJobQueue:
         self._ring_end()
 
     def put_back(self, job: JobId, worker: str, *, pause: timedelta | None = None) -> None:
+        """Return a claimed job to the queue; any worker may claim it after the pause. Without a
+        pause it waits as before, and this claim is not counted. Raises `LeaseLost`."""
         rests = after_lease(self._clock(), pause or timedelta())
         change: dict[str, Any] = {"lease_until": rests, "worker": None}
         if pause is None:
@@ -165,12 +189,14 @@ class SqlJobQueue:
             return get_job(db, job)
 
     def rejected(self, job: JobId) -> bytes | None:
+        """Return the rows that the job rejected (see `Succeeded`), or None if they are deleted."""
         query = sa.select(rejected_rows.c.content).join(jobs).where(is_job(job))
         with reading(self._engine) as db:
             content = db.execute(query).scalar_one_or_none()
         return None if content is None else bytes(content)
 
     def get_all(self, wanted: Collection[JobId], *, ended: bool = False) -> Mapping[JobId, Job]:
+        """Return those of the jobs that exist; with `ended`, only those that have ended."""
         if not wanted:
             return {}
         numbers = [parse_id(job)[0] for job in wanted]
@@ -192,6 +218,7 @@ class SqlJobQueue:
         schedule: str | None = None,
         newest_first: bool = False,
     ) -> Sequence[Job]:
+        """Return matching jobs in the order of their submission, or in reverse order."""
         number = jobs.c.number
         query = sa.select(*SHOWN).order_by(number.desc() if newest_first else number).limit(limit)
         if dataset is not None:
@@ -211,6 +238,7 @@ class SqlJobQueue:
             return [job_of(row) for row in db.execute(query).mappings()]
 
     def backlog(self) -> Backlog:
+        """Count the waiting jobs."""
         count = sa.func.count()
         query = (
             sa.select(jobs.c.dataset, jobs.c.account, count)
@@ -229,6 +257,8 @@ class SqlJobQueue:
     def failing(
         self, kind: str, *, limit: int, dataset: DatasetId | None = None
     ) -> Sequence[Failing]:
+        """Return datasets whose last ended job of the kind failed, or `dataset` if it is one; those
+        first that fail for the longest. Cancelled jobs do not count."""
         failed = (
             jobs.c.status == JobStatus.FAILED.value,
             jobs.c.kind == kind,
@@ -273,6 +303,8 @@ class SqlJobQueue:
         ]
 
     def prune(self, *, before: Instant, rejected_before: Instant | None = None) -> int:
+        """Delete jobs that ended before `before` and that no repeated request refers to; return
+        their number. Delete also rejected rows that are older than `rejected_before`."""
         now = self._clock()
         known = sa.select(request_keys.c.job)
         old = sa.delete(jobs).where(

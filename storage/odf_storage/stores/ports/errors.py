@@ -1,7 +1,7 @@
-"""Errors that the ports of `odf_storage/stores/ports` may raise, apart from `HashMismatch`.
+"""Errors that the stores may raise, apart from `HashMismatch`.
 
-They are declared once for all adapters because they are part of the ports' promises: every
-adapter of a port raises the same error in the same situation.
+They are declared once for all stores because they are part of what these promise: every adapter
+of a port raises the same error in the same situation.
 """
 
 from __future__ import annotations

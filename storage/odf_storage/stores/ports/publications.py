@@ -1,18 +1,13 @@
-"""Ports for datasets that are published for other programs; each has at most one publication.
-
-A dataset that is published for other programs: its definition and its last result.
+"""A dataset that is published for other programs: its definition and its last result.
 
 Values for lists of datasets: overviews, filters, orders and page positions.
-
-Ports for lists of datasets, which are filtered, ordered and counted without their chains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
@@ -47,70 +42,6 @@ class PublishedDataset:
     """Why the last attempt failed; None after a success."""
     shown: dict[str, Any] | None = None
     """What the last successful job published."""
-
-
-class PublicationReads(Protocol):
-    """Reads which datasets are published, and how."""
-
-    def find(self, dataset: DatasetId) -> PublishedDataset | None: ...
-    def served_as(self, uuid: str) -> PublishedDataset | None:
-        """Return the publication that the node itself serves under this name."""
-
-
-class PublicationChanges(Protocol):
-    """Adds and removes publications. Forgetting a dataset removes its publication."""
-
-    def put(self, publication: PublishedDataset) -> None:
-        """Add or replace a definition, as the next version, for which there is no attempt yet.
-
-        Raises:
-            DatasetNotFound.
-            PublicationNameTaken: in the same store another dataset has this name, or one of the
-                two names begins with the other.
-        """
-
-    def remove(self, dataset: DatasetId) -> None:
-        """Remove the publication, if there is one."""
-
-
-class PublicationWork(Protocol):
-    """Finds publications that lag behind their datasets, and tracks their jobs."""
-
-    def due(
-        self, *, now: Instant, limit: int = 100
-    ) -> Sequence[tuple[PublishedDataset, Multihash]]:
-        """Return publications without a job whose head had no attempt yet, with that head."""
-
-    def at_work(self) -> Sequence[PublishedDataset]: ...
-    def submitted(
-        self,
-        dataset: DatasetId,
-        *,
-        version: int,
-        job: JobId,
-        head: Multihash | None,
-        not_before: Instant | None = None,
-        if_due: bool = False,
-    ) -> None:
-        """Record the job for this version and head; None: the job publishes the current head. With
-        `if_due` nothing is recorded if another job was recorded for the head meanwhile."""
-
-    def ended(
-        self,
-        dataset: DatasetId,
-        *,
-        job: JobId,
-        shown: Mapping[str, Any] | None = None,
-        head: Multihash | None = None,
-        problem: Problem | None = None,
-        retry_at: Instant | None = None,
-    ) -> None:
-        """Record the outcome of that job; ignored if another job is recorded. `head` is the
-        published head. With `retry_at` the same head is due again at that time."""
-
-
-class PublicationStore(PublicationReads, PublicationChanges, PublicationWork, Protocol):
-    """All publication ports in one; code that uses the store names the part that it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,35 +118,3 @@ class After:
 
     alias: str
     value: int | Instant | None = None
-
-
-class OverviewReads(Protocol):
-    """Reads lists of the datasets that a caller may read."""
-
-    def page(
-        self,
-        wanted: Wanted,
-        order: Order = Order(),
-        *,
-        after: After | None = None,
-        skip: int = 0,
-        limit: int = 100,
-    ) -> Sequence[Listed]:
-        """Return up to `limit` datasets after position `after`, skipping the first `skip`."""
-
-    def count(self, wanted: Wanted) -> int:
-        """Return the number of datasets on all pages together."""
-
-
-class OverviewWork(Protocol):
-    """Updates overviews after heads have moved."""
-
-    def due(self, *, limit: int = 100) -> Sequence[DatasetId]:
-        """Return datasets whose overview does not match their head."""
-
-    def put(self, overviews: Mapping[DatasetId, Overview]) -> None:
-        """Add or replace overviews; ignore those of datasets that were forgotten."""
-
-
-class OverviewStore(OverviewReads, OverviewWork, Protocol):
-    """Both overview ports in one; code that uses the store names the part that it needs."""

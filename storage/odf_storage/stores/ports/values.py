@@ -97,7 +97,7 @@ class DatasetEntry:
 
 @dataclass(frozen=True, slots=True)
 class HeadMove:
-    """A request to move a head from `expected` to `new`; for the other fields see `HeadMoves`."""
+    """A request to move a head from `expected` to `new`; for the other fields see `RefIndex`."""
 
     dataset: DatasetId
     expected: Multihash

@@ -16,8 +16,8 @@ from ..sql.engine import Source, insert_new, reading, storable, writing
 from ..sql.tables import accounts, datasets, device_logins, roles, uploaded_files
 
 
-class SqlRoleReads:
-    """`RoleReads` in SQL."""
+class RoleReads:
+    """Reads which account has which role for which dataset."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -35,8 +35,12 @@ class SqlRoleReads:
         return {row["dataset"]: Role(row["role"]) for row in rows}
 
 
-class SqlRoleStore(SqlRoleReads):
-    """`RoleStore` in SQL."""
+class RoleStore(RoleReads):
+    """Grants and removes roles. Forgetting a dataset removes its roles.
+
+    `put` replaces a role; it raises `DatasetNotFound` or `AccountNotFound`. Removing an absent
+    role changes nothing.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         super().__init__(engine)
@@ -59,8 +63,11 @@ class SqlRoleStore(SqlRoleReads):
             db.execute(sa.delete(roles).where(*key))
 
 
-class SqlDeviceLogins:
-    """`DeviceLogins` in SQL."""
+class DeviceLogins:
+    """Pending logins of command lines, by the hash of their secret code, until the user decides.
+
+    An absent login is None or False, never an error, because codes come from strangers.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -75,6 +82,7 @@ class SqlDeviceLogins:
             return _login(db, device_logins.c.code_hash == code_hash)
 
     def find_by_user_code(self, user_code_hash: bytes) -> DeviceLogin | None:
+        """Return the newest login with this code for its user."""
         with reading(self._engine) as db:
             return _login(db, device_logins.c.user_code_hash == user_code_hash)
 
@@ -84,6 +92,7 @@ class SqlDeviceLogins:
             db.execute(change.values(polled_at=at))
 
     def decide(self, code_hash: bytes, account: AccountId | None) -> bool:
+        """Approve it for the account, or deny it (None). False: it is absent or was decided."""
         undecided = (
             device_logins.c.code_hash == code_hash,
             device_logins.c.account.is_(None),
@@ -95,6 +104,7 @@ class SqlDeviceLogins:
             return bool(done.rowcount)
 
     def take(self, code_hash: bytes) -> DeviceLogin | None:
+        """Remove and return the login; only one of several concurrent callers gets it."""
         with writing(self._engine) as db:
             found = _login(db, device_logins.c.code_hash == code_hash)
             gone = db.execute(
@@ -112,8 +122,11 @@ class SqlDeviceLogins:
             return int(db.execute(expired).rowcount)
 
 
-class SqlUploadedFiles:
-    """`UploadedFiles` in SQL."""
+class UploadedFiles:
+    """Files that accounts upload before ingesting them; their bytes are `upload` objects.
+
+    `put` raises `AccountNotFound`.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -131,6 +144,7 @@ class SqlUploadedFiles:
             return _file(db, upload)
 
     def arrived(self, upload: str, content: Multihash, size: int) -> UploadedFile | None:
+        """Record the content unless one is known already. Return the file; None if absent."""
         if not storable(upload):
             return None
         awaited = (uploaded_files.c.id == upload, uploaded_files.c.hash.is_(None))
@@ -145,6 +159,7 @@ class SqlUploadedFiles:
             return db.execute(query).scalar_one()
 
     def oldest(self, *, before: Instant, limit: int = 100) -> Sequence[UploadedFile]:
+        """Return files that were announced before that time, oldest first."""
         columns = uploaded_files.c
         query = sa.select(uploaded_files).where(columns.created_at < before)
         query = query.order_by(columns.created_at, columns.id).limit(limit)
@@ -152,6 +167,7 @@ class SqlUploadedFiles:
             return [UploadedFile(**row) for row in db.execute(query).mappings()]
 
     def has_content(self, account: AccountId, content: Multihash) -> bool:
+        """Return whether a file of the account has this content."""
         if not storable(account):
             return False
         columns = uploaded_files.c

@@ -26,8 +26,11 @@ _ACCOUNTS = {
 """Built once, because every request runs these queries."""
 
 
-class SqlIdentities:
-    """`Identities` in SQL."""
+class Identities:
+    """Reads that identify a caller: an account, and the hashes of its password and tokens.
+
+    `account` raises `AccountNotFound`.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -47,6 +50,7 @@ class SqlIdentities:
         return None if row is None else StoredPassword(row["text"], row["changed_at"])
 
     def find_token(self, token: str) -> Token | None:
+        """Return the token with this id."""
         if not storable(token):
             return None
         with reading(self._source) as db:
@@ -61,8 +65,13 @@ class SqlIdentities:
         return None if row is None else _account_of(row)
 
 
-class SqlAccountStore(SqlIdentities):
-    """`AccountStore` in SQL."""
+class AccountStore(Identities):
+    """Accounts, whose names are compared case-insensitively, and the hashes of their tokens.
+
+    `put_account` adds or changes an account; it raises `AccountNameTaken` if another account has
+    the name. `set_password` raises `AccountNotFound`. `put_token` raises `TokenIdTaken` for a
+    known id. `revoke_token` raises `TokenNotFound`; revoking a token again changes nothing.
+    """
 
     def __init__(self, engine: sa.Engine, *, clock: Clock = system_clock) -> None:
         super().__init__(engine)
@@ -86,6 +95,7 @@ class SqlAccountStore(SqlIdentities):
         return self._find(accounts.c.name_folded, name.lower())
 
     def page(self, *, after: str | None = None, limit: int = 100) -> Sequence[Account]:
+        """Return accounts by folded name, only those whose name is greater than `after`."""
         if not storable(after or ""):
             return []
         query = sa.select(accounts).order_by(accounts.c.name_folded).limit(limit)
@@ -102,6 +112,7 @@ class SqlAccountStore(SqlIdentities):
             db.execute(insert.on_conflict_do_update(index_elements=["account"], set_=columns))
 
     def secret(self, name: str, fresh: bytes) -> bytes:
+        """Return the node's secret of that name. If there is none, store `fresh`, for ever."""
         query = sa.select(secrets.c.value).where(secrets.c.name == name)
         with writing(self._engine) as db:
             insert = insert_new(db, secrets).values(name=name, value=fresh)
@@ -178,7 +189,7 @@ class _Full(Exception):
     """Rolls back the transaction that exceeded a limit."""
 
 
-class SqlAttempts:
+class LoginAttempts:
     """Counters by key; a key's time window begins with its first failure."""
 
     def __init__(self, engine: sa.Engine) -> None:

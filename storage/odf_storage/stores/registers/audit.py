@@ -41,8 +41,12 @@ deeds = sa.Table(
 _COLUMNS = tuple(field.name for field in fields(AuditEntry) if field.name != "number")
 
 
-class SqlAuditLog:
-    """`AuditLog` in SQL."""
+class AuditLog:
+    """The log of changes by actors. Entries outlive accounts and datasets; only `prune` removes
+    them.
+
+    `record` numbers the entries in the given order and cuts texts that are too long.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -56,6 +60,7 @@ class SqlAuditLog:
     def page(
         self, which: AuditFilter = EVERYTHING, *, before: int | None = None, limit: int = 100
     ) -> Sequence[AuditEntry]:
+        """Return entries with numbers below `before`, newest first."""
         if not storable(f"{which.actor}{which.action}"):
             return []
         query = sa.select(deeds).order_by(deeds.c.number.desc()).limit(limit)
@@ -66,6 +71,7 @@ class SqlAuditLog:
             return [AuditEntry(**row) for row in rows]
 
     def prune(self, *, before: Instant) -> int:
+        """Remove the entries older than `before`; return their number."""
         with writing(self._engine) as db:
             return int(db.execute(sa.delete(deeds).where(deeds.c.at < before)).rowcount)
 

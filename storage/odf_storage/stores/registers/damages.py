@@ -37,13 +37,18 @@ damages = sa.Table(
 _STATE = ("found_at", "reason", "next_at", "tries", "hopeless", "healed_at", "healed_from")
 
 
-class SqlDamageLog:
-    """`DamageLog` in SQL."""
+class DamageLog:
+    """Damaged and missing objects, one row each. Forgetting a dataset removes its rows.
+
+    The log ignores objects of unregistered datasets, and changes to objects that it does not
+    contain.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def note(self, damage: Damage) -> bool:
+        """Record a damage. Return True if the log did not contain it as an open damage."""
         key, state = damage.key, {name: getattr(damage, name) for name in _STATE}
         with writing(self._engine) as db:
             known = sa.select(datasets.c.id).where(datasets.c.id == key.dataset)
@@ -64,31 +69,37 @@ class SqlDamageLog:
         return None if row is None else _damage(row)
 
     def open(self, *, limit: int = 100) -> Sequence[Damage]:
+        """Return the objects that are not healed, the earliest found first."""
         query = sa.select(damages).where(damages.c.healed_at.is_(None)).order_by(damages.c.found_at)
         with reading(self._engine) as db:
             return [_damage(row) for row in db.execute(query.limit(limit)).mappings()]
 
     def count(self) -> int:
+        """Return the number of open damages."""
         query = sa.select(sa.func.count()).where(damages.c.healed_at.is_(None))
         with reading(self._engine) as db:
             return int(db.execute(query.select_from(damages)).scalar_one())
 
     def tried(self, key: ObjectKey, *, next_at: Instant, hopeless: str | None = None) -> None:
+        """Count one more attempt to heal the object; an attempt counts when it begins."""
         change = sa.update(damages).where(_is(key))
         with writing(self._engine) as db:
             db.execute(change.values(tries=damages.c.tries + 1, next_at=next_at, hopeless=hopeless))
 
     def hasten(self, *, at: Instant) -> None:
+        """Make every open damage due at that time, including the hopeless ones."""
         change = sa.update(damages).where(damages.c.healed_at.is_(None))
         with writing(self._engine) as db:
             db.execute(change.values(next_at=at, hopeless=None))
 
     def healed(self, key: ObjectKey, *, at: Instant, source: str) -> bool:
+        """Mark the object as healed from `source`. Return whether the damage was open."""
         change = sa.update(damages).where(_is(key), damages.c.healed_at.is_(None))
         with writing(self._engine) as db:
             return bool(db.execute(change.values(healed_at=at, healed_from=source)).rowcount)
 
     def prune(self, *, before: Instant) -> int:
+        """Delete the damages that were healed before that time; return their number."""
         with writing(self._engine) as db:
             return int(db.execute(sa.delete(damages).where(damages.c.healed_at < before)).rowcount)
 

@@ -1,11 +1,4 @@
-"""Datasets that follow others, in SQL: derivations, mirrors, and authors of definitions.
-
-Derivations in a SQL database.
-
-Authors of definitions in a SQL database.
-
-Mirrors in a SQL database.
-"""
+"""Datasets that follow others, in SQL: derivations, mirrors, and authors of definitions."""
 
 from __future__ import annotations
 
@@ -64,13 +57,18 @@ READER = "derivations"
 _NEW = {"version": 0, "attempts": 0, "paused": False}
 
 
-class SqlDerivationStore:
-    """`DerivationStore` in SQL."""
+class DerivationStore:
+    """State of derivatives, and the position in the log of head moves up to which those that are
+    due were recorded: one transaction records both. Forgetting a dataset removes its row.
+
+    The first record about a dataset creates its row; records about unknown datasets are ignored.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     def cursor(self) -> int:
+        """Return the number of the last move that was processed."""
         query = sa.select(cursors.c.number).where(cursors.c.reader == READER)
         with reading(self._engine) as db:
             return int(db.execute(query).scalar_one_or_none() or 0)
@@ -83,6 +81,11 @@ class SqlDerivationStore:
         due: Mapping[DatasetId, Instant],
         resumed: Collection[DatasetId] = (),
     ) -> bool:
+        """Advance the cursor from `expected` to `cursor` and record the due times, atomically.
+
+        A derivative that is already due keeps its earlier time. `resumed` ones are not paused
+        any more. Return False, with no change, if the cursor is not at `expected`.
+        """
         with writing(self._engine) as db:
             if not _advance(db, expected, cursor):
                 return False
@@ -98,6 +101,7 @@ class SqlDerivationStore:
         return found[0] if found else None
 
     def due(self, *, now: Instant, limit: int = 100) -> Sequence[Derivation]:
+        """Return derivatives that are due, longest waiting first; none paused or with a job."""
         return self._all(
             derivations.c.due_at <= now,
             derivations.c.job.is_(None),
@@ -110,6 +114,8 @@ class SqlDerivationStore:
         return self._all(derivations.c.job.is_not(None))
 
     def submitted(self, dataset: DatasetId, *, version: int, job: JobId | None) -> None:
+        """Record the job, or that none is needed (None). Clear the due time if `version` is still
+        current."""
         due_at = sa.case((derivations.c.version == version, None), else_=derivations.c.due_at)
         self._change(derivations.c.dataset == dataset, job=job, due_at=due_at)
 
@@ -122,6 +128,7 @@ class SqlDerivationStore:
         paused: bool = False,
         retry_at: Instant | None = None,
     ) -> None:
+        """Record the outcome of that job, or why there was none. Ignored if it has another job."""
         values: dict[str, Any] = {
             "job": None,
             "problem": None if problem is None else asdict(problem),
@@ -139,9 +146,11 @@ class SqlDerivationStore:
         )
 
     def decide(self, dataset: DatasetId, *, wanted: bool) -> None:
+        """Set whether the dataset should follow its inputs automatically."""
         self._put(dataset, wanted=wanted)
 
     def resume(self, dataset: DatasetId, *, job: JobId) -> None:
+        """Record a job that a user submitted; the dataset follows its inputs again."""
         self._put(dataset, wanted=True, paused=False, attempts=0, job=job)
 
     def _put(self, dataset: DatasetId, **values: Any) -> None:
@@ -222,8 +231,11 @@ definition_authors = sa.Table(
 )
 
 
-class SqlDefinitionAuthors:
-    """`DefinitionAuthors` in SQL."""
+class DefinitionAuthors:
+    """Authors of the transforms and sources of datasets. Forgetting a dataset removes them.
+
+    `put` adds or replaces; it raises `DatasetNotFound`.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -242,6 +254,7 @@ class SqlDefinitionAuthors:
             )
 
     def of_dataset(self, dataset: DatasetId) -> Mapping[Multihash, Author]:
+        """Return authors by the hash of the definition (`definition_hash`); empty if none."""
         query = sa.select(definition_authors).where(definition_authors.c.dataset == dataset)
         with reading(self._engine) as db:
             rows = db.execute(query).mappings().all()
@@ -279,8 +292,8 @@ _AMONG = sa.select(mirrors.c.dataset).where(
 )
 
 
-class SqlMirrorReads:
-    """`MirrorReads` in SQL."""
+class MirrorReads:
+    """Reads which datasets follow a dataset on another node."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -291,12 +304,17 @@ class SqlMirrorReads:
         return None if row is None else _mirror(row)
 
     def among(self, datasets: Collection[DatasetId]) -> Collection[DatasetId]:
+        """Return those of the given datasets that are mirrors."""
         with reading(self._source) as db:
             return set(db.execute(_AMONG, {"ids": datasets}).scalars())
 
 
-class SqlMirrorStore(SqlMirrorReads):
-    """`MirrorStore` in SQL."""
+class MirrorStore(MirrorReads):
+    """Adds and removes mirrors. Forgetting a dataset removes its mirror.
+
+    `put` adds or replaces; it raises `DatasetNotFound`. `note` and `remove` change nothing for a
+    dataset that is not a mirror.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         super().__init__(engine)
@@ -321,6 +339,7 @@ class SqlMirrorStore(SqlMirrorReads):
             db.execute(change.values(**_columns(status)))
 
     def remove(self, dataset: DatasetId) -> None:
+        """Make the dataset an ordinary dataset again."""
         with writing(self._engine) as db:
             db.execute(sa.delete(mirrors).where(mirrors.c.dataset == dataset))
 

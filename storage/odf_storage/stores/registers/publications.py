@@ -81,8 +81,11 @@ _C = publications.c
 _PUBLISHED_HEAD = sa.and_(refs.c.dataset == _C.dataset, refs.c.name == HEAD)
 
 
-class SqlPublicationStore:
-    """`PublicationStore` in SQL."""
+class PublicationStore:
+    """Datasets that are published, those that lag behind, and the jobs that publish them.
+
+    Each dataset has at most one publication. Forgetting a dataset removes its publication.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -91,9 +94,17 @@ class SqlPublicationStore:
         return next(iter(self._all(_C.dataset == dataset)), None)
 
     def served_as(self, uuid: str) -> PublishedDataset | None:
+        """Return the publication that the node itself serves under this name."""
         return next(iter(self._all(_C.store == "", _C.uuid == uuid)), None)
 
     def put(self, publication: PublishedDataset) -> None:
+        """Add or replace a definition, as the next version, for which there is no attempt yet.
+
+        Raises:
+            DatasetNotFound.
+            PublicationNameTaken: in the same store another dataset has this name, or one of the
+                two names begins with the other.
+        """
         place = {"store": publication.store or "", "uuid": publication.uuid}
         row = {
             **place,
@@ -112,12 +123,14 @@ class SqlPublicationStore:
             db.execute(insert.on_conflict_do_update(index_elements=["dataset"], set_=change))
 
     def remove(self, dataset: DatasetId) -> None:
+        """Remove the publication, if there is one."""
         with writing(self._engine) as db:
             db.execute(sa.delete(publications).where(_C.dataset == dataset))
 
     def due(
         self, *, now: Instant, limit: int = 100
     ) -> Sequence[tuple[PublishedDataset, Multihash]]:
+        """Return publications without a job whose head had no attempt yet, with that head."""
         query = (
             sa.select(publications, refs.c.hash.label("its_head"))
             .join(refs, _PUBLISHED_HEAD)
@@ -145,6 +158,8 @@ class SqlPublicationStore:
         not_before: Instant | None = None,
         if_due: bool = False,
     ) -> None:
+        """Record the job for this version and head; None: the job publishes the current head. With
+        `if_due` nothing is recorded if another job was recorded for the head meanwhile."""
         values: dict[str, Any] = {"job": job, "not_before": not_before}
         if head is not None:
             values["tried_head"] = head
@@ -163,6 +178,8 @@ class SqlPublicationStore:
         problem: Problem | None = None,
         retry_at: Instant | None = None,
     ) -> None:
+        """Record the outcome of that job; ignored if another job is recorded. `head` is the
+        published head. With `retry_at` the same head is due again at that time."""
         values: dict[str, Any] = {
             "job": None,
             "problem": None if problem is None else asdict(problem),
@@ -296,8 +313,9 @@ _VALUES: dict[SortBy, sa.ColumnElement[Any]] = {
 }
 
 
-class SqlOverviewStore:
-    """`OverviewStore` in SQL."""
+class OverviewStore:
+    """Lists of the datasets that a caller may read, filtered, ordered and counted without their
+    chains, by overviews that are updated after heads have moved."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -311,6 +329,7 @@ class SqlOverviewStore:
         skip: int = 0,
         limit: int = 100,
     ) -> Sequence[Listed]:
+        """Return up to `limit` datasets after position `after`, skipping the first `skip`."""
         if after is not None and not storable(after.alias):
             return []
         # sort ids only; rows with long descriptions are read just for one page
@@ -333,11 +352,13 @@ class SqlOverviewStore:
             return [_listed(row) for row in db.execute(query).mappings()]
 
     def count(self, wanted: Wanted) -> int:
+        """Return the number of datasets on all pages together."""
         query = sa.select(sa.func.count()).select_from(datasets).where(*_conditions(wanted))
         with reading(self._engine) as db:
             return int(db.execute(query).scalar_one())
 
     def due(self, *, limit: int = 100) -> Sequence[DatasetId]:
+        """Return datasets whose overview does not match their head."""
         query = (
             sa.select(refs.c.dataset)
             .outerjoin(overviews, _O.dataset == refs.c.dataset)
@@ -348,6 +369,7 @@ class SqlOverviewStore:
             return list(db.execute(query).scalars())
 
     def put(self, made: Mapping[DatasetId, Overview]) -> None:
+        """Add or replace overviews; ignore those of datasets that were forgotten."""
         with writing(self._engine) as db:
             some = sa.select(_D.id).where(_D.id.in_(sorted(made)))
             known = list(db.execute(some.with_for_update(read=True, key_share=True)).scalars())

@@ -21,8 +21,11 @@ from ..sql.publishing import schedules, variables
 from ..wakeups.wakeups import Topic, WakeUp
 
 
-class SqlSchedules:
-    """`Schedules` in SQL."""
+class Schedules:
+    """Jobs that start at set times. Forgetting a dataset removes its schedules.
+
+    `put` adds or replaces; it raises `DatasetNotFound`.
+    """
 
     def __init__(self, engine: sa.Engine, wake_up: WakeUp) -> None:
         self._engine, self._wake_up = engine, wake_up
@@ -45,6 +48,7 @@ class SqlSchedules:
         return None if row is None else Schedule(**row)
 
     def of_dataset(self, dataset: DatasetId) -> Sequence[Schedule]:
+        """Return schedules in the order of their creation."""
         query = sa.select(schedules).where(schedules.c.dataset == dataset)
         query = query.order_by(schedules.c.created_at, schedules.c.id)
         with reading(self._engine) as db:
@@ -58,6 +62,7 @@ class SqlSchedules:
             return bool(gone.rowcount)
 
     def due(self, now: Instant, *, limit: int = 100) -> Sequence[Schedule]:
+        """Return the schedules that are due, longest overdue first."""
         query = sa.select(schedules).where(schedules.c.next_at <= now)
         query = query.order_by(schedules.c.next_at, schedules.c.id).limit(limit)
         with reading(self._engine) as db:
@@ -74,6 +79,10 @@ class SqlSchedules:
     def start(
         self, schedule: Schedule, spec: JobSpec, *, now: Instant, next_at: Instant | None
     ) -> JobId | None:
+        """Queue the job and set the next time, atomically.
+
+        None if another process did so first, or if the schedule has changed since it was read.
+        """
         change = (
             sa.update(schedules)
             .where(schedules.c.id == schedule.id, schedules.c.next_at == schedule.next_at)
@@ -88,8 +97,11 @@ class SqlSchedules:
         return job
 
 
-class SqlVariables:
-    """`Variables` in SQL."""
+class Variables:
+    """Variables and encrypted secrets of datasets and accounts, by the id of their owner.
+
+    Forgetting a dataset removes its variables.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -101,6 +113,7 @@ class SqlVariables:
             db.execute(insert.on_conflict_do_update(index_elements=["owner", "name"], set_=row))
 
     def of_owner(self, owner: str) -> Mapping[str, Variable]:
+        """Return the variables by name, ordered by name."""
         columns = [column for column in variables.c if column.name != "owner"]
         query = sa.select(*columns).where(variables.c.owner == owner).order_by(variables.c.name)
         with reading(self._engine) as db:

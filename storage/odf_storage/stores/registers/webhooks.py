@@ -98,8 +98,13 @@ _WELL: dict[str, Any] = {
 }
 
 
-class SqlWebhookReads:
-    """`WebhookReads` in SQL."""
+class WebhookStore:
+    """Webhooks, their recent attempts, and leases: while one lasts, only one process delivers.
+
+    Webhooks are removed with their dataset or account at the latest. `holder` names a lease. If a
+    holder has lost its lease to another process or to a restart, its calls change nothing and
+    return False.
+    """
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -108,9 +113,11 @@ class SqlWebhookReads:
         return next(iter(self._all(_C.id == webhook)), None)
 
     def of_account(self, dataset: DatasetId, account: AccountId) -> Sequence[Webhook]:
+        """Return the account's webhooks for the dataset, oldest first."""
         return self._all(_C.dataset == dataset, _C.account == account)
 
     def attempts(self, webhook: str, *, limit: int) -> Sequence[DeliveryAttempt]:
+        """Return attempts, newest first."""
         newest = sa.select(webhook_attempts).where(_A.webhook == webhook)
         with reading(self._engine) as db:
             rows = db.execute(newest.order_by(_A.number.desc()).limit(limit)).mappings()
@@ -121,11 +128,12 @@ class SqlWebhookReads:
         with reading(self._engine) as db:
             return [_webhook(row) for row in db.execute(query).mappings()]
 
-
-class SqlWebhookStore(SqlWebhookReads):
-    """`WebhookStore` in SQL."""
-
     def add(self, webhook: Webhook, *, most: int) -> bool:
+        """Add a webhook. Return False, without adding, if the account has `most` for the dataset.
+
+        Raises:
+            DatasetNotFound.
+        """
         mine = (_C.dataset == webhook.dataset, _C.account == webhook.account)
         problem = None if webhook.problem is None else asdict(webhook.problem)
         row = {each.name: getattr(webhook, each.name) for each in fields(webhook)}
@@ -143,15 +151,19 @@ class SqlWebhookStore(SqlWebhookReads):
         return True
 
     def remove(self, webhook: str) -> None:
+        """Remove the webhook, if there is one."""
         with writing(self._engine) as db:
             db.execute(sa.delete(webhooks).where(_C.id == webhook))
 
     def reseal(self, webhook: str, sealed_secret: bytes) -> None:
+        """Replace the webhook's secrets and nothing else."""
         change = sa.update(webhooks).where(_C.id == webhook)
         with writing(self._engine) as db:
             db.execute(change.values(sealed_secret=sealed_secret))
 
     def restart(self, webhook: str, *, position: Multihash | None) -> None:
+        """Make the webhook active again and deliver what follows `position`. A delivery in
+        progress no longer moves the position."""
         change = {**_FREE, **_WELL, "position": position, "state": WebhookState.ACTIVE.value}
         with writing(self._engine) as db:
             db.execute(sa.update(webhooks).where(_C.id == webhook).values(**change))
@@ -165,6 +177,9 @@ class SqlWebhookStore(SqlWebhookReads):
         without: Collection[AccountId] = (),
         failing: Collection[Failing] = (),
     ) -> Sequence[Webhook]:
+        """Return active, unleased webhooks that do not know the head of their dataset yet, or that
+        it is among those whose polls are `failing`: those first whose last attempt is longest ago,
+        `each` of an account at most, and none of the accounts `without`."""
         last = sa.select(sa.func.max(_A.number)).where(_A.webhook == _C.id).scalar_subquery()
         waiting = (
             sa.select(_C.id, _C.account, sa.func.coalesce(last, 0).label("last"))
@@ -191,6 +206,7 @@ class SqlWebhookStore(SqlWebhookReads):
             return [_webhook(row) for row in db.execute(query).mappings()]
 
     def lease(self, webhook: str, holder: str, *, now: Instant, until: Instant) -> Webhook | None:
+        """Take or extend the lease. None if another has it, or if nothing is to be delivered."""
         is_free = sa.or_(_C.leased_until.is_(None), _C.leased_until <= now, _C.holder == holder)
         where = (_C.id == webhook, _is_deliverable(now), is_free)
         with writing(self._engine) as db:
@@ -209,12 +225,14 @@ class SqlWebhookStore(SqlWebhookReads):
         position: Multihash,
         resets: int,
     ) -> bool:
+        """Record a success: set the position, clear failures and add the attempt, atomically."""
         change = {**_WELL, "position": position, "resets": resets}
         return self._settle(webhook, holder, attempt, change)
 
     def told_failing(
         self, webhook: str, holder: str, attempt: DeliveryAttempt, *, first: JobId
     ) -> bool:
+        """Record a success as `delivered` does, but of the news that polls fail since `first`."""
         return self._settle(webhook, holder, attempt, {**_WELL, "failing_told": first})
 
     def failed(
@@ -227,6 +245,7 @@ class SqlWebhookStore(SqlWebhookReads):
         state: WebhookState,
         not_before: Instant | None,
     ) -> bool:
+        """Record one more consecutive failure; end the lease. No `attempt`: nothing was sent."""
         change: dict[str, Any] = {
             **_FREE,
             "problem": asdict(problem),
@@ -243,6 +262,7 @@ class SqlWebhookStore(SqlWebhookReads):
         self._settle(webhook, holder, None, _FREE)
 
     def note(self, webhook: str, attempt: DeliveryAttempt) -> None:
+        """Record an attempt that is no delivery. The newest hundred per webhook are kept."""
         with writing(self._engine) as db:
             known = sa.select(_C.id).where(_C.id == webhook).with_for_update()
             if db.execute(known).one_or_none() is not None:

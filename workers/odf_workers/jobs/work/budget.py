@@ -35,7 +35,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from odf_protocol.errors import LimitExceeded
-from odf_storage.stores.ports import JobClaims, JobQueue
+from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.errors import LeaseLost
 from odf_storage.stores.ports.values import Failed, Job, JobStatus
 
@@ -176,7 +176,7 @@ class BudgetWatch:
     def __init__(
         self,
         budget: Budget,
-        jobs: JobClaims,
+        jobs: JobQueue,
         group: Sequence[Job],
         worker: str,
         meters: Mapping[str, JobProgress],
