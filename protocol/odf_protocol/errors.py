@@ -1,7 +1,13 @@
 """The base classes of all errors that the node reports.
 
-Concrete errors are declared beside the code that raises them, and carry the facts that a caller
-needs to act. Only `odf_node/service/errors.py` maps errors to HTTP statuses and close codes.
+An error has a code, such as `DependencyCycle`, which never changes: answers, outcomes of jobs, logs
+and metrics carry it. Code that only reports an error raises its branch with the code:
+
+    raise Conflict("DependencyCycle", "the dataset would depend on itself", path=path)
+
+A class of its own has an error that our code catches, or that is a family; its name is its code. It
+is declared beside the code that raises it. Only `odf_node/service/errors.py` maps errors to HTTP
+statuses and close codes.
 
     NodeError
     ├── BadInput            the input is not what it must be
@@ -17,26 +23,38 @@ needs to act. Only `odf_node/service/errors.py` maps errors to HTTP statuses and
     ├── RemoteFailed        another party, or the network between, failed
     └── NodeFault           the node is not configured or built correctly
 
-A failed job reports to its submitter the class name of its error and the name of the branch, which
-is the direct subclass of `NodeError`: the submitter's process need not know every concrete error.
+A failed job reports to its submitter the code of its error and the name of the branch, which is the
+direct subclass of `NodeError`: the submitter's process need not know every concrete error.
 """
 
 from __future__ import annotations
+
+from typing import Any, overload
 
 
 class NodeError(Exception):
     """An error that the node reports on purpose. `str()` is one sentence for a person.
 
-    `facts` are the values that a program needs, JSON-compatible.
+    `code` names the error for programs; without one it is the name of the class. `facts` are the
+    values that a program needs, JSON-compatible.
     """
 
-    def __init__(self, message: str, **facts: object) -> None:
-        super().__init__(message)
+    @overload
+    def __init__(self, message: str, /, **facts: object) -> None: ...
+    @overload
+    def __init__(self, code: str, message: str, /, **facts: object) -> None: ...
+    def __init__(self, words: str, message: str | None = None, /, **facts: object) -> None:
+        super().__init__(words if message is None else message)
+        self.code = type(self).__name__ if message is None else words
         self.facts: dict[str, object] = {k: v for k, v in facts.items() if v is not None}
 
     @property
     def message(self) -> str:
-        return str(self.args[0]) if self.args else type(self).__name__
+        return str(self.args[0]) if self.args else self.code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # as it is, whatever its class needs to make one: errors cross the borders of processes
+        return _as_it_was, (type(self), self.args), self.__dict__
 
 
 class BadInput(NodeError):
@@ -73,6 +91,15 @@ class RemoteFailed(NodeError):
 
 class NodeFault(NodeError):
     """The node itself is not set up correctly; its administrator has to act."""
+
+
+def _as_it_was(kind: type[NodeError], args: tuple[Any, ...]) -> NodeError:
+    return kind.__new__(kind, *args)
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of an error; of one that is none of ours, the name of its class."""
+    return error.code if isinstance(error, NodeError) else type(error).__name__
 
 
 def branch_of(kind: type[NodeError]) -> str:

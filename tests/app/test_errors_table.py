@@ -4,71 +4,79 @@ from __future__ import annotations
 
 import ast
 import json
-import pkgutil
+import os
+import pickle
 import subprocess
 import sys
 from http import HTTPStatus
-from importlib import import_module
 from pathlib import Path
 
 import pytest
+from error_codes import BRANCHES, calls, errors, trees
 
 import odf_node
-import odf_protocol
-import odf_storage
-import odf_workers
 from odf_node.service.errors import (
     BARE,
     STATUS,
-    descendants,
     problem_of,
-    status_of,
+    status_of_code,
     status_of_failed,
-    status_of_name,
 )
 from odf_node.service.http.answers import error_answer
-from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.errors import BadInput, branch_of
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.jobs.sql_rows import outcome_of, outcome_to_json
+from odf_storage.stores.ports.errors import BlockNotFound
 from odf_storage.stores.ports.values import Failed
 
-ROOMS = (odf_protocol, odf_storage, odf_node, odf_workers)
+FROZEN = Path(__file__).parents[1] / "vectors/error_codes.txt"
+SUPPORT = Path(__file__).parents[1] / "support"
+WITHOUT_CODE = {"node_files.py", "sql_sources.py", "values.py", "candidate.py", "features.py"}
+"""Modules with an error whose code is the name of its branch."""
 
 
-def _everything():
-    """All errors of the rooms; tests declare some of their own, which nobody is answered with."""
-    for room in ROOMS:
-        for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
-            import_module(module.name)
-    names = {room.__name__ for room in ROOMS}
-    return {kind for kind in descendants(NodeError) if kind.__module__.partition(".")[0] in names}
+def _known():
+    """Code, branch and status of every error; of an error of no branch the table has the status."""
+    for code, kind, _ in errors():
+        branch = branch_of(kind)
+        yield code, branch, int(status_of_code(code, branch))
+
+
+def test_codes_branches_and_statuses_are_those_that_programs_know():
+    """Add a line for a new error; a line that is there stays, because programs rely on it."""
+    frozen = {tuple(line.split(" ")) for line in FROZEN.read_text().splitlines()}
+    known = {tuple(map(str, each)) for each in _known()}
+    assert {"lost": frozen - known, "new": known - frozen} == {"lost": set(), "new": set()}
 
 
 def test_every_error_the_node_can_raise_has_a_status():
-    silent = {
-        kind.__name__
-        for kind in _everything()
-        if not any(ancestor.__name__ in STATUS for ancestor in kind.__mro__)
-    }
-    assert silent == set()
+    assert {code for code, branch, _ in _known() if {code, branch}.isdisjoint(STATUS)} == set()
 
 
-def test_one_name_never_stands_for_two_statuses():
+def test_one_code_never_stands_for_two_statuses():
     seen = {}
-    for kind in _everything():
-        seen.setdefault(kind.__name__, set()).add(status_of(kind))
-    assert {name: found for name, found in seen.items() if len(found) > 1} == {}
+    for code, _, status in _known():
+        seen.setdefault(code, set()).add(status)
+    assert {code: found for code, found in seen.items() if len(found) > 1} == {}
 
 
 def test_the_table_names_only_errors_that_exist():
-    names = {kind.__name__ for kind in _everything()}
-    assert set(BARE) - names == set()
-    assert set(STATUS) - names == set()
+    codes = {each.code for each in errors()}
+    assert set(BARE) - codes == set()
+    assert set(STATUS) - codes == set()
+
+
+def test_an_error_of_a_branch_says_its_code():
+    """So that programs can tell it from others of the branch."""
+    silent = {
+        path.name for path, tree in trees() for _, code in calls(tree, BRANCHES) if code is None
+    }
+    assert silent - WITHOUT_CODE == set()
 
 
 @pytest.fixture(scope="module")
 def raised_by_jobs(tmp_path_factory):
-    """A node whose worker raised every error class there is, each in the handler of a job: what a
+    """A node whose worker raised every error there is, each in the handler of a job: what a
     route that raises it answers, and what a service that never saw the worker answers."""
     folder = tmp_path_factory.mktemp("node")
     in_a_route = json.loads(_process(IN_A_WORKER, str(folder)))
@@ -78,20 +86,16 @@ def raised_by_jobs(tmp_path_factory):
 def test_an_error_of_a_worker_is_answered_as_if_a_route_had_raised_it(raised_by_jobs):
     in_a_route, read_from_the_queue = raised_by_jobs
     assert read_from_the_queue == in_a_route
-    rooms = {name.partition(".")[0] for name in in_a_route}
-    assert rooms == {room.__name__ for room in ROOMS}
-    assert len(in_a_route) == len(_everything()) > 150
+    assert len(in_a_route) == len({each.code for each in errors()}) > 500
 
 
 def test_the_service_names_no_error_of_workers_but_those_of_the_version_before():
     """By what an outcome says they are told from each other, not by lists of their names."""
-    kinds = _everything()
-    shared = {kind.__name__ for kind in kinds if not kind.__module__.startswith("odf_workers.")}
-    theirs = {kind.__name__ for kind in kinds} - shared
+    shared = {each.code for each in errors() if each.room != "odf_workers"}
+    theirs = {each.code for each in errors()} - shared
     named = {
         f"{path.name}: {node.value}"
         for path in Path(odf_node.__path__[0]).rglob("*.py")
-        if path.name != "older_outcomes.py"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in theirs
     }
@@ -118,16 +122,11 @@ def test_a_later_version_may_add_to_an_outcome():
 
 
 IN_A_WORKER = """
-import json, pkgutil, sys
+import json, sys
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
-import odf_node, odf_protocol, odf_storage, odf_workers
-rooms = (odf_protocol, odf_storage, odf_node, odf_workers)
-for room in rooms:
-    for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
-        import_module(module.name)
-from odf_node.service.errors import descendants, problem_of, status_of
+from error_codes import errors
+from odf_node.service.errors import problem_of
 from odf_node.service.settings import Settings
 from odf_node.service.wiring import open_node
 from odf_protocol.errors import NodeError
@@ -138,13 +137,11 @@ from odf_storage.datasets.merge_state.store import MergeStates
 from odf_workers.jobs.work.context import Engines, IngestOptions, WorkerContext
 from odf_workers.program.loop import Worker
 
-names = tuple(f"{room.__name__}." for room in rooms)  # the command line imports `conformance` too
-kinds = {f"{kind.__module__}.{kind.__name__}": kind for kind in descendants(NodeError)}
-kinds = {name: kind for name, kind in kinds.items() if name.startswith(names)}
+kinds = {each.code: each.kind for each in sorted(errors(), key=lambda each: (each.code, each.room))}
 
-def error_of(name):
-    error = kinds[name].__new__(kinds[name])
-    NodeError.__init__(error, "text", fact=1)
+def error_of(code):
+    error = kinds[code].__new__(kinds[code])
+    NodeError.__init__(error, code, "text", fact=1)
     return error
 
 def fail(_context, job):
@@ -152,8 +149,8 @@ def fail(_context, job):
 
 folder = Path(sys.stdin.read())
 stores = open_node(Settings(data=folder, workers=0)).stores
-for name in kinds:
-    stores.jobs.submit(JobSpec(verify_job.KIND, None, {"error": name}))
+for code in kinds:
+    stores.jobs.submit(JobSpec(verify_job.KIND, None, {"error": code}))
 HANDLERS[verify_job.KIND] = fail
 engines = Engines(session=None, first=None)
 ingest = IngestOptions(states=MergeStates(folder, max_bytes=0))
@@ -162,8 +159,8 @@ Worker(
     stores=stores, context=context, name="w", lease=timedelta(seconds=30), longest_pause_s=0.1,
     attempts=1,
 ).work(once=True)
-answers = {name: problem_of(error_of(name)) for name in kinds}
-json.dump({name: [a["status"], a["type"], a["fact"]] for name, a in answers.items()}, sys.stdout)
+answers = {code: problem_of(error_of(code)) for code in kinds}
+json.dump({code: [a["status"], a["type"], a["fact"]] for code, a in answers.items()}, sys.stdout)
 """
 IN_A_SERVICE = """
 import json, sys
@@ -186,15 +183,27 @@ assert not any(name.startswith("odf_workers") for name in sys.modules)
 
 def _process(code: str, given: str = "") -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_name_nobody_knows_is_an_internal_error():
-    assert status_of_name("Internal") == HTTPStatus.INTERNAL_SERVER_ERROR
-    assert status_of_name("HashMismatch") == HTTPStatus.BAD_REQUEST
+def test_a_code_nobody_knows_is_an_internal_error():
+    assert status_of_code("Internal", "") == HTTPStatus.INTERNAL_SERVER_ERROR
+    assert status_of_code("Unheard", "BadInput") == HTTPStatus.BAD_REQUEST
+
+
+def test_an_error_keeps_its_code_and_facts_on_its_way_between_processes():
+    for error in (BadInput("Odd", "text", row=1), BlockNotFound(Multihash.of(b"a"))):
+        other = pickle.loads(pickle.dumps(error))
+        assert (type(other), str(other)) == (type(error), str(error))
+        assert vars(other) == vars(error)
 
 
 def test_a_problem_carries_message_and_facts():
@@ -209,4 +218,4 @@ def test_a_problem_carries_message_and_facts():
 
 
 def test_facts_never_replace_the_fields_of_the_document():
-    assert problem_of(BadInput("text", status=200, type="x"))["status"] == 400
+    assert problem_of(BadInput("Odd", "text", status=200, type="x"))["status"] == 400

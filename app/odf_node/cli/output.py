@@ -22,14 +22,14 @@ from odf_protocol.errors import (
     NodeError,
     NotFound,
     Refused,
+    branch_of,
+    code_of,
 )
-from odf_protocol.multihash import HashMismatch
 from odf_storage.runtime.extras import extra_missing
 from odf_storage.stores.objects.layout import DatabaseUnavailable
 
 from ..client.limits import one_line
 from ..client.receive import UNWATCHED, Progress
-from ..client.remotes import UnsupportedUrl
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -44,25 +44,21 @@ DONE, FAILED, USAGE, MISSING, REFUSED, CONFLICT, DAMAGED = 0, 1, 2, 3, 4, 5, 6
 INTERRUPTED = 130
 """Exit code that shells use for a program that Ctrl-C ended."""
 
-EXIT_CODES: dict[type[NodeError], int] = {
-    HashMismatch: DAMAGED,
-    UnsupportedUrl: USAGE,
-    NotFound: MISSING,
-    Refused: REFUSED,
-    Conflict: CONFLICT,
-    Damaged: DAMAGED,
-    LimitExceeded: FAILED,
-    BadInput: FAILED,
-    NodeError: FAILED,
+EXIT_CODES = {
+    "HashMismatch": DAMAGED,
+    "UnsupportedUrl": USAGE,
+    "NotFound": MISSING,
+    "Refused": REFUSED,
+    "Conflict": CONFLICT,
+    "Damaged": DAMAGED,
 }
-"""Exit code by class of error. A class without an entry has the code of its nearest ancestor."""
+"""Exit code by code of the error, or else by its branch. All others are 1."""
 
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code of an error. It is never 0."""
-    for kind in type(error).__mro__:
-        if kind in EXIT_CODES:
-            return EXIT_CODES[kind]
+    if isinstance(error, NodeError):
+        return EXIT_CODES.get(error.code) or EXIT_CODES.get(branch_of(type(error)), FAILED)
     return error.exit_code if isinstance(error, click.ClickException) else FAILED
 
 
@@ -97,7 +93,7 @@ def problem(error: Exception, code: int) -> dict[str, Any]:
     facts = error.facts if isinstance(error, NodeError) else {}
     return {
         **facts,
-        "type": PROBLEM_TYPE + type(error).__name__,
+        "type": PROBLEM_TYPE + code_of(error),
         "title": _title(error),
         "detail": message_of(error),
         "exitCode": code,

@@ -543,13 +543,12 @@ def _error(status: int, problem: Mapping[str, Any], *, hint: str = "") -> Except
     message += hint if status in (401, 403) else ""
     facts = {key: value for key, value in problem.items() if key not in _NAMES}
     facts |= {"status": status, "reported": problem.get("type")}
-    kind = _KINDS.get(status)
-    if kind is None:
-        kind = RequestRefused if 400 <= status < 500 else NodeReportsFailure
-    return kind(message, **facts)
+    if status in range(400, 500):
+        return _KINDS.get(status, RequestRefused)(message, **facts)
+    return NodeReportsFailure(message, **facts)
 
 
-_KINDS = {
+_KINDS: dict[int, type[NodeError]] = {
     401: Unauthenticated,
     403: Unauthorized,
     404: NothingThere,

@@ -1,18 +1,18 @@
-"""The table of errors: HTTP status and response body of each error class.
+"""The table of errors: HTTP status and response body of each error.
 
-The lookup uses the class name, then the names of the ancestors. So a branch of
-`odf_protocol/errors.py` gives its status to its leaves, unless the table has an entry for the leaf.
-We use names because a failed job reports its error as the names of leaf and branch, and this
-process does not import the classes of workers: their leaves have the status of their branch.
+The lookup uses the code of the error, then the name of its branch. So a branch of
+`odf_protocol/errors.py` gives its status to its errors, unless the table has an entry for the code.
+We use names because a failed job reports its error as code and branch, and this process does not
+import the classes of workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import NodeError, branch_of
 from odf_storage.runtime.logs import current_trace, trace_id
 from odf_storage.stores.jobs.sql_rows import older_branch
 from odf_storage.stores.ports.values import Failed
@@ -28,7 +28,7 @@ STATUS: dict[str, HTTPStatus] = {
     "Unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
     "RemoteFailed": HTTPStatus.BAD_GATEWAY,
     "NodeFault": HTTPStatus.INTERNAL_SERVER_ERROR,
-    # leaves whose status differs from that of their branch
+    # codes whose status differs from that of their branch
     "AccessTokenRejected": HTTPStatus.UNAUTHORIZED,
     "AnonymousRestricted": HTTPStatus.UNAUTHORIZED,
     "BasicRefused": HTTPStatus.UNAUTHORIZED,
@@ -91,34 +91,19 @@ INTERNAL = "Internal"
 INTERNAL_MESSAGE = "Internal error"
 
 
-def status_of(error: NodeError | type[NodeError]) -> HTTPStatus:
-    """Return the status of an error; 500 if the table has neither its class nor an ancestor."""
-    kind = error if isinstance(error, type) else type(error)
-    for ancestor in kind.__mro__:
-        if ancestor.__name__ in STATUS:
-            return STATUS[ancestor.__name__]
-    return HTTPStatus.INTERNAL_SERVER_ERROR
+def status_of(error: NodeError) -> HTTPStatus:
+    """Return the status of an error."""
+    return status_of_code(error.code, branch_of(type(error)))
 
 
 def status_of_failed(failed: Failed) -> HTTPStatus:
     """Return the status for the error of a failed job."""
-    return status_of_name(failed.error, failed.branch)
+    return status_of_code(failed.error, failed.branch or older_branch(failed.error))
 
 
-def status_of_name(name: str, branch: str = "") -> HTTPStatus:
-    """Return the status for names of class and branch. Jobs of older versions have no branch."""
-    for known in (name, branch or older_branch(name)):
-        if known in STATUS:
-            return STATUS[known]
-    here = next((kind for kind in descendants(NodeError) if kind.__name__ == name), None)
-    return HTTPStatus.INTERNAL_SERVER_ERROR if here is None or branch else status_of(here)
-
-
-def descendants(kind: type[NodeError]) -> Iterator[type[NodeError]]:
-    """Yield every imported subclass of `kind`, at any depth."""
-    for child in kind.__subclasses__():
-        yield child
-        yield from descendants(child)
+def status_of_code(code: str, branch: str) -> HTTPStatus:
+    """Return the status of a code in a branch; 500 if the table has neither."""
+    return STATUS.get(code) or STATUS.get(branch) or HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def problem(
@@ -142,4 +127,4 @@ def problem(
 
 
 def problem_of(error: NodeError) -> dict[str, Any]:
-    return problem(type(error).__name__, status_of(error), error.message, error.facts)
+    return problem(error.code, status_of(error), error.message, error.facts)

@@ -32,7 +32,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from odf_protocol.errors import BadInput, Unavailable
+from odf_protocol.errors import BadInput, Unavailable, code_of
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
 _bits = random.getrandbits
@@ -141,7 +141,7 @@ class Outages(logging.Filter):
         error = _outage_of(record.exc_info[1] if record.exc_info else None)
         if error is None:
             return True
-        kind, now = type(error).__name__, self._now()
+        kind, now = code_of(error), self._now()
         with self._lock:
             if now - self._told.get(kind, -OUTAGE_S) < OUTAGE_S:
                 self._untold[kind] += 1

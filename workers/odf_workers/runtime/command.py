@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,13 +32,14 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command to run, its folder, and its time limit. `failure` is raised if it fails."""
+    """A command to run, its folder, and its time limit. `failure` makes the error of one that
+    fails."""
 
     arguments: Sequence[str]
     folder: Path
     environment: Mapping[str, str]
     seconds: float
-    failure: type[NodeError]
+    failure: Callable[..., NodeError]
     stdin: Path | None = None
 
     @property

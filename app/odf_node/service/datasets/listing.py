@@ -7,7 +7,7 @@ Access to a dataset: its roles and its visibility, which maintainers set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -283,7 +283,7 @@ def _words(search: str) -> tuple[str, ...]:
     return words or ((_IN_NO_WORD,) if search.strip() else ())
 
 
-def _one_of(known: type[_Word], text: str, error: type[BadInput], what: str) -> _Word:
+def _one_of(known: type[_Word], text: str, error: Callable[[str], BadInput], what: str) -> _Word:
     try:
         return known(text)
     except ValueError:

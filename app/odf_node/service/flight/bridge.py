@@ -300,5 +300,5 @@ def told(error: Exception) -> tuple[HTTPStatus, grpc.StatusCode, str]:
     if isinstance(error, QueryTakesTooLong):
         code = grpc.StatusCode.DEADLINE_EXCEEDED
     if code is grpc.StatusCode.INTERNAL:
-        _log.error("a Flight call failed: %s: %s", type(error).__name__, error.message)
+        _log.error("a Flight call failed: %s: %s", error.code, error.message)
     return status, code, str(problem_of(error)["detail"])

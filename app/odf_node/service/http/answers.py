@@ -65,11 +65,10 @@ def error_answer(error: NodeError, *, explained: bool = False) -> Response:
     """
     status = int(status_of(error))
     if status not in CLIENT_ERRORS:
-        _log.error("request failed: %s: %s", type(error).__name__, error.message)
-    name = type(error).__name__
-    if BARE.get(name):
+        _log.error("request failed: %s: %s", error.code, error.message)
+    if BARE.get(error.code):
         return PlainTextResponse(error.message, status)
-    if name in BARE and not explained:
+    if error.code in BARE and not explained:
         return Response(b"", status, _challenge(error))
     return ProblemAnswer(problem_of(error), status, _headers(error))
 

@@ -98,7 +98,7 @@ class Authentication:
                 errors of `S3Callers.identify`.
         """
         if not getattr(scope.get("route"), "takes_s3", False):
-            raise NoSuchS3Key if scope["method"] in READS else S3ReadsOnly
+            raise NoSuchS3Key() if scope["method"] in READS else S3ReadsOnly()
         path, asked = path_of(scope), s3_request(scope)
         identify = self._s3_callers.identify
         return await run_in_threadpool(identify, asked, path.account, path.dataset)
@@ -155,7 +155,7 @@ def error_answer_for(scope: Scope, error: NodeError, *, explained: bool = False)
     told = _form(scope)
     if told is None:
         return plain
-    answer = told(int(status_of(error)), type(error).__name__, error.message)
+    answer = told(int(status_of(error)), error.code, error.message)
     answer.headers.update({name: plain.headers[name] for name in KEPT if name in plain.headers})
     return answer
 

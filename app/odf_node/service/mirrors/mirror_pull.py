@@ -163,7 +163,7 @@ def pull_mirror(
     except NodeError as error:
         diverged = isinstance(error, Diverged | DestinationAhead)
         state = MirrorState.DIVERGED if diverged else MirrorState.FAILED
-        _note(mirrors, entry, state, type(error).__name__, error.message)
+        _note(mirrors, entry, state, error.code, error.message)
         raise
     _note(mirrors, entry, MirrorState.CURRENT)
     return MirrorReceipt(
@@ -226,7 +226,7 @@ def _told_as_ours() -> Iterator[None]:
     try:
         yield
     except (Refused, DatasetMissing) as error:
-        facts = {"reason": type(error).__name__}
+        facts = {"reason": error.code}
         raise RemoteUnusable(f"the remote cannot be pulled: {error.message}", **facts) from error
 
 

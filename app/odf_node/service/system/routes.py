@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_protocol.errors import code_of
 from odf_storage.runtime.extras import app_version
 from odf_storage.stores.index.sql import DatasetEntries
 
@@ -78,4 +79,4 @@ def touch_database(registry: DatasetEntries) -> None:
 
 
 def type_name(failure: Exception) -> str:
-    return f"database: {type(failure).__name__}"
+    return f"database: {code_of(failure)}"

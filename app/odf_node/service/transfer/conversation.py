@@ -47,7 +47,6 @@ from odf_protocol.transfer.phases import (
     branch,
 )
 
-from ..auth.access import Unauthenticated, Unauthorized
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.addresses import DATASET, SOCKET, Route, path_of
@@ -60,7 +59,6 @@ from .handshake import (
     SUBPROTOCOL,
     Exchange,
     Handshake,
-    IncompatibleVersion,
     encoding,
     shake,
 )
@@ -117,7 +115,7 @@ class Conversation:
         except NodeError as error:
             _log.warning(
                 "transfer refused: %s: %s (%s)",
-                type(error).__name__,
+                error.code,
                 error.message,
                 self._state.value,
             )
@@ -237,7 +235,7 @@ MAX_THREADS = 16
 """Limit of steps of all transfers that run at once; reading a large batch takes about 200 MB."""
 CALLER_THREADS = 4
 """Limit of steps that run at once for one caller, so that its slow steps delay no other caller."""
-PLAIN = (Unauthenticated, Unauthorized, IncompatibleVersion)
+PLAIN = frozenset({"Unauthenticated", "Unauthorized", "IncompatibleVersion"})
 """Errors whose response body is only `{"message": …}`, as in the reference implementation."""
 
 
@@ -287,7 +285,7 @@ class Transfers:
 
 
 def _refusal(error: NodeError) -> Response:
-    if isinstance(error, PLAIN):
+    if error.code in PLAIN:
         return JsonAnswer({"message": error.message}, int(status_of(error)))
     return error_answer(error)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from odf_protocol.chain.rules import fold_received as fold
 from odf_protocol.chain.state import EMPTY, ChainState
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, code_of
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import HashedBlock, Seed, SetTransform
 from odf_protocol.multihash import Multihash
@@ -52,9 +52,7 @@ from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind,
 from ..auth.actors import Actor
 from ..auth.dataset_access import refuse_mirror
 from ..definitions.authors import (
-    AccountSecretsRefused,
     Defining,
-    DefinitionReadsHidden,
     InForce,
     check_definitions,
     take_definitions,
@@ -70,11 +68,11 @@ from .admission import (
 )
 from .pull import Links
 
-_DEFINITIONS_REFUSED: dict[type[Exception], str] = {
-    DefinitionReadsHidden: "it reads datasets not shown to you",
-    AccountSecretsRefused: "it uses secrets of the account",
+_DEFINITIONS_REFUSED = {
+    "DefinitionReadsHidden": "it reads datasets not shown to you",
+    "AccountSecretsRefused": "it uses secrets of the account",
 }
-"""Reason of a refusal by type of error, short enough for a Close frame."""
+"""Reason of a refusal by code of the error, short enough for a Close frame."""
 
 
 class PlanBroken(BadInput):
@@ -184,8 +182,8 @@ class PushExchange:
         if isinstance(error, DataDoesNotMatchMetadata):
             told = f"block {error.sequence_number}: {error.reason}"
             return DatasetPushResponse(result=Internal(phase=phase, error_message=told))
-        if type(error) in _DEFINITIONS_REFUSED:
-            said = Internal(phase=phase, error_message=_DEFINITIONS_REFUSED[type(error)])
+        if why := _DEFINITIONS_REFUSED.get(code_of(error)):
+            said = Internal(phase=phase, error_message=why)
             return DatasetPushResponse(result=said)
         if isinstance(error, FirstBlockIsNoSeed):
             phase = TransferPhase(push=PushPhase.ObjectsUploadProgress)

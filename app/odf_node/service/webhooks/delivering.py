@@ -208,7 +208,7 @@ def _sent(
         at=now,
         message=message.id,
         status=answer.status,
-        error=None if answer.error is None else type(answer.error).__name__,
+        error=None if answer.error is None else answer.error.code,
         took_ms=answer.took_ms,
     )
     if answer.error is not None:
@@ -255,7 +255,7 @@ def _failed(
 
 
 def _problem(error: NodeError) -> Problem:
-    return Problem(type(error).__name__, error.message, dict(error.facts))
+    return Problem(error.code, error.message, dict(error.facts))
 
 
 def _still_readable(delivering: Delivering, webhook: Webhook) -> DatasetEntry | None:

@@ -271,7 +271,7 @@ def ping(hooks: Webhooks, webhook: Webhook, entry: DatasetEntry, alias: str) -> 
     signing = opened(hooks.keys, webhook, now)
     headers = signed_headers(signing, message.id, message.body, now)
     answer = hooks.sender.send(webhook.url, message, headers)
-    error = None if answer.error is None else type(answer.error).__name__
+    error = None if answer.error is None else answer.error.code
     attempt = DeliveryAttempt(
         at=now, message=message.id, status=answer.status, error=error, took_ms=answer.took_ms
     )

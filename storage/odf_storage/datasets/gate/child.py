@@ -17,6 +17,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from odf_protocol.errors import code_of
+
 HEAD = struct.Struct("<I")
 MAX_FILES = 64
 """Limit of files in one request; below what one message may carry."""
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
         try:
             found = _checked(check, *wire.load(request), files)
         except Exception as error:  # a fault of this program; faults of a slice are answers
-            found = f"{type(error).__name__}: {error}"
+            found = f"{code_of(error)}: {error}"
         finally:
             for file in files:
                 os.close(file)

@@ -206,7 +206,7 @@ def _read_block(
         number = block.sequence_number if number is None else number
     except BadInput as error:
         number = _said_number(raw) if number is None else number
-        unreadable = _block_problem(block_hash, number, type(error).__name__, error.message)
+        unreadable = _block_problem(block_hash, number, error.code, error.message)
     if actual != block_hash:
         message = f"the block's bytes hash to {actual}"
         return block, _block_problem(block_hash, number, "HashMismatch", message)
@@ -264,9 +264,7 @@ def _forward(
 
 
 def _broken_rule(broken: ChainRuleBroken) -> Problem:
-    return _block_problem(
-        broken.block, broken.sequence_number, type(broken).__name__, broken.reason
-    )
+    return _block_problem(broken.block, broken.sequence_number, broken.code, broken.reason)
 
 
 def _block_problem(block: Multihash, number: int | None, reason: str, message: str) -> Problem:

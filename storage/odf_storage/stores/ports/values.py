@@ -180,7 +180,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A job that ended in an error. `error` is the class name of a `NodeError`, or `Internal`.
+    """A job that ended in an error. `error` is the code of a `NodeError`, or `Internal`.
 
     `branch` is the branch of the error (`odf_protocol/errors.py`), which gives a process the HTTP
     status of an error whose class it does not import. It is empty if there is none, or if an older
@@ -195,8 +195,7 @@ class Failed:
 
     @classmethod
     def of(cls, error: NodeError) -> Failed:
-        kind = type(error)
-        return cls(kind.__name__, error.message, dict(error.facts), branch_of(kind))
+        return cls(error.code, error.message, dict(error.facts), branch_of(type(error)))
 
     @property
     def retryable(self) -> bool | None:

@@ -126,7 +126,7 @@ def _replay(
         raise
     except NodeError as failed:
         found.verdicts[name] = NOT_REPRODUCED
-        message = f"the transformation fails: {type(failed).__name__}: {failed.message}"
+        message = f"the transformation fails: {failed.code}: {failed.message}"
         found.problems.append(_problem(NOT_REPRODUCIBLE, block, message))
         return
     found.engines[f"{made.engine} {made.engine_version}"] += 1
@@ -318,7 +318,7 @@ def _input(
             not_verifiable=0,
             engines=(),
             report={},
-            error=f"{type(failed).__name__}: {failed.message}",
+            error=f"{failed.code}: {failed.message}",
         )
 
 
