@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from odf_storage.stores.ports import KeyedReads, KeyedStore, KeyedWrites
+from odf_storage.stores.ports import KeyedReads, KeyedStore
 from odf_storage.stores.ports.errors import (
     KeyedFileTooLarge,
     KeyNotFound,
@@ -30,17 +30,17 @@ class KeyedReadsContract:
     lists = True
 
     @pytest.fixture
-    def filled(self, store: KeyedStore) -> KeyedWrites:
+    def filled(self, store: KeyedStore) -> KeyedStore:
         return store
 
-    def test_percent_signs_are_part_of_a_key(self, store: KeyedReads, filled: KeyedWrites) -> None:
+    def test_percent_signs_are_part_of_a_key(self, store: KeyedReads, filled: KeyedStore) -> None:
         filled.put(ODD, [b"one", b"two"])
         found = store.read(ODD, most=6)
         assert found is not None
         assert found.raw == b"onetwo"
         assert store.read(ODD.replace("%20", " "), most=6) is None
 
-    def test_a_listing_begins_at_a_slash(self, store: KeyedReads, filled: KeyedWrites) -> None:
+    def test_a_listing_begins_at_a_slash(self, store: KeyedReads, filled: KeyedStore) -> None:
         for key in (ODD, "u/a", "u/b/c", "uv/d", "u.json"):
             filled.put(key, [b"x"])
         if not self.lists:
@@ -55,14 +55,12 @@ class KeyedReadsContract:
         with pytest.raises(KeyNotFound):
             store.open("absent/too")
 
-    def test_no_more_is_read_than_is_asked_for(
-        self, store: KeyedReads, filled: KeyedWrites
-    ) -> None:
+    def test_no_more_is_read_than_is_asked_for(self, store: KeyedReads, filled: KeyedStore) -> None:
         filled.put("k", [b"123"])
         with pytest.raises(KeyedFileTooLarge):
             store.read("k", most=2)
 
-    def test_a_file_is_read_from_any_place(self, store: KeyedReads, filled: KeyedWrites) -> None:
+    def test_a_file_is_read_from_any_place(self, store: KeyedReads, filled: KeyedStore) -> None:
         filled.put(ODD, [bytes(range(256))])
         with store.open(ODD) as stream:
             assert stream.seek(-6, io.SEEK_END) == 250
@@ -70,7 +68,7 @@ class KeyedReadsContract:
             stream.seek(7)
             assert stream.read(1) == b"\7"
 
-    def test_the_tag_changes_with_the_content(self, store: KeyedReads, filled: KeyedWrites) -> None:
+    def test_the_tag_changes_with_the_content(self, store: KeyedReads, filled: KeyedStore) -> None:
         tags = []
         for content in (b"old", b"new"):
             filled.put("k", [content])

@@ -75,7 +75,7 @@ def token_at(address: str, token: str | None, *, is_named: bool = False) -> str 
 def tokens_of(token: str | None, repositories: Repositories) -> TokenAt:
     """Return a function like `token_at`, for callers that resolve addresses themselves."""
 
-    def at(address: str, *, by: Repository | None = None) -> str | None:
+    def at(address: str, by: Repository | None) -> str | None:
         return _chosen(address, token, repositories, by=by, is_named=by is not None)
 
     return at
@@ -116,7 +116,7 @@ def _in_full(
     if found is None and (name == NODE or is_node):
         return given, _chosen(text, token, repositories, is_named=True)
     if found is not None and not found[1]:  # a node
-        return {**given, name: found[0].base}, tokens(found[0].base, by=found[0])
+        return {**given, name: found[0].base}, tokens(found[0].base, found[0])
     address = read_address(
         text, repositories, node=node, is_on_node=name == ON_A_NODE, tokens=tokens
     )

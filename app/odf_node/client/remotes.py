@@ -206,7 +206,7 @@ class Repositories:
             raise RepositoryUnknown(f"there is no repository {name!r}; add it with repo add")
         return found
 
-    def token_at(self, address: str, *, by: Repository | None = None) -> str | None:
+    def token_at(self, address: str, by: Repository | None = None) -> str | None:
         """Return the stored token for the origin of an address."""
         return self.token_of_repository(address, by=by) or self.token_of_login(address)
 

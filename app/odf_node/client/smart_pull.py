@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, TypeVar
 
 import httpx
 import msgspec
@@ -47,6 +47,8 @@ from odf_protocol.transfer.messages import (
     MetadataBlocksBatch,
     ObjectFileReference,
     ObjectType,
+    PullStrategy,
+    PushStrategy,
     Reply,
     TransferPlan,
     TransferUrl,
@@ -81,15 +83,9 @@ OBJECT_TYPES: dict[ObjectKind, ObjectType] = {
 }
 
 
-class Strategy(Protocol):
-    """The node's transfer strategy for one object."""
-
-    @property
-    def object_file(self) -> ObjectFileReference: ...
-
-
 M = TypeVar("M", bound=Message)
-S = TypeVar("S", bound=Strategy)
+S = TypeVar("S", PullStrategy, PushStrategy)
+"""The node's transfer strategy for one object."""
 
 
 def success_of(reply: Reply, success: type[M]) -> M:

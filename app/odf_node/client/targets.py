@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from odf_protocol.errors import BadInput, NodeError, NotFound, Refused
@@ -49,10 +48,8 @@ MOST_PARTS = 2
 """Parts of a dataset's name on a node: account and name."""
 
 
-class TokenAt(Protocol):
-    """Returns the token for an address, if there is one; `by` is the repository that names it."""
-
-    def __call__(self, address: str, *, by: Repository | None = None) -> str | None: ...
+TokenAt = Callable[[str, Repository | None], str | None]
+"""Returns the token for an address, if there is one, and if a repository names it, by that one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,7 @@ def write_address(
     if found is None:
         return _as_it_is(text, tokens)
     repository, path = found
-    token = tokens(repository.base, by=repository)
+    token = tokens(repository.base, repository)
     if not path:
         known = _name_at(repository, token, dataset(), limits)
         path = [known or str(Name(folder.resolve().name))]
@@ -157,7 +154,7 @@ def address_at(
     Raises:
         NothingThere, TransferFailed
     """
-    token = tokens(repository.base, by=repository)
+    token = tokens(repository.base, repository)
     if path[0].startswith(DID):
         path = _path_of_id(repository, token, path[0], limits)
     if not (repository.is_smart or is_node):
@@ -219,7 +216,7 @@ def _as_it_is(text: str, tokens: TokenAt) -> Address:
     """Parse a URL or folder, and return it with the token for its origin."""
     location = Location.parse(text)
     is_served = location.transfer in (Transfer.SMART, Transfer.SIMPLE)
-    return Address(location, tokens(location.base) if is_served else None)
+    return Address(location, tokens(location.base, None) if is_served else None)
 
 
 def _smart(repository: Repository, path: list[str], token: str | None) -> Address:

@@ -79,7 +79,7 @@ def place_of(name: str | os.PathLike[str], token: str | None = None) -> Place:
     text = str(name) if isinstance(name, str) else str(Path(name))
     repositories = Repositories()
 
-    def token_at(address: str, *, by: Repository | None = None) -> str | None:
+    def token_at(address: str, by: Repository | None) -> str | None:
         own = token or repositories.token_of_repository(address, by=by)
         return own or token_for(address) or repositories.token_of_login(address)
 

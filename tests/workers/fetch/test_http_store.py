@@ -14,7 +14,7 @@ from tests.workers.fetch.conftest import NOW
 from web_server import Answer, web_server
 
 from odf_storage.stores.keyed.folder import FolderKeyedStore
-from odf_storage.stores.ports import KeyedWrites
+from odf_storage.stores.ports import KeyedStore
 from odf_storage.stores.ports.errors import KeyedFileTooLarge, KeyRefused
 from odf_workers.fetch.http import client_of
 from odf_workers.fetch.kartothek import HttpKeyedStore
@@ -22,13 +22,13 @@ from odf_workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> KeyedWrites:
+def folder(tmp_path: Path) -> KeyedStore:
     return FolderKeyedStore(tmp_path / "web" / "a b", durable=False)
 
 
 @pytest.fixture
 def store(
-    tmp_path: Path, asked: Callable[..., FetchRequest], folder: KeyedWrites
+    tmp_path: Path, asked: Callable[..., FetchRequest], folder: KeyedStore
 ) -> Iterator[HttpKeyedStore]:
     request = asked(max_bytes=1 << 20)
     folder.put("there", [b""])
@@ -49,7 +49,7 @@ class TestWeb(KeyedReadsContract):
     lists = False
 
     @pytest.fixture
-    def filled(self, folder: KeyedWrites) -> KeyedWrites:
+    def filled(self, folder: KeyedStore) -> KeyedStore:
         return folder
 
 

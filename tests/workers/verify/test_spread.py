@@ -31,7 +31,7 @@ from odf_storage.datasets.verify.stages import Split, in_threads
 from odf_storage.stores.objects.layout import KIND_FOLDERS, dataset_folder
 from odf_storage.stores.objects.local import LocalObjectStore
 from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
-from odf_storage.stores.ports import LocatedObjects
+from odf_storage.stores.ports import ObjectStore
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 from odf_workers.engines.exchange import links, worker_side
 from odf_workers.engines.exchange.links import ExchangeFault
@@ -110,7 +110,7 @@ def stored(made: DatasetMaker, folder: Path) -> LocalObjectStore:
     return store
 
 
-def on_many(objects: LocatedObjects, way: Many, _source: ChainSource, size: int) -> OnPartitions:
+def on_many(objects: ObjectStore, way: Many, _source: ChainSource, size: int) -> OnPartitions:
     return OnPartitions(way, objects, DATASET, size=size, memory=1 << 30)
 
 

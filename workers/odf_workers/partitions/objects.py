@@ -13,7 +13,7 @@ from typing import BinaryIO
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash
 from odf_storage.stores.objects.layout import bucket_name
-from odf_storage.stores.ports import LocatedObjects
+from odf_storage.stores.ports import ObjectStore
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
@@ -47,14 +47,12 @@ class LentObjects:
         return found
 
 
-def can_lend(objects: LocatedObjects) -> bool:
+def can_lend(objects: ObjectStore) -> bool:
     """Whether stages can open objects of this store where they are stored."""
     return objects.local_paths is not None or exchange_of() is not None
 
 
-def lent(
-    way: Way, objects: LocatedObjects, dataset: DatasetId, names: Iterable[Name]
-) -> LentObjects:
+def lent(way: Way, objects: ObjectStore, dataset: DatasetId, names: Iterable[Name]) -> LentObjects:
     """Lend the named objects of a store to the stages of that way. `can_lend` must be true of the
     store."""
     return LentObjects(
@@ -62,7 +60,7 @@ def lent(
     )
 
 
-def _lent(way: Way, objects: LocatedObjects, key: ObjectKey) -> File | None:
+def _lent(way: Way, objects: ObjectStore, key: ObjectKey) -> File | None:
     url, local = exchange_of(), objects.local_paths
     if local is None and url is not None:
         return lend_object(url, Place(bucket_name(key), key.hash))

@@ -36,7 +36,6 @@ from odf_protocol.metadata.events import (
     SetVocab,
 )
 from odf_protocol.source_rules import declared_columns
-from odf_storage.datasets.dataset.dataset import Datasets
 from odf_storage.datasets.job_payloads import transform_job, trial_job
 from odf_storage.datasets.job_payloads.transform_job import (
     CheckPayload,
@@ -44,6 +43,7 @@ from odf_storage.datasets.job_payloads.transform_job import (
     CheckSourcePayload,
 )
 from odf_storage.datasets.job_payloads.trial_job import TrialDataset, TrialPayload
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.jobs.sql import JobQueue
 from odf_storage.stores.ports.values import AccountId, Failed, JobSpec, Succeeded, Visibility
 
@@ -87,7 +87,7 @@ class Checking:
     """The dependencies of checks by workers. `patience_s` is how long to wait for a worker, in
     seconds."""
 
-    datasets: Datasets
+    datasets: Stores
     jobs: JobQueue
     watch: JobWatch
     patience_s: float
@@ -136,7 +136,7 @@ def name_warnings(events: Sequence[MetadataEvent], vocab: Vocab) -> list[str]:
 
 
 def check_job(
-    datasets: Datasets,
+    datasets: Stores,
     transform: SetTransform,
     vocab: SetVocab | None,
     state: ChainState | None = None,

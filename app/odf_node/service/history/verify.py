@@ -18,13 +18,13 @@ from starlette.responses import Response
 
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset.dataset import Datasets
 from odf_storage.datasets.job_payloads import verify_job
 from odf_storage.datasets.job_payloads.verify_job import VerifyPayload
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.verify.note import read_note
 from odf_storage.datasets.verify.pending import read_unverified
 from odf_storage.stores.jobs.sql import JobQueue
-from odf_storage.stores.ports import DatasetNotes
+from odf_storage.stores.ports import ObjectStore
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry, JobId, JobSpec
 
@@ -56,7 +56,7 @@ class Verifying:
     """The parts of the node that verification jobs need."""
 
     jobs: JobQueue
-    datasets: Datasets
+    datasets: Stores
     access: DatasetAccess
 
 
@@ -104,7 +104,7 @@ def visible_inputs(verifying: Verifying, actor: Actor, entry: DatasetEntry) -> l
     return list(found)
 
 
-def _inputs(datasets: Datasets, dataset: DatasetId) -> list[DatasetId]:
+def _inputs(datasets: Stores, dataset: DatasetId) -> list[DatasetId]:
     try:
         declared = datasets.dataset(DatasetRef(id=dataset)).state().declared_inputs or ()
     except DatasetNotFound:  # deleted meanwhile
@@ -154,7 +154,7 @@ async def verify(
 
 
 def validation_of(
-    objects: DatasetNotes, dataset: DatasetId, head: Multihash | None
+    objects: ObjectStore, dataset: DatasetId, head: Multihash | None
 ) -> dict[str, Any] | None:
     """Return up to which block, with which engines and when it was validated; None if never."""
     note = read_note(objects, dataset)
@@ -165,7 +165,7 @@ def validation_of(
     return {**shown, "isCurrent": note.block == str(head)}
 
 
-def unverified_of(objects: DatasetNotes, dataset: DatasetId) -> dict[str, Any] | None:
+def unverified_of(objects: ObjectStore, dataset: DatasetId) -> dict[str, Any] | None:
     """Return the committed blocks whose rows are not hashed yet; None if there are none."""
     note = read_unverified(objects, dataset)
     if note is None:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from anyio import from_thread
@@ -19,6 +19,9 @@ from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from odf_protocol.errors import BadInput, LimitExceeded
+
+if TYPE_CHECKING:
+    from zlib import _Decompress
 
 BODY_PACE_S = 30.0
 """Seconds of waiting for a body over which its pace is measured."""
@@ -247,18 +250,6 @@ class UnpackedTooFar(LimitExceeded):
         )
 
 
-class _Inflater(Protocol):
-    """The interface of a `zlib` decompressor, which returns output in bounded pieces."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = 0, /) -> bytes: ...
-
-
 Unpack = Callable[[Iterable[bytes]], Iterator[bytes]]
 
 
@@ -296,11 +287,11 @@ def _bounded(unpack: Unpack, chunks: Iterable[bytes], limit: int, ratio: int) ->
         yield piece
 
 
-def _inflated(start: Callable[[bytes], _Inflater]) -> Unpack:
+def _inflated(start: Callable[[bytes], _Decompress]) -> Unpack:
     """Return a function that unpacks with `zlib`. A body may consist of several packed parts."""
 
     def unpack(chunks: Iterable[bytes]) -> Iterator[bytes]:
-        inflater: _Inflater | None = None
+        inflater: _Decompress | None = None
         try:
             for chunk in chunks:
                 rest = chunk
@@ -316,7 +307,7 @@ def _inflated(start: Callable[[bytes], _Inflater]) -> Unpack:
     return unpack
 
 
-def _drained(inflater: _Inflater, data: bytes) -> Iterator[bytes]:
+def _drained(inflater: _Decompress, data: bytes) -> Iterator[bytes]:
     """Yield all output for the data, in bounded pieces."""
     while True:
         piece = inflater.decompress(data, PIECE_BYTES)
@@ -327,11 +318,11 @@ def _drained(inflater: _Inflater, data: bytes) -> Iterator[bytes]:
             return
 
 
-def _gzip(_: bytes) -> _Inflater:
+def _gzip(_: bytes) -> _Decompress:
     return zlib.decompressobj(wbits=31)
 
 
-def _deflate(head: bytes) -> _Inflater:
+def _deflate(head: bytes) -> _Decompress:
     """Start unpacking with a zlib header, as the standard requires, or without one, as some
     clients send it."""
     has_header = head[0] & 0x0F == 8 and (len(head) < 2 or (head[0] * 256 + head[1]) % 31 == 0)

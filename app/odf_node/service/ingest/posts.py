@@ -33,7 +33,7 @@ from odf_protocol.instant import NANOS, Instant
 from odf_protocol.metadata.events import AddPushSource, DatasetKind
 from odf_protocol.metadata.sources import MergeStrategyAppend
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset.dataset import Dataset, Datasets
+from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads import ingest_job
 from odf_storage.datasets.job_payloads.ingest_job import IngestPayload
 from odf_storage.datasets.node.reader import Reader
@@ -74,7 +74,7 @@ def takes_first_source(state: ChainState) -> bool:
 
 
 def add_auto_source(
-    datasets: Datasets, clock: Clock, entry: DatasetEntry, media_type: str | None
+    datasets: Stores, clock: Clock, entry: DatasetEntry, media_type: str | None
 ) -> str:
     """Add a push source that reads the format and appends all rows; return its name.
 

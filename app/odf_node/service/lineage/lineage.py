@@ -14,7 +14,7 @@ from typing import Any
 from odf_protocol.chain.state import ChainState
 from odf_protocol.identity import DatasetId, DatasetRef
 from odf_protocol.metadata.events import SetTransform, Transform
-from odf_storage.datasets.dataset.dataset import Datasets
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.index.sql import DatasetRegistry
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import DatasetEntry
@@ -63,7 +63,7 @@ class Graph:
 class LineageSources:
     """The dependencies of functions that build the graph."""
 
-    datasets: Datasets
+    datasets: Stores
     inputs: DatasetRegistry
     access: DatasetAccess
     texts: TextAnswers

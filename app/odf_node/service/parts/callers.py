@@ -201,7 +201,7 @@ class ReadParts(CallerParts):
 
     @cached_property
     def current(self) -> Current:
-        return Current(self.stores, self.outlines, self.version_reads)
+        return Current(self.stores, self.outlines, self.version_reads.first_changed)
 
     @cached_property
     def steps(self) -> Steps:

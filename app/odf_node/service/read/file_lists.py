@@ -22,7 +22,8 @@ from odf_protocol.errors import BadInput
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import AddData, DataSlice, ExecuteTransform, HashedBlock
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.dataset.dataset import Dataset, Datasets
+from odf_storage.datasets.dataset.dataset import Dataset
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.upkeep.marks import walk_back
 from odf_storage.stores.ports import BlockIndex
 from odf_storage.stores.ports.values import DatasetEntry
@@ -37,7 +38,7 @@ MAX_SCANNED = 10_000
 
 
 def list_files(
-    datasets: Datasets,
+    datasets: Stores,
     blocks: BlockIndex,
     entry: DatasetEntry,
     base: str,

@@ -8,9 +8,10 @@ since are looked into. Blocks never change, so answers are remembered.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from anyio import to_thread
 
@@ -146,14 +147,9 @@ MAX_REMEMBERED = 10_000
 _log = logging.getLogger("odf.read")
 
 
-class ChangedBlocks(Protocol):
-    """Port to the blocks of datasets that retract or correct rows."""
-
-    async def first_changed(self, entry: DatasetEntry, caller: str, /) -> int | None:
-        """Return the number of slices before the first one with such a row; None if there is none.
-
-        Raises any error of reading slices.
-        """
+FirstChanged = Callable[[DatasetEntry, str], Awaitable[int | None]]
+"""Returns the number of slices before the first one with a row that retracts or corrects another;
+None if there is none. Raises any error of reading slices. Of `VersionReads`, which reads."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +158,7 @@ class Current:
 
     stores: Stores
     outlines: Outlines
-    changed: ChangedBlocks
+    first_changed: FirstChanged
     remembered: dict[Multihash, bool] = field(default_factory=dict)
     """Whether rows were taken back up to a block with data."""
     beside: Beside = field(default_factory=Beside)
@@ -189,7 +185,7 @@ class Current:
         if last not in self.remembered:
             entry = await to_thread.run_sync(lambda: self.stores.dataset(DatasetRef(id=dataset)))
             try:
-                first = await self.changed.first_changed(entry.entry, caller)
+                first = await self.first_changed(entry.entry, caller)
             except NodeError as unknown:
                 _log.warning(line("rows taken back are not known", reason=unknown.message))
                 return True

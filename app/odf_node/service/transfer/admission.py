@@ -91,7 +91,7 @@ def commit_validated(
         PushBeingValidated: the worker has not finished yet.
         ObjectMissing, SizeMismatch, DataDoesNotMatchMetadata, …: as in a commit.
     """
-    dataset.judge(blocks, None if force else expected, gate=admission.gate)
+    dataset.judge(blocks, None if force else expected, gate=admission.gate.hold)
     put_blocks(admission.objects, dataset.id, blocks)
     head = blocks[-1].hash
     payload = VerifyPayload(candidate=str(head), expected=str(expected), force=force)
@@ -155,7 +155,7 @@ def commit_received(
     with noted_as_received(receiving.stores, dataset, blocks), ExitStack() as marked:
         if not receiving.gate.hashes_rows(claims):
             marked.enter_context(_marked(receiving, dataset, blocks))
-        dataset.commit(blocks, expected=expected, force=force, gate=receiving.gate)
+        dataset.commit(blocks, expected=expected, force=force, gate=receiving.gate.hold)
 
 
 @contextmanager

@@ -47,7 +47,8 @@ from odf_protocol.transfer.messages import (
 from odf_protocol.transfer.phases import PHASES, PullState, State, payload_pieces, transfer_plan
 from odf_storage.datasets.contents.named_objects import named_objects
 from odf_storage.datasets.dataset import dataset as storage_dataset
-from odf_storage.datasets.dataset.dataset import BlockNotFound, Dataset, Datasets
+from odf_storage.datasets.dataset.dataset import BlockNotFound, Dataset
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports import ObjectStore, values
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import DatasetEntry, ObjectKey, ObjectKind
@@ -148,7 +149,7 @@ class PullExchange:
 
     def __init__(
         self,
-        datasets: Datasets,
+        datasets: Stores,
         entry: DatasetEntry,
         links: Links,
         *,

@@ -10,14 +10,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from odf_protocol.errors import BadInput, Conflict, LimitExceeded, NotFound
 from odf_protocol.identity import DID_ODF, DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
-from odf_storage.datasets.integrity.healing import HealingStores
 from odf_storage.datasets.integrity.opening import open_hashed
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import (
@@ -28,7 +28,6 @@ from odf_storage.stores.ports.values import (
     Scope,
     UploadedFile,
 )
-from odf_storage.stores.registers.access import UploadedFiles
 
 from ..auth.access import Unauthorized
 from ..auth.actors import Actor
@@ -91,18 +90,11 @@ class UploadIsOver(Conflict):
     """Another file has already arrived under this token."""
 
 
-class FileStores(HealingStores, Protocol):
-    """The part of `storage.datasets.node.stores.Stores` that uploads need."""
-
-    @property
-    def files(self) -> UploadedFiles: ...
-
-
 @dataclass(frozen=True)
 class FileUploads:
     """The stores of uploaded files, and the limits of size, number and age."""
 
-    stores: FileStores
+    stores: Stores
     data: Path
     """The folder in which request bodies are spooled."""
     max_bytes: int

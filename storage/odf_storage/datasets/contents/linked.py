@@ -17,7 +17,7 @@ from odf_protocol.multihash import SHA3_256, MalformedHash, MalformedMultibase, 
 from odf_protocol.references import LinkedObjects
 from odf_protocol.slice_file import UNREADABLE, UnreadableSlice, open_slice
 
-from ...stores.ports import ObjectUrls
+from ...stores.ports import ObjectStore
 from ...stores.ports.values import ObjectKey, ObjectKind
 
 BATCH_ROWS = 16_384
@@ -67,7 +67,7 @@ def links_in(source: Path | BinaryIO, columns: Sequence[str]) -> Links:
 
 
 def check_links(
-    objects: ObjectUrls, dataset: DatasetId, links: Mapping[tuple[str, Multihash], int]
+    objects: ObjectStore, dataset: DatasetId, links: Mapping[tuple[str, Multihash], int]
 ) -> LinkedObjects:
     """Return the number and total size of the linked objects. Each object that is found counts as
     new again, so that garbage collection does not remove it.

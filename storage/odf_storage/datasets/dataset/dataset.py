@@ -7,18 +7,18 @@ old head or the new one; anything written too early is unreferenced and harmless
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from odf_protocol.chain.rules import fold_received as fold
 from odf_protocol.chain.state import EMPTY, ChainState
 from odf_protocol.errors import BadInput, Conflict
-from odf_protocol.identity import DatasetId, DatasetRef
+from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import HashedBlock, Seed
 from odf_protocol.multihash import Multihash
 
-from ...stores.ports import LocatedObjects, Objects, ObjectUrls
+from ...stores.ports import Objects, ObjectStore
 from ...stores.ports.errors import BlockNotFound as BlockNotFound
 from ...stores.ports.errors import RefConflict
 from ...stores.ports.keyed import LinkSource
@@ -84,15 +84,11 @@ class SeedBlockOverwriteRestricted(Conflict):
         )
 
 
-class DatasetObjects(LocatedObjects, ObjectUrls, Protocol):
-    """Objects that can be read, put, and settled after an upload by URL."""
-
-
 class DatasetStores(HealingStores, Protocol):
     """The stores that a dataset needs: part of `storage.datasets.node.stores.Stores`."""
 
     @property
-    def objects(self) -> DatasetObjects: ...
+    def objects(self) -> ObjectStore: ...
     @property
     def refs(self) -> RefIndex: ...
     @property
@@ -100,17 +96,8 @@ class DatasetStores(HealingStores, Protocol):
     def publish_head(self, dataset: DatasetId) -> None: ...
 
 
-class Datasets(Protocol):
-    """The datasets of a node, as `storage.datasets.node.stores.Stores` provides them."""
-
-    def dataset(self, ref: DatasetRef, /) -> Dataset:
-        """Return the dataset. Raises `DatasetNotFound`."""
-
-
-class Gate(Protocol):
-    """The check that received slices have to pass: `storage.datasets.gate.gate.SliceGate`."""
-
-    def hold(self, dataset: Dataset, claims: Sequence[SliceClaim], /) -> None: ...
+Gate = Callable[["Dataset", Sequence[SliceClaim]], None]
+"""The check that received slices have to pass: `hold` of a `SliceGate`."""
 
 
 class Dataset:
@@ -286,7 +273,7 @@ class Dataset:
         state = self._state_after(blocks, expected)
         check_objects(self._stores.objects, self.id, blocks, coming=coming)
         if gate is not None and (claims := self.claims(blocks, expected)):
-            gate.hold(self, claims)
+            gate(self, claims)
         return state
 
     def claims(self, blocks: Sequence[HashedBlock], expected: Multihash | None) -> list[SliceClaim]:
@@ -385,7 +372,7 @@ def is_chain(blocks: Iterable[HashedBlock], start: Multihash) -> bool:
 
 
 def check_objects(
-    objects: ObjectUrls,
+    objects: ObjectStore,
     dataset: DatasetId,
     blocks: Sequence[HashedBlock],
     *,

@@ -16,16 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.metadata.events import ExecuteTransform, HashedBlock
 
-from ...runtime.locks import Locks
 from ...stores.objects.layout import MAX_INFO_BYTES
-from ...stores.ports import DatasetNotes
-from .dataset import Dataset
+from ...stores.ports import ObjectStore
+from .dataset import Dataset, DatasetStores
 
 NOTE = "engines"
 _SAME = "="
@@ -104,26 +102,17 @@ def load_note(text: str | None) -> EngineNote:
     return EngineNote(tuple(sorted(runs, key=lambda run: run.since)), tuple(compatible))
 
 
-def read_note(objects: DatasetNotes, dataset: DatasetId) -> EngineNote:
+def read_note(objects: ObjectStore, dataset: DatasetId) -> EngineNote:
     return load_note(objects.read_info(dataset, NOTE))
 
 
-def write_note(objects: DatasetNotes, dataset: DatasetId, note: EngineNote) -> None:
+def write_note(objects: ObjectStore, dataset: DatasetId, note: EngineNote) -> None:
     objects.write_info(dataset, NOTE, note.dump())
-
-
-class NotingStores(Protocol):
-    """The stores that notes on a dataset need: part of `storage.datasets.node.stores.Stores`."""
-
-    @property
-    def objects(self) -> DatasetNotes: ...
-    @property
-    def locks(self) -> Locks: ...
 
 
 @contextmanager
 def noted_as_received(
-    stores: NotingStores, dataset: Dataset, blocks: Sequence[HashedBlock]
+    stores: DatasetStores, dataset: Dataset, blocks: Sequence[HashedBlock]
 ) -> Iterator[None]:
     """Note that received blocks with executions were not computed by the engines here.
 

@@ -24,7 +24,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import Multihash
 
-from ...stores.ports import DatasetNotes
+from ...stores.ports import ObjectStore
 from ...stores.ports.values import DatasetEntry, ObjectKind, Visibility
 from .dataset import Dataset
 
@@ -72,12 +72,12 @@ def load_info(text: str | None) -> NodeInfo | None:
         return None
 
 
-def read_info(objects: DatasetNotes, dataset: DatasetId) -> NodeInfo | None:
+def read_info(objects: ObjectStore, dataset: DatasetId) -> NodeInfo | None:
     return load_info(objects.read_info(dataset, NODE))
 
 
 def write_info(
-    objects: DatasetNotes, entry: DatasetEntry, *, pushed: bool, unfinished: bool = False
+    objects: ObjectStore, entry: DatasetEntry, *, pushed: bool, unfinished: bool = False
 ) -> None:
     info = NodeInfo(
         visibility=entry.visibility,

@@ -36,7 +36,7 @@ from ...runtime.clock import system_clock
 from ...runtime.locks import Locks
 from ...runtime.logs import line
 from ...stores.objects.layout import store_name
-from ...stores.ports import BlockIndex, LocatedObjects, Objects
+from ...stores.ports import BlockIndex, Objects, ObjectStore
 from ...stores.ports.accounts import AuditEntry
 from ...stores.ports.damages import Damage
 from ...stores.ports.errors import ObjectNotFound
@@ -176,7 +176,7 @@ class HealingStores(Protocol):
     """The stores that healing needs: part of `storage.datasets.node.stores.Stores`."""
 
     @property
-    def objects(self) -> LocatedObjects: ...
+    def objects(self) -> ObjectStore: ...
     @property
     def registry(self) -> DatasetEntries: ...
     @property

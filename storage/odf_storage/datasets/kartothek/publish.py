@@ -54,7 +54,7 @@ from .definition import Mode, Publication, PublicationConflict, Published, State
 from .indices import BuiltIndices, Standing, built_indices, standing
 from .live import ChainSlice, ChainView, chain_view, standing_rows
 from .parts import Columns, Part, SliceValues, Split, planned_parts
-from .records import Record, Records, Written
+from .records import KeyedRecords, Record, Written
 from .rows import Changes, chunks_of, fitted, write_changes, write_data_file
 
 
@@ -141,7 +141,7 @@ def publish(
     dataset: Dataset,
     store: KeyedStore,
     publication: Publication,
-    records: Records,
+    records: KeyedRecords,
     *,
     clock: Clock = system_clock,
     force: bool = False,
@@ -187,7 +187,12 @@ def publish(
 
 
 def _standing_now(
-    store: KeyedStore, publication: Publication, records: Records, record: Record, *, force: bool
+    store: KeyedStore,
+    publication: Publication,
+    records: KeyedRecords,
+    record: Record,
+    *,
+    force: bool,
 ) -> Standing:
     """As `standing`, but raise `SwapLost` if another run of this node has swapped the state file
     since the record was read: such a run has changed the record first."""
@@ -200,7 +205,7 @@ def _standing_now(
 
 
 def withdraw(
-    store: KeyedStore, publication: Publication, records: Records, *, force: bool = False
+    store: KeyedStore, publication: Publication, records: KeyedRecords, *, force: bool = False
 ) -> None:
     """Delete the published dataset, its state file first.
 
@@ -369,7 +374,11 @@ def _split(scan: Scan, chain: ChainView, publication: Publication) -> Split | No
 
 
 def _collect(
-    store: KeyedStore, publication: Publication, records: Records, written: Written, now: Instant
+    store: KeyedStore,
+    publication: Publication,
+    records: KeyedRecords,
+    written: Written,
+    now: Instant,
 ) -> None:
     """Delete dropped files after the grace time, and record `written` as the last state."""
     grace = int(publication.grace.total_seconds() * 1e9)

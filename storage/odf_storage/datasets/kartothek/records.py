@@ -16,7 +16,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -69,16 +68,6 @@ class Record:
         return {each.state_hash: each for each in every}
 
 
-class Records(Protocol):
-    """Store of the record of one publication."""
-
-    def read(self) -> Record: ...
-    def write(self, record: Record) -> None:
-        """Replace atomically the record that was read or written last. Raise `SwapLost`."""
-
-    def remove(self) -> None: ...
-
-
 def record_key(url: str, uuid: str) -> str:
     """Return the key of the record of a publication at a store, among the dataset's projections."""
     place = hashlib.sha3_256(f"{url}\n{uuid}".encode()).hexdigest()[:16]
@@ -86,7 +75,7 @@ def record_key(url: str, uuid: str) -> str:
 
 
 class KeyedRecords:
-    """`Records` in a file of a keyed store, for one run of a publisher."""
+    """The record of one publication, in a file of a keyed store, for one run of a publisher."""
 
     def __init__(self, store: KeyedStore, key: str) -> None:
         self._store, self._key = store, key
@@ -104,6 +93,7 @@ class KeyedRecords:
             raise UnreadableRecord(f"{self._key} cannot be read: {error}") from None
 
     def write(self, record: Record) -> None:
+        """Replace atomically the record that was read or written last. Raise `SwapLost`."""
         raw = msgspec.json.encode(record)
         self._tag = self._store.swap(self._key, raw, expected=self._tag)
 

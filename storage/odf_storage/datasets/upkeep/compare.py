@@ -24,11 +24,12 @@ import sqlalchemy as sa
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import SHA3_256, Multihash
 
+from ...stores.ports import ObjectStore
 from ...stores.sql.engine import open_engine, reading, sqlite_url
 from ...stores.sql.migrate import migrate
 from ...stores.sql.tables import blocks, datasets, inputs, refs
 from ..node.naming import SINGLE_OWNER
-from .rebuild import IndexSource, Progress, RebuildReport, rebuild_index
+from .rebuild import Progress, RebuildReport, rebuild_index
 
 MAX_LISTED = 1000
 READ_ROWS = 500
@@ -68,7 +69,7 @@ class CompareReport:
 
 
 def compare_index(
-    objects: IndexSource,
+    objects: ObjectStore,
     engine: sa.Engine,
     *,
     owner: str = SINGLE_OWNER,

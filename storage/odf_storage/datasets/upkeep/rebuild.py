@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -37,7 +37,7 @@ from ...runtime.clock import Clock, system_clock
 from ...stores.index.sql import entry_row, log_move
 from ...stores.index.sql_blocks import delete_unreached
 from ...stores.objects.layout import HEAD, PENDING_PREFIX
-from ...stores.ports import DatasetNotes, LocatedObjects, ObjectLifetimes, Objects
+from ...stores.ports import Objects, ObjectStore
 from ...stores.ports.errors import BlockNotFound
 from ...stores.ports.values import DatasetEntry, ObjectKey, ObjectKind, Visibility
 from ...stores.sql.engine import large_cache, reading, writing
@@ -64,7 +64,7 @@ class Batch:
         return self._read(*self._arguments)
 
 
-def batches(objects: LocatedObjects, dataset: DatasetId) -> Iterator[Read]:
+def batches(objects: ObjectStore, dataset: DatasetId) -> Iterator[Read]:
     """Yield reads of all listed blocks; a block that does not match its hash gives no row."""
     if (local := objects.local_paths) is not None:
         folder = str(local.folder(dataset, ObjectKind.BLOCK))
@@ -165,10 +165,6 @@ Progress = Callable[[str, int], None]
 """Called with the dataset and the blocks read so far."""
 
 
-class IndexSource(LocatedObjects, ObjectLifetimes, DatasetNotes, Protocol):
-    """The source of an index: blocks, heads and notes of all datasets."""
-
-
 class IndexNotEmpty(Conflict):
     """The database has datasets already; an index is only rebuilt in one without datasets."""
 
@@ -199,7 +195,7 @@ class RebuildReport:
 
 
 def rebuild_index(
-    objects: IndexSource,
+    objects: ObjectStore,
     engine: sa.Engine,
     *,
     owner: str = SINGLE_OWNER,
@@ -233,7 +229,7 @@ def rebuild_index(
 class _Loader:
     """Loads one dataset after the other."""
 
-    objects: IndexSource
+    objects: ObjectStore
     engine: sa.Engine
     report: RebuildReport
     owner: str

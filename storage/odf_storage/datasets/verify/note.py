@@ -13,7 +13,7 @@ from msgspec import Struct
 from odf_protocol.identity import DatasetId
 from odf_protocol.typed import decode_json
 
-from ...stores.ports import DatasetNotes
+from ...stores.ports import ObjectStore
 
 NOTE = "validation"
 
@@ -36,11 +36,11 @@ class ValidationNote(Struct, frozen=True, kw_only=True, rename="camel"):
     """Kind and block of the first problem."""
 
 
-def write_note(objects: DatasetNotes, dataset: DatasetId, note: ValidationNote) -> None:
+def write_note(objects: ObjectStore, dataset: DatasetId, note: ValidationNote) -> None:
     objects.write_info(dataset, NOTE, msgspec.json.encode(note).decode())
 
 
-def read_note(objects: DatasetNotes, dataset: DatasetId) -> ValidationNote | None:
+def read_note(objects: ObjectStore, dataset: DatasetId) -> ValidationNote | None:
     """Return the note; None if there is none or it is malformed."""
     text = objects.read_info(dataset, NOTE)
     if text is None:

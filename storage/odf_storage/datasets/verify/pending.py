@@ -15,7 +15,7 @@ from odf_protocol.identity import DatasetId
 from odf_protocol.typed import decode_json
 
 from ...stores.objects.layout import MAX_INFO_BYTES
-from ...stores.ports import DatasetNotes
+from ...stores.ports import ObjectStore
 
 NOTE = "unverified"
 
@@ -39,7 +39,7 @@ UNREADABLE = Unverified(
 )
 
 
-def write_unverified(objects: DatasetNotes, dataset: DatasetId, note: Unverified | None) -> None:
+def write_unverified(objects: ObjectStore, dataset: DatasetId, note: Unverified | None) -> None:
     """Store the note, or remove it if None. The end of a problem that is too long is cut off."""
     raw = b"" if note is None else msgspec.json.encode(note)
     while note is not None and note.problem and len(raw) > MAX_INFO_BYTES:
@@ -48,7 +48,7 @@ def write_unverified(objects: DatasetNotes, dataset: DatasetId, note: Unverified
     objects.write_info(dataset, NOTE, raw.decode())
 
 
-def read_unverified(objects: DatasetNotes, dataset: DatasetId) -> Unverified | None:
+def read_unverified(objects: ObjectStore, dataset: DatasetId) -> Unverified | None:
     """Return the note; None if all rows were checked, before or after their commit."""
     text = objects.read_info(dataset, NOTE)
     if not text:

@@ -8,29 +8,15 @@ that both take and return, and `odf_storage/stores/ports/errors.py` declares wha
 """
 
 from .blocks import BlockIndex
-from .keyed import KeyedReads, KeyedStore, KeyedWrites
-from .objects import (
-    DatasetNotes,
-    LocalPaths,
-    LocatedObjects,
-    ObjectLifetimes,
-    Objects,
-    ObjectStore,
-    ObjectUrls,
-    PartialUploads,
-)
+from .keyed import KeyedReads, KeyedStore
+from .objects import LocalPaths, Objects, ObjectStore, PartialUploads
 
 __all__ = [
     "BlockIndex",
-    "DatasetNotes",
     "KeyedReads",
     "KeyedStore",
-    "KeyedWrites",
     "LocalPaths",
-    "LocatedObjects",
-    "ObjectLifetimes",
     "ObjectStore",
-    "ObjectUrls",
     "Objects",
     "PartialUploads",
 ]

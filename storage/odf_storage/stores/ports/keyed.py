@@ -65,8 +65,8 @@ class KeyedReads(Protocol):
         Raises `KeysNotListed` if the store cannot list keys."""
 
 
-class KeyedWrites(Protocol):
-    """Changes files. A new file appears complete and at once, and replaces its predecessor."""
+class KeyedStore(KeyedReads, Protocol):
+    """Also changes files. A new file appears complete and at once, and replaces its predecessor."""
 
     def put(self, key: str, chunks: Iterable[bytes]) -> None: ...
     def link(self, key: str, source: LinkSource) -> None:
@@ -81,7 +81,3 @@ class KeyedWrites(Protocol):
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete the files; absent files are no error."""
-
-
-class KeyedStore(KeyedReads, KeyedWrites, Protocol):
-    """The complete port that an adapter implements."""

@@ -43,21 +43,29 @@ class Objects(Protocol):
     def list(self, dataset: DatasetId) -> Iterator[ObjectInfo]: ...
 
 
-class LocatedObjects(Objects, Protocol):
-    """Objects, with their paths if they are files on this machine."""
+class ObjectStore(Objects, Protocol):
+    """The complete port that an adapter implements: objects, their lifetimes, URLs and notes.
+
+    Every object has an age. A caller that is about to refer to a stored object renews it first.
+    The object is then as young as a new one, and `discard`, which removes old objects, does not
+    remove it before the caller has stored its reference.
+
+    URLs are for clients that bypass the node. None means that clients must use the node.
+
+    Notes are small texts stored with the objects, so that the folder or bucket is a full ODF
+    dataset.
+    """
 
     @property
     def local_paths(self) -> LocalPaths | None:
         """Return None if objects are not files on this machine."""
 
+    @property
+    def partial(self) -> PartialUploads | None:
+        """Return None if this store accepts only uploads of whole objects."""
 
-class ObjectLifetimes(Protocol):
-    """How long objects are kept.
-
-    Every object has an age. A caller that is about to refer to a stored object renews it first.
-    The object is then as young as a new one, and `discard`, which removes old objects, does not
-    remove it before the caller has stored its reference.
-    """
+    def close(self) -> None:
+        """Release connections and other resources; a later call opens them again."""
 
     def renew(self, key: ObjectKey) -> ObjectInfo | None:
         """As `stat`, and reset the object's age. None also if it is being removed right now."""
@@ -77,10 +85,6 @@ class ObjectLifetimes(Protocol):
     def remove(self, dataset: DatasetId) -> None:
         """Remove everything of a dataset, references first. If nothing is there, do nothing."""
 
-
-class ObjectUrls(Protocol):
-    """URLs for clients that bypass the node. None means that clients must use the node."""
-
     def download_url(self, key: ObjectKey, *, ttl: timedelta) -> TransferUrl | None: ...
     def upload_url(
         self, key: ObjectKey, *, size: int | None, ttl: timedelta
@@ -97,10 +101,6 @@ class ObjectUrls(Protocol):
 
         This does not check whether the object exists; the copy fails if it does not.
         """
-
-
-class DatasetNotes(Protocol):
-    """Small texts stored with the objects, so that the folder or bucket is a full ODF dataset."""
 
     def write_ref(self, dataset: DatasetId, ref: str, head: Multihash) -> None:
         """Publish a moved reference beside the objects (`refs/head`, no newline)."""
@@ -124,17 +124,6 @@ class DatasetNotes(Protocol):
         """Store a note of up to `MAX_INFO_BYTES` beside the objects (`info/<name>`)."""
 
     def read_info(self, dataset: DatasetId, name: str) -> str | None: ...
-
-
-class ObjectStore(LocatedObjects, ObjectLifetimes, ObjectUrls, DatasetNotes, Protocol):
-    """The complete port that an adapter implements; only code that opens or owns one names it."""
-
-    @property
-    def partial(self) -> PartialUploads | None:
-        """Return None if this store accepts only uploads of whole objects."""
-
-    def close(self) -> None:
-        """Release connections and other resources; a later call opens them again."""
 
 
 class LocalPaths(Protocol):

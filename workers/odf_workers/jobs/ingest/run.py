@@ -221,7 +221,7 @@ def run_posts(posts: Sequence[PreparedPost], context: WorkerContext, scratch: Pa
         context.job_progress.passed(rows)
         context.job_progress.phase("merge")
 
-    with reported(context.on_stages, way) as ended:
+    with reported(context.on_stages, lambda: way.usage) as ended:
         try:
             rows = run_batch(way, batch_of(posts), scratch / "slices", merges)
         finally:
@@ -234,7 +234,7 @@ def run_batches(
     way: Way, batches: Sequence[Sequence[PreparedPost]], context: WorkerContext
 ) -> list[BatchRows]:
     """Run Batches of one Spark task each by one job. Raises `StageFailed`."""
-    with reported(context.on_stages, way) as ended:
+    with reported(context.on_stages, lambda: way.usage) as ended:
         found = run_tasks(way, [batch_of(posts) for posts in batches])
         pairs = zip(batches, found, strict=True)
         ended += [_size_of(posts, rows) for posts, rows in pairs if rows.failure is None]

@@ -245,7 +245,7 @@ def verify_dataset(
     told.phase(PHASE)
     with (
         closing(Placed(context, subject.dataset.id)) as where,
-        reported(context.on_stages, where) as ended,
+        reported(context.on_stages, lambda: where.usage) as ended,
     ):
         report = verify_chain(
             subject.source,

@@ -20,7 +20,7 @@ from odf_storage.datasets.job_payloads.ingest_job import RanReceipt
 from odf_storage.datasets.verify.source import ChainSource
 from odf_storage.datasets.verify.stages import R, Runner, Split, Stage, W, in_threads
 from odf_storage.lanes import expect
-from odf_storage.stores.ports import LocatedObjects
+from odf_storage.stores.ports import ObjectStore
 
 from ...partitions.memory import bounded_memory
 from ...partitions.objects import LentObjects, can_lend, lent
@@ -49,7 +49,7 @@ class OnPartitions:
     """A `Runner` for the objects of one dataset."""
 
     def __init__(
-        self, way: Way, objects: LocatedObjects, dataset: DatasetId, *, size: int, memory: int
+        self, way: Way, objects: ObjectStore, dataset: DatasetId, *, size: int, memory: int
     ) -> None:
         """`size` is the size of all objects in bytes; `memory` is the bytes that a task may
         take."""

@@ -22,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset import info
@@ -109,19 +108,12 @@ class StagesRan:
 OnStages = Callable[[StagesRan], None]
 
 
-class Used(Protocol):
-    """Where stages ran."""
-
-    @property
-    def usage(self) -> Usage: ...
-
-
 def unreported(ran: StagesRan) -> None:
     """Ignore the report."""
 
 
 @contextmanager
-def reported(on_stages: OnStages, used: Used) -> Iterator[list[BatchSize]]:
+def reported(on_stages: OnStages, used: Callable[[], Usage]) -> Iterator[list[BatchSize]]:
     """Report the run of stages in the block when it ends or fails. The block appends the batches
     that ran to their end."""
     began = time.monotonic()
@@ -130,7 +122,7 @@ def reported(on_stages: OnStages, used: Used) -> Iterator[list[BatchSize]]:
         yield batches
     finally:
         seconds = time.monotonic() - began
-        on_stages(StagesRan(usage=used.usage, seconds=seconds, batches=batches))
+        on_stages(StagesRan(usage=used(), seconds=seconds, batches=batches))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
