@@ -1,0 +1,102 @@
+"""Ports: an interface stands beside a class only where something else may take its place."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from tests.architecture.figures import ROOT, bases_of, classes_of, modules
+
+MOST, MOST_IN_STORAGE = 40, 20
+ALONE = {
+    "dataset.DatasetStores": "`Stores` makes datasets, so these are below it and cannot name it",
+    "healing.HealingStores": "as `DatasetStores`, for integrity, which datasets are made of",
+    "objects.PartialUploads": "what an object store may have besides; ports are below the stores",
+    "session.Spark": "the other adapter is a `SparkSession`",
+    "times.Changes": "plans are below the run that fills them with rows",
+    "work.Objects": "the answers of a reader are below its socket",
+}
+"""Ports with one adapter of ours, and why they stand."""
+
+
+class Classes:
+    """The classes of a tree by the file and name, with what they inherit."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._trees = {file: ast.parse(file.read_text()) for file in files}
+
+    @cached_property
+    def nodes(self) -> dict[tuple[Path, str], ast.ClassDef]:
+        return {(f, c.name): c for f, tree in self._trees.items() for c in classes_of(tree)}
+
+    @cached_property
+    def _named(self) -> dict[str, list[tuple[Path, str]]]:
+        found = defaultdict(list)
+        for file, name in self.nodes:
+            found[name].append((file, name))
+        return found
+
+    @cached_property
+    def _origins(self) -> dict[Path, dict[str, str]]:
+        return {
+            file: {
+                each.name: (node.module or "").rpartition(".")[2]
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom)
+                for each in node.names
+            }
+            for file, tree in self._trees.items()
+        }
+
+    def members(self, key: tuple[Path, str]) -> set[str]:
+        """Names that the class declares, assigns or inherits."""
+        file, node = key[0], self.nodes[key]
+        found = set(_declared(node))
+        for base in bases_of(node) - {"Protocol", node.name}:
+            stem = self._origins[file].get(base)
+            for other in self._named[base]:
+                if other[0] == file if stem is None else other[0].stem == stem:
+                    found |= self.members(other)
+        return found
+
+
+def _declared(node: ast.ClassDef) -> Iterator[str]:
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield part.name
+            yield from (
+                each.attr
+                for each in ast.walk(part)
+                if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
+            )
+        elif isinstance(part, ast.Assign | ast.AnnAssign):
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            yield from (n.id for each in targets for n in ast.walk(each) if isinstance(n, ast.Name))
+
+
+def _asked(names: set[str]) -> set[str]:
+    return {each for each in names if not each.startswith("__")}
+
+
+OURS = Classes(list(modules()))
+PORTS = {key for key, node in OURS.nodes.items() if "Protocol" in bases_of(node)}
+
+
+def adapters(port: tuple[Path, str]) -> list[str]:
+    """Classes of ours that could be handed over as this port."""
+    asked = _asked(OURS.members(port))
+    return [key[1] for key in OURS.nodes if key not in PORTS and asked <= OURS.members(key)]
+
+
+def test_a_port_stands_where_there_are_two_adapters():
+    found = {f"{port[0].stem}.{port[1]}": adapters(port) for port in PORTS}
+    assert {name for name, some in found.items() if len(some) < 2} == ALONE.keys()
+
+
+def test_there_are_few_ports():
+    in_storage = [port for port in PORTS if port[0].is_relative_to(ROOT / "storage")]
+    assert len(in_storage) <= MOST_IN_STORAGE
+    assert len(PORTS) <= MOST
