@@ -10,9 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import lru_cache
 
+from odf_protocol import float_texts
 from odf_protocol.errors import BadInput
 from odf_protocol.source_options import GROUP_SIGNS
 from odf_protocol.time_patterns import TimePattern, pattern_of
@@ -30,8 +30,6 @@ NULL_WORDS = frozenset(
 MOSTLY = 20
 """A column is told as one of numbers although it is text, if only one of so many, or of fewer, is
 another."""
-FLOAT_DIGITS = 15
-"""Every number of so many digits is kept by a Float64."""
 _INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
 _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
 _FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
@@ -168,13 +166,7 @@ def signs_of(columns: Iterable[Sequence[str]]) -> Signs:
 
 def keeps(text: str) -> bool:
     """Whether a Float64 keeps the number that the text says."""
-    if len(_DIGITS.findall(text)) <= FLOAT_DIGITS:
-        return abs(float(text)) != float("inf") or not _DIGITS.search(text)
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        return False
-    exact = Decimal(text.strip())
-    return exact in (Decimal(repr(value)), Decimal(format(value, ".17g")))
+    return float_texts.keeps(text, float(text))
 
 
 def is_day_first(pattern: str) -> bool | None:

@@ -16,6 +16,7 @@ from decimal import Decimal
 from math import isinf
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from odf_protocol.source_options import JsonNumbers
@@ -190,16 +191,21 @@ def _whole(number: NumberText, *, cuts: bool) -> int:
     return whole
 
 
-def _float(wanted: pa.DataType, _: str, __: How) -> Convert:
-    is_double = pa.types.is_float64(wanted)
+def _float(wanted: pa.DataType, column: str, how: How) -> Convert:
+    narrow = {16: np.float16, 32: np.float32}.get(wanted.bit_width)
 
     def convert(value: Any) -> float:
         if type(value) not in (int, NumberText):
             raise ValueError("no number")
-        if not is_double:
-            return parse_float(str(value), wanted)
-        if isinf(found := float(value)):
-            raise ValueError("too large")
+        text = str(value)
+        if narrow is None:
+            found = kept = float(text)
+            if isinf(found):
+                raise ValueError("too large")
+        else:
+            found = parse_float(text, wanted)
+            kept = float(narrow(found))
+        how.losses.met_float(column, text, kept, wanted)
         return found
 
     return convert

@@ -20,6 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odf_protocol.float_texts import SAFE_DIGITS
 from odf_protocol.typed import json_decoder
 
 from ..runtime.progress import Content, opened
@@ -32,6 +33,9 @@ from .text import BadValue, cast_text, has_text_form
 CHUNK_BYTES = 1 << 20
 _PLAIN_NAME = re.compile(r'[^\x00-\x1f"\\]+')
 """Names that the compiled decoder accepts as keys."""
+_FIGURES = bytes(0 if each in b"0123456789." else 1 for each in range(256))
+_LONG = bytes(SAFE_DIGITS[64] + 1)
+"""A number that a float may not keep, if its figures are zero bytes."""
 
 
 class NotAgreed(Exception):
@@ -53,6 +57,7 @@ def quick_batches(
                 seen.note(records_of(lines))
             else:
                 seen.note_names(schema.names)
+            _note_floats(lines, schema, how)
             yield batch
 
 
@@ -70,6 +75,19 @@ def _may_lack(batch: pa.RecordBatch, seen: FieldsSeen) -> bool:
         column.null_count == batch.num_rows and seen.absent(name)
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     )
+
+
+def _note_floats(lines: bytes, schema: pa.Schema, how: How) -> None:
+    """Note what numbers lose in columns of floats, of which the decoder keeps no texts."""
+    floats = [f for f in schema if pa.types.is_floating(f.type) and how.losses.waits(f.name)]
+    is_small = b"e-" in lines or b"E-" in lines
+    if not floats or not (is_small or _LONG in lines.translate(_FIGURES)):
+        return
+    records = records_of(lines)
+    for field in floats:
+        found = [bytes(record[field.name]) for record in records if field.name in record]
+        texts = pa.array([text for text in found if text != b"null"], pa.binary())
+        how.losses.met(field.name, pc.cast(texts, pa.string()), field.type)
 
 
 class _Decoders:

@@ -3,7 +3,7 @@
 Numbers are cut to whole ones, times to their unit; text is parsed as the text of any source, and
 written in one form. A conversion that would lose more than digits is refused.
 
-What texts say beyond what their columns keep: digits of times and decimals, times of a day.
+What texts say beyond what their columns keep: digits of times and numbers, times of a day.
 
 Readers cut these, as the reference does, and the publisher is told, once for each column.
 """
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from odf_protocol.float_texts import SAFE_DIGITS, keeps
 from odf_storage.datasets.read.records import values
 
 from .text import BadValue, cast_text, has_text_form, texts_content
@@ -28,10 +29,15 @@ DIGITS = (
     "numbers with more digits after the point than {}, of which the rest is cut: declare more "
     "digits, or a text, to keep them"
 )
+OF_FLOAT = (
+    "numbers with more digits than a {} keeps, of which the rest is cut: declare it as a Decimal or "
+    "as a text to keep them"
+)
 OF_DAY = "times of day, which are cut: declare it as a Timestamp or as a text to keep them"
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _TIME_OF_DAY = r"^[0-9-]+[Tt ].*[1-9]"
+_DOUBLE = 64
 _DAY_CHARS = len("2025-01-31")
 _SMALL = np.uint8(ord("a") ^ ord("A"))
 
@@ -54,6 +60,16 @@ class Losses:
         if column not in self._told:
             self.met(column, pa.array([text]), wanted)
 
+    def met_float(self, column: str, text: str, value: float, wanted: pa.DataType) -> None:
+        """Note one text that has become a float."""
+        if column not in self._told and not keeps(text, value, wanted.bit_width):
+            self._told.add(column)
+            self._tell(f"column `{column}` has {_of_float(wanted)}")
+
+    def waits(self, column: str) -> bool:
+        """Whether nothing was told of the column so far."""
+        return column not in self._told
+
 
 def may_lose(wanted: pa.DataType) -> bool:
     """Whether a text may say more than a value of the type."""
@@ -62,6 +78,7 @@ def may_lose(wanted: pa.DataType) -> bool:
         or types.is_time(wanted)
         or types.is_date(wanted)
         or types.is_decimal(wanted)
+        or types.is_floating(wanted)
     )
 
 
@@ -72,6 +89,8 @@ def lost(texts: pa.Array, wanted: pa.DataType) -> str | None:
         return OF_DAY if is_longer and _any(texts, _TIME_OF_DAY) else None
     if types.is_decimal(wanted):
         return DIGITS.format(wanted.scale) if _has_more(texts, wanted.scale) else None
+    if types.is_floating(wanted):
+        return _of_float(wanted) if _has_more_than_a_float(texts, wanted) else None
     finer = _has_fraction(texts, _UNIT_DIGITS[wanted.unit])
     return FINER.format(_UNITS[wanted.unit]) if finer else None
 
@@ -84,6 +103,28 @@ def _has_more(texts: pa.Array, scale: int) -> bool:
     if _has_fraction(texts.filter(pc.invert(exponents)), scale):
         return True
     return any(_is_longer(text, scale) for text in texts.filter(exponents).to_pylist())
+
+
+def _of_float(wanted: pa.DataType) -> str:
+    return OF_FLOAT.format(f"Float{wanted.bit_width}")
+
+
+def _has_more_than_a_float(texts: pa.Array, wanted: pa.DataType) -> bool:
+    """Whether a number has digits that a float does not keep. Most texts are short; of the others,
+    programs write most as Arrow does, and these need no look at each."""
+    bits = wanted.bit_width
+    starts, content = texts_content(texts)
+    long = np.diff(starts) > SAFE_DIGITS[bits]
+    if (content | _SMALL == ord("e")).any():
+        small = pc.match_substring_regex(texts, r"[eE]-[0-9]" + ("{3}" if bits == _DOUBLE else ""))
+        long |= pc.fill_null(small, False).to_numpy(zero_copy_only=False)
+    some = texts.filter(pa.array(long))
+    found = cast_text(some, wanted)
+    if bits == _DOUBLE:
+        others = pc.not_equal(pc.cast(found, some.type), some)
+        some, found = some.filter(others), found.filter(others)
+    numbers = found.to_numpy(zero_copy_only=False).tolist()
+    return not all(keeps(*each, bits) for each in zip(some.to_pylist(), numbers, strict=True))
 
 
 def _is_longer(text: str, scale: int) -> bool:
