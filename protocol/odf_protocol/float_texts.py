@@ -19,7 +19,7 @@ _FIGURE = re.compile(r"[0-9]")
 
 
 def keeps(text: str, value: float, bits: int = 64) -> bool:
-    """Whether the float, of so many bits, into which a text was read says all that the text says."""
+    """Whether the float, of so many bits, into which a text was read says all that this says."""
     if len(text) <= SAFE_DIGITS[bits] and abs(value) >= _SMALLEST[bits]:
         return True
     head, _, exponent = text.partition("e")

@@ -101,6 +101,26 @@ def test_case_14_a_json_fraction_is_no_whole_number(tmp_path: Path) -> None:
         frame.table()
 
 
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('[{"a":1},{"a":1.7}]', "line 1, record 2, column `a`: not a value of type Int64"),
+        ('[{"a":1},5]', "line 1, record 2: a record must be a JSON object"),
+        ('[{"a":1},{"a":}]', "line 1, record 2: not JSON"),
+        ('[{"a":1},\n{"a":2},{"a":"x"}]', "line 2, record 3, column `a`"),
+    ],
+)
+def test_a_bad_value_of_a_document_of_one_line_is_told_with_its_record(
+    tmp_path: Path, text: str, where: str
+) -> None:
+    file = tmp_path / "one.json"
+    file.write_text(text)
+    schema = {"fields": [optional("a", "Int64")]}
+    with pytest.raises(BadRow) as told:
+        opened(file, tmp_path, "Json", schema=schema).table()
+    assert told.value.message.startswith(where)
+
+
 def test_case_15_a_count_of_seconds_is_no_time_of_january_1970(tmp_path: Path) -> None:
     file = CASES / "15-json-epoch-seconds/e.ndjson"
     frame = open_frame(source_of("15-json-epoch-seconds", "e.yaml").read, file, Limits())
@@ -121,6 +141,7 @@ def test_case_15_a_count_of_seconds_is_no_time_of_january_1970(tmp_path: Path) -
         ("text/csv", b"\xef\xbb\xbf \n<!DOCTYPE html>\n<html></html>"),
         ("text/plain", b"<!-- gone --><HTML lang='de'>\n"),
         ("application/octet-stream", "\ufeff<html>".encode("utf-16-le")),
+        ("text/csv", b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>\n"),
     ],
 )
 @pytest.mark.parametrize("kind", ["Csv", "NdJson"])
@@ -133,7 +154,7 @@ def test_case_16_a_web_page_is_no_data(
 
         source = changed(source, read=from_data({"kind": kind}, ReadStep))
     page = (CASES / CASE_16 / "page.html").read_bytes()
-    with pytest.raises(WebPage, match="the source answers with a web page"):
+    with pytest.raises(WebPage, match=r"the source answers with (a web page|an XML document)"):
         polled(source, tmp_path, Answer(200, {"Content-Type": content_type}, body or page))
 
 
@@ -193,6 +214,17 @@ def test_case_18_nothing_of_a_feature_is_hidden_by_another_part(
     )
     list(frame.batches)
     assert bool(frame.names.warnings()) == warned
+
+
+def test_case_18_members_of_features_that_are_not_stored_are_told(tmp_path: Path) -> None:
+    feature = {"type": "Feature", "geometry": None, "properties": {"n": 1}, "bbox": [1, 2, 3, 4]}
+    for kind, told in (("a", []), ("b", ["`links`, `when`"])):
+        more = {"when": 5, "links": []} if told else {}
+        file = tmp_path / kind
+        file.write_text(json.dumps({**feature, **more}) + "\n")
+        frame = opened(file, tmp_path, "NdGeoJson")
+        list(frame.batches)
+        assert [told[0] in each for each in frame.names.warnings()] == [True] * len(told)
 
 
 def test_case_18_a_schema_without_the_identifier_is_told_of_it(tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def silent(made: RandomFile, proposal: Proposal, rows: pa.Table) -> list[str]:
             "but for",
             "blank lines",
             "without values are no rows",
+            "after the last row",
         )
         return [] if any(text in said for text in told) else ["another number of rows"]
     if "cells are formulas" in said:  # as "=1+1" is to one of the writers

@@ -143,7 +143,9 @@ def _path(sample: Sample, choices: Choices) -> str | None:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as bad:
-        raise NoRecords(f"{sample.name} is no JSON: {bad}") from None
+        lines = ": records on lines of their own are NDJSON (--format ndjson)"
+        more = lines if str(bad).startswith("Extra data") else ""
+        raise NoRecords(f"{sample.name} is no JSON: {bad}{more}") from None
     paths = list(_lists(document, (), MAX_PATH_DEPTH))
     if len(paths) == 1:
         return paths[0]

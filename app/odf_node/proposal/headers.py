@@ -5,8 +5,10 @@ Records of a sample as columns: names, the values as the file has them, and how 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,16 @@ def distinct_names(given: Sequence[str]) -> tuple[str, ...]:
 SHOWN_NAMES = 5
 JUDGED_ROWS = 1_000
 YEARS = range(1000, 3000)
+_LABEL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+FEWEST_ROWS = 3
+"""Rows of which one may be told from the others by its types."""
+TOTALS = frozenset(
+    {
+        *("total", "totals", "grand total", "subtotal", "sum", "summe", "gesamt", "insgesamt"),
+        *("totale", "suma", "somme", "totaal", "average", "mean"),
+    }
+)
+"""Words at the beginning of a line of sums below a table."""
 Row = Sequence[str]
 
 
@@ -135,6 +147,19 @@ def units_below(header: Row, rows: Sequence[Row]) -> bool:
         and not any(is_word_for_nothing(first[at]) for at in named)
         and not any(first[at].strip() for at in others)
     )
+
+
+def differs_from(row: Row, others: Sequence[Row]) -> bool:
+    """Whether a row has text where these others have nothing but numbers, dates or times, or begins
+    with a word for a sum."""
+    if len(others) + 1 < FEWEST_ROWS:
+        return False
+    if row[0].strip().rstrip(":").casefold() in TOTALS:
+        return True
+    words = [at for at, cell in enumerate(row) if cell.strip() and not is_word_for_nothing(cell)]
+    texts = [at for at in words if guess("", [row[at].strip()]).type == "String"]
+    some = others[:JUDGED_ROWS]
+    return any(_kind(some, at) not in (None, "String") for at in texts)
 
 
 def _judged(first: Row, rest: Sequence[Row]) -> tuple[bool, str, tuple[str, ...]]:
@@ -199,10 +224,10 @@ def _is_pandas(cells: Sequence[str], own: Sequence[str | None], at: Sequence[int
 
 
 def _count_up(cells: Sequence[str]) -> bool:
-    """Whether the values are whole numbers in even steps, as labels are."""
-    if not all(cell.isdecimal() and len(cell) < 10 for cell in cells):
+    """Whether the values are numbers in even steps, as labels are."""
+    if not all(_LABEL.fullmatch(cell) for cell in cells):
         return False
-    steps = {int(after) - int(one) for one, after in pairwise(cells)}
+    steps = {Decimal(after) - Decimal(one) for one, after in pairwise(cells)}
     return len(cells) > 1 and len(steps) == 1 and steps != {0}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -254,20 +254,28 @@ entry."""
 
 def _gunzip(data: bytes, most: int) -> Unpacked:
     try:
-        stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        out = stream.decompress(data, most)
+        return _members(lambda: zlib.decompressobj(16 + zlib.MAX_WBITS), data, most)
     except zlib.error as bad:
         raise DamagedPacking(f"the file is no intact gzip file ({bad})") from None
-    return out, stream.eof and not stream.unused_data, None
 
 
 def _bunzip2(data: bytes, most: int) -> Unpacked:
     try:
-        stream = bz2.BZ2Decompressor()
-        out = stream.decompress(data, most)
+        return _members(bz2.BZ2Decompressor, data, most)
     except (OSError, ValueError) as bad:
         raise DamagedPacking(f"the file is no intact bzip2 file ({bad})") from None
-    return out, stream.eof and not stream.unused_data, None
+
+
+def _members(begun: Callable[[], Any], data: bytes, most: int) -> Unpacked:
+    """Unpack the parts of a packed file one behind the other: appended files, and those of programs
+    that pack at several places at once, have many. Zero bytes may fill up the end."""
+    out = bytearray()
+    while True:
+        part = begun()
+        out += part.decompress(data, most - len(out))
+        data = part.unused_data.lstrip(b"\0")
+        if not (part.eof and data) or len(out) >= most:
+            return bytes(out), part.eof and not data, None
 
 
 def _unzstd(data: bytes, most: int) -> Unpacked:

@@ -17,7 +17,15 @@ from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepCsv
 
 from ..client.limits import one_line
-from .headers import MAX_CELLS, MAX_COLUMNS, NoRecords, Records, header_of, units_below
+from .headers import (
+    MAX_CELLS,
+    MAX_COLUMNS,
+    NoRecords,
+    Records,
+    differs_from,
+    header_of,
+    units_below,
+)
 from .options import Choices
 from .sample import Sample
 
@@ -72,6 +80,8 @@ class _Body:
     footers: Sequence[Line]
     odd: Sequence[Line]
     """Records between the rows that have more or fewer fields."""
+    is_ended: bool
+    """Whether the last of the lines is the last record of the file."""
 
 
 def texts_of(sample: Sample, choices: Choices) -> Records:
@@ -104,7 +114,8 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
         footer = _full_lines(data, body.footers[0].number)
     questions = _odd_lines(sample, body, form, choices, footer)
     head = body.lines[0]
-    others = [line.fields for line in body.lines[1:] if line.raw != head.raw]
+    names = _bare(head)
+    others = [line.fields for line in body.lines[1:] if _bare(line) != names]
     header = header_of([head.fields, *others], choices.header)
     questions += () if header.is_there else _narrow_header(body)
     first = [head.fields] if header.is_there else []
@@ -113,10 +124,11 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     if choices.units is None and first and units_below(first[0], rest):
         units = 1
         notes.append(f"left out as a line of units: {_shown(body.lines[1:2])} (--units 0)")
-    repeated = [line for line in body.lines[1:] if first and line.raw == head.raw]
+    repeated = [line for line in body.lines[1:] if first and _bare(line) == names]
     if repeated:
         notes.append(f"left out, since they repeat the header: {_shown(repeated)}")
     rest = rest[units:]
+    questions += _strange_rows(body, rest, choices, asks_units=bool(first) and not units)
     options: dict[str, Any] = {
         "odf-node/skipLines": head.number - 1 if body.titles else skip,
         "odf-node/unitLines": units,
@@ -203,12 +215,12 @@ def _separator(sample: Sample, data: bytes, form: Form, skip: int) -> str:
     as possible."""
     if sample.name.lower().endswith((".tsv", ".tab")):
         return "\t"
-    best, most = ",", (0.0, 1)
+    best, most = ",", (0.0, 1, 0.0)
     for separator in SEPARATORS:
         widths = _widths(data, replace(form, separator=separator), skip)
         (width, count), *_ = widths.most_common(1) or [(1, 0)]
         share = count / max(1, widths.total())
-        found = (min(1.0, round(share + 0.1, 1)), width)
+        found = (min(1.0, round(share + 0.1, 1)), width, share)
         if width > 1 and found > most:
             best, most = separator, found
     return best
@@ -313,6 +325,7 @@ def _body(lines: Sequence[Line], choices: Choices, *, is_whole: bool) -> _Body:
         titles=lines[:start],
         footers=lines[end:],
         odd=[line for line in inside if len(line.fields) != width],
+        is_ended=is_whole and end == len(lines),
     )
 
 
@@ -355,6 +368,31 @@ def _odd_lines(
         return ()
     told = f"after the last row: {_shown(body.footers)}; --footer {footer} leaves such lines out"
     return (f"{told}, --on-bad-rows quarantine keeps them apart",)
+
+
+def _bare(line: Line) -> list[str]:
+    return [cell.strip() for cell in line.fields]
+
+
+def _strange_rows(
+    body: _Body, rest: Sequence[Sequence[str]], choices: Choices, *, asks_units: bool
+) -> tuple[str, ...]:
+    """Return questions about a first and a last row that the types of all others tell from them."""
+    found = []
+    if choices.sets_aside or not rest:
+        return ()
+    if asks_units and choices.units is None and differs_from(rest[0], rest[1:]):
+        line = next(line for line in body.lines[1:] if line.fields == rest[0])
+        found.append(
+            f"{line} has text where all other rows have numbers or dates: --units 1 leaves it out, "
+            "--units 0 keeps it"
+        )
+    if body.is_ended and choices.footer is None and differs_from(rest[-1], rest[:-1]):
+        found.append(
+            f"the last row, {body.lines[-1]}, is not like the others: --footer 1 leaves it out, "
+            "--footer 0 keeps it"
+        )
+    return tuple(found)
 
 
 def _narrow_header(body: _Body) -> tuple[str, ...]:

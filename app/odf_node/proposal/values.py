@@ -33,6 +33,8 @@ another."""
 _INT = re.compile(r" *-?\d{1,400} *", re.ASCII)
 _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
 _FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
+_CODE = re.compile(r" *\d+[eE]\d+ *", re.ASCII)
+"""A number with an exponent as no program writes it, which may be a code."""
 _LEADING = re.compile(r" *-?0\d.*", re.ASCII)
 _TRUTHS = ("true", "false")
 _DIGITS = re.compile(r"\d")
@@ -222,7 +224,9 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
     if any(map(_LEADING.fullmatch, texts)):
         return Guess("String", note="figures with leading zeros, so text")
     if all(map(keeps, texts)):
-        return Guess("Float64")
+        code = next(filter(_CODE.fullmatch, texts), None)
+        as_text = f"--type {name or 'COLUMN'}=String keeps texts"
+        return Guess("Float64", note=f"{code!r} is read as a number ({as_text})" if code else "")
     scale = max(len(text.partition(".")[2].strip()) for text in texts)
     return Guess(
         "String",

@@ -210,6 +210,10 @@ _WGS84 = re.compile(
     r"(?i)(EPSG:+(?:[\d.]*:)?(?:4326|4979)|OGC:[\d.]*:?CRS84h?|WGS[ _]?(?:19)?84)\W*$"
 )
 
+_MEMBERS = frozenset({"type", "properties", GEOMETRY, IDENTIFIER, "bbox"})
+"""Members of a feature that are stored, or that its geometry tells."""
+SHOWN_MEMBERS = 5
+
 Tell = Callable[[str], None]
 
 
@@ -226,6 +230,11 @@ class Features:
         if type(value) is not dict:
             raise BadRow("a record must be a JSON object", line=line, value=json.dumps(value))
         properties = value.get("properties", ())
+        if others := sorted(value.keys() - _MEMBERS):
+            told = ", ".join(f"`{one[:100]}`" for one in others[:SHOWN_MEMBERS])
+            self._tell(
+                f"features have members beside their properties, which are not stored: {told}"
+            )
         if value.get("type") != "Feature" or GEOMETRY not in value:
             raise BadRow("not a Feature with properties and geometry", line=line)
         if properties is not None and not isinstance(properties, dict):
@@ -308,6 +317,7 @@ _PAGE = re.compile(
     rb"[\s>]",
     re.IGNORECASE | re.DOTALL,
 )
+_XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s", re.IGNORECASE)
 _TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _NOT_TEXT = re.compile(
     rb"PK\x03\x04|\x1f\x8b|BZh[1-9]|\x28\xb5\x2f\xfd|PAR1|\xd0\xcf\x11\xe0|\xff\xff\xff\xff"
@@ -325,6 +335,12 @@ def refuse_page(begin: bytes) -> None:
         begin = begin.decode(encoding, "ignore").encode()
     if _PAGE.match(begin):
         raise web_page(begin)
+    if _XML.match(begin):
+        shown = " ".join(begin[:80].decode("utf-8", "replace").split())[:60]
+        raise WebPage(
+            "the source answers with an XML document, such as a notice of an error, which no "
+            f"reader takes for rows; it begins with {shown!r}"
+        )
 
 
 def web_page(begin: bytes) -> WebPage:

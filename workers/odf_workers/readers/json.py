@@ -36,7 +36,7 @@ from .json_scan import MAX_REMARKS, FieldsSeen, JsonScanner, Value, array_of, co
 from .json_values import How, infer
 from .ndjson_lines import NotAgreed, numbered_lines, quick_batches, value_of
 from .recast import Losses
-from .rejected import Rejected, Shape, typed_batches
+from .rejected import Rejected, Shape, shaped, typed_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +117,10 @@ def records(
     """Yield the values of a JSON file as compact JSON, and the record that each becomes, before its
     values get types. Raises `BadInput` as the readers do."""
     reading = _READINGS[type(step)](step, content, limits, None)
-    for line, value, _ in reading.values():
-        text = value if type(value) is bytes else compact_json(value)
-        yield text, reading.shape(line, value)
+    for value in reading.values():
+        line = value.content
+        text = line if type(line) is bytes else compact_json(line)
+        yield text, shaped(value, reading.shape)
 
 
 def _ndjson(
@@ -240,7 +241,8 @@ def _frame(reading: _Reading, schema: pa.Schema | None, known: Known | None) -> 
     seen = FieldsSeen(schema.names)
     warnings: list[str] = []
     batches = _noted(reading, chain(head, values), schema, seen, warnings)
-    return Frame(schema, batches, warnings, seen, _lines(reading))
+    is_document = bool(head) and head[0].number is not None
+    return Frame(schema, batches, warnings, seen, _lines(reading), is_document)
 
 
 def _lines(reading: _Reading) -> Iterator[int]:
@@ -277,10 +279,10 @@ def _records(
     values: Iterable[Value], shape: Shape, rejected: Rejected | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the records from which types are inferred; bad ones are set aside later."""
-    for line, content, _ in values:
+    for value in values:
         try:
-            record = shape(line, content)
-            _check_names(line, record)
+            record = shaped(value, shape)
+            _check_names(value.line, record)
         except BadRow:
             if rejected is None:
                 raise

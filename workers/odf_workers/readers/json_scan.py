@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, BinaryIO, NamedTuple
 
 from ..slices.schema import BadRow, Limits
@@ -26,11 +27,13 @@ _BLANKS = " \t\r\n"
 
 
 class Value(NamedTuple):
-    """A value, the line on which it begins, and the length of its text."""
+    """A value, the line on which it begins, the length of its text, and in a document, of which a
+    line may have many values, its number from 1."""
 
     line: int
     content: Any
     size: int
+    number: int | None = None
 
 
 class NumberText(str):
@@ -169,11 +172,14 @@ def array_of(scanner: JsonScanner) -> Iterator[Value]:
     if scanner.peek() == "]":
         scanner.take("]")
         return
-    while True:
+    for number in count(1):
         scanner.peek()
         line = scanner.line
-        content = scanner.value()
-        yield Value(line, content, scanner.size)
+        try:
+            content = scanner.value()
+        except BadRow as bad:
+            raise bad.in_record(number) from None
+        yield Value(line, content, scanner.size, number)
         if scanner.peek() != ",":
             break
         scanner.take(",")

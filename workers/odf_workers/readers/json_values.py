@@ -192,7 +192,7 @@ def _whole(number: NumberText, *, cuts: bool) -> int:
 
 
 def _float(wanted: pa.DataType, column: str, how: How) -> Convert:
-    narrow = {16: np.float16, 32: np.float32}.get(wanted.bit_width)
+    narrow: Any = {16: np.float16, 32: np.float32}.get(wanted.bit_width)
 
     def convert(value: Any) -> float:
         if type(value) not in (int, NumberText):

@@ -196,10 +196,11 @@ class LeftOut:
         """Yield the lines after the header, without the last ones and without its repeats."""
         skips = self.options.repeated_header is RepeatedHeader.SKIP and header is not None
         plain = "" if header is None else header.rstrip("\r\n").removeprefix("\ufeff")
+        names = self._names(plain)
         held: deque[str] = deque()
         full, repeats = 0, []
         for number, line in numbered:
-            if skips and line.rstrip("\r\n") == plain:
+            if skips and self._names(line) == names:
                 repeats.append(number)
                 line = _blank(line)
             held.append(line)
@@ -216,6 +217,11 @@ class LeftOut:
             )
         yield from map(_blank, held)
         self._tell(repeats, held, plain)
+
+    def _names(self, line: str) -> list[str]:
+        """Return the fields of a line that may be a header, without blanks and quotes."""
+        separator, quote, _ = csv_characters(self.step)
+        return [cell.strip().strip(quote) for cell in line.split(separator)]
 
     def _tell(self, repeats: list[int], footer: Iterable[str], header: str) -> None:
         if repeats:

@@ -30,8 +30,8 @@ DIGITS = (
     "digits, or a text, to keep them"
 )
 OF_FLOAT = (
-    "numbers with more digits than a {} keeps, of which the rest is cut: declare it as a Decimal or "
-    "as a text to keep them"
+    "numbers with more digits than a {} keeps, of which the rest is cut: declare it as a Decimal "
+    "or as a text to keep them"
 )
 OF_DAY = "times of day, which are cut: declare it as a Timestamp or as a text to keep them"
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}

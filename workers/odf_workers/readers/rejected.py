@@ -228,6 +228,14 @@ Shape = Callable[[int, Any], dict[str, Any]]
 """Converts a value to a record. Raises `BadRow`."""
 
 
+def shaped(value: Value, shape: Shape) -> dict[str, Any]:
+    """Return the record of a value. Raises `BadRow`."""
+    try:
+        return shape(value.line, value.content)
+    except BadRow as bad:
+        raise bad.in_record(value.number) from None
+
+
 def typed_batches(
     values: Iterator[Value],
     schema: pa.Schema,
@@ -256,8 +264,12 @@ def _sifted(
     how: How,
 ) -> Iterator[pa.RecordBatch]:
     def batch(start: int, stop: int) -> pa.RecordBatch:
-        records = [(line, shape(line, content)) for line, content, _ in chunk[start:stop]]
-        made = _batch(records, schema, convert, limits, how)
+        some = chunk[start:stop]
+        records = [(value.line, shaped(value, shape)) for value in some]
+        try:
+            made = _batch(records, schema, convert, limits, how)
+        except BadRow as bad:  # of the first one, as soon as it is alone
+            raise bad.in_record(some[0].number) from None
         if seen is not None:
             seen.note(record for _, record in records)
         return made

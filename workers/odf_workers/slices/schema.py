@@ -64,11 +64,14 @@ class BadRow(BadInput):
         reason: str,
         *,
         line: int | None = None,
+        record: int | None = None,
         column: str | None = None,
         value: object = None,
     ) -> None:
+        """`record` is the number of a record, from 1, in a format in which a line may have many."""
         column = None if column is None else scalar_text(column)
         where = [f"line {line}"] if line is not None else []
+        where += [f"record {record}"] if record is not None else []
         where += [f"column `{column}`"] if column is not None else []
         shown = shorten(value) if value is not None else None
         message = f"{', '.join(where) or 'input'}: {reason}"
@@ -76,6 +79,7 @@ class BadRow(BadInput):
             message += f": {shown!r}"
         super().__init__(message, line=line, column=column, value=shown)
         self.reason, self.line, self.column, self.value = reason, line, column, shown
+        self.record = record
 
     def moved(self, lines: int) -> BadRow:
         """Return the same error for a part of the input, adding the number of lines before that
@@ -92,7 +96,14 @@ class BadRow(BadInput):
 
     def at(self, line: int | None) -> BadRow:
         """Return the same error with the line of its record."""
-        return BadRow(self.reason, line=line, column=self.column, value=self.value)
+        return self._with(line, self.record)
+
+    def in_record(self, number: int | None) -> BadRow:
+        """Return the same error with the number of its record, if it has none."""
+        return self if number is None or self.record else self._with(self.line, number)
+
+    def _with(self, line: int | None, record: int | None) -> BadRow:
+        return BadRow(self.reason, line=line, record=record, column=self.column, value=self.value)
 
 
 class InputTooLarge(LimitExceeded):
@@ -149,6 +160,8 @@ class Frame:
     lines: Iterator[int] = field(default_factory=lambda: iter(()))
     """The lines on which records begin, bad records included, if the format has lines. To consume
     them reads the input again."""
+    is_document: bool = False
+    """Whether a line may have many records, so that errors name the record, too."""
 
     @classmethod
     def empty(cls, schema: pa.Schema) -> Frame:

@@ -54,8 +54,9 @@ class BadRows:
     reads the input again.
     """
 
-    def __init__(self, lines: Iterator[int], rejected: Rejected | None, *, before: int) -> None:
-        self._lines, self._rejected, self._before = lines, rejected, before
+    def __init__(self, frame: Frame, rejected: Rejected | None, *, before: int) -> None:
+        self._lines, self._rejected, self._before = frame.lines, rejected, before
+        self._is_document = frame.is_document
         self._passed = 0
 
     def met(self, batch: pa.RecordBatch, done: int, at: int, bad: BadRow) -> None:
@@ -64,9 +65,12 @@ class BadRows:
         if self._rejected is None:
             number = done + at + 1
             line = self._line(number)
-            raise bad.in_row(self._before + number) if line is None else bad.at(line)
+            raise bad.in_row(self._before + number) if line is None else self._of(bad, line, number)
         bad = bad.at(self._line(self._rejected.number_of(done + at)))
         self._rejected.add_later(done + at, bad, shown(batch, at))
+
+    def _of(self, bad: BadRow, line: int, number: int) -> BadRow:
+        return bad.at(line).in_record(number if self._is_document else None)
 
     def _line(self, number: int) -> int | None:
         """Return the line of the row with this number, which is higher than those before."""
@@ -187,7 +191,7 @@ def normalized(
     if watched:
         batches = _watched(batches, watched, remarks)
     if changes:
-        batches = _changed(batches, changes, BadRows(frame.lines, rejected, before=before))
+        batches = _changed(batches, changes, BadRows(frame, rejected, before=before))
     seen = Seen(bound=latest)
     numbered = _numbered(batches, schema, vocab.event_time_column, seen)
     return Normalized(schema, numbered, seen, remarks)

@@ -1,0 +1,102 @@
+"""Lines and texts in files that a proposal asks about, or reads as their writer meant them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odf_node.proposal.headers import NoRecords
+from odf_node.proposal.options import chosen
+from odf_node.proposal.proposal import Proposal, propose
+from odf_node.proposal.sample import sample_of
+from odf_protocol.instant import Instant
+
+NOW = Instant.parse("2026-01-01T00:00:00Z")
+
+
+def proposed(text: str | bytes, name: str = "file.csv", **options: Any) -> Proposal:
+    data = text.encode() if isinstance(text, str) else text
+    return propose(sample_of(name, data, is_whole=True), chosen(options), now=NOW)
+
+
+def kinds(proposal: Proposal) -> dict[str, str]:
+    return {one.name: one.kind for one in proposal.columns}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id,v\n1,2\n2,3\nTotal,5\n",
+        "id;v;w\n1;2;3\n4;5;6\nSumme;;9\n",
+        "city,n\nOslo,5\nRoma,6\nTotal:,11\n",
+        "day,n\n2025-01-01,5\n2025-01-02,6\nSource: the office,\n",
+    ],
+)
+def test_a_last_row_that_is_not_like_the_others_is_asked_about(text: str) -> None:
+    (asked,) = proposed(text).questions
+    assert "--footer 1 leaves it out, --footer 0 keeps it" in asked
+    left = proposed(text, footer=1)
+    assert not left.questions
+    assert left.looked_at == 2
+    kept = proposed(text, footer=0)
+    assert not kept.questions
+    assert kept.looked_at == 3
+
+
+def test_a_row_of_words_below_the_header_is_asked_about() -> None:
+    text = "station,temp\nname,degC\nA,1.5\nB,2.5\n"
+    (asked,) = proposed(text).questions
+    assert "--units 1 leaves it out, --units 0 keeps it" in asked
+    assert kinds(proposed(text, units=1)) == {"station": "String", "temp": "Float64"}
+    assert not proposed(text, units=0).questions
+
+
+@pytest.mark.parametrize("text", ["k,n\nx,1\ny,2\nz,NA\n", "a,b\nx,1\ny,z\n", "a\n1,5\n2,5\n3,5\n"])
+def test_rows_like_the_others_are_not_asked_about(text: str) -> None:
+    assert not any("--footer" in one for one in proposed(text, separator=";").questions)
+
+
+@pytest.mark.parametrize("again", ['"id","v"', "id , v"])
+def test_a_header_that_is_repeated_with_other_quotes_is_no_row(again: str) -> None:
+    proposal = proposed(f"id,v\n1,2\n{again}\n3,4\n")
+    assert kinds(proposal) == {"id": "Int64", "v": "Int64"}
+    assert proposal.looked_at == 2
+    assert any("repeat the header" in note for note in proposal.notes)
+
+
+def test_labels_in_even_steps_may_be_a_header() -> None:
+    assert "--header" in proposed("x,0.25,0.5\nA,1,2\nB,3,4\n").questions[0]
+
+
+def test_decimal_commas_in_all_rows_are_no_separators() -> None:
+    proposal = proposed("day;v\n2025-01-01;1,5\n2025-01-02;2,5\n")
+    assert kinds(proposal) == {"day": "Date", "v": "Float64"}
+
+
+def test_codes_that_are_numbers_with_an_exponent_are_told() -> None:
+    (told,) = (note for note in proposed("code,v\n1E05,1\n2E10,2\n").notes if "1E05" in note)
+    assert "--type code=String" in told
+    assert kinds(proposed("x,v\n1.5e-7,1\n2e+10,2\n"))["x"] == "Float64"
+
+
+@pytest.mark.parametrize("text", ["1e-400", "2.5e-324", "123456789.123456789"])
+def test_numbers_that_no_float_keeps_stay_text(text: str) -> None:
+    assert kinds(proposed(f"x,v\n{text},1\n1.5,2\n"))["x"] == "String"
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress)])
+def test_a_packed_file_of_several_parts_is_looked_at_whole(
+    ending: str, pack: Callable[[bytes], bytes]
+) -> None:
+    proposal = proposed(pack(b"id,v\n1,2\n") + pack(b"3,4\n"), f"f.csv.{ending}")
+    assert kinds(proposal) == {"id": "Int64", "v": "Int64"}
+    assert proposal.looked_at == 2
+
+
+def test_lines_of_json_that_are_called_a_document_are_told_what_they_are() -> None:
+    with pytest.raises(NoRecords, match="--format ndjson"):
+        proposed('{"a":1}\n{"a":2}\n', "f.json")
