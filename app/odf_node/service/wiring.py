@@ -22,7 +22,7 @@ from .settings import Settings
 class Node(NewsParts):
     """An opened node: its settings and stores, and the parts that are built from them.
 
-    A part is made once, on first access. Use cases get parts and ports, never the node.
+    A part is made once, on first access. Use cases get parts and stores, never the node.
     """
 
     @property

@@ -1,1 +1,1 @@
-"""Durable state: the ports, and for each port its adapters."""
+"""Durable state: a class for each store, and ports where there are several forms of one."""

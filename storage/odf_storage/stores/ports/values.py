@@ -1,4 +1,4 @@
-"""Values of the ports: object keys, entries, head moves, jobs, accounts, tokens."""
+"""Values of the stores: object keys, entries, head moves, jobs, accounts, tokens."""
 
 from __future__ import annotations
 
