@@ -17,7 +17,6 @@ ALONE = {
     "objects.PartialUploads": "what an object store may have besides; ports are below the stores",
     "session.Spark": "the other adapter is a `SparkSession`",
     "times.Changes": "plans are below the run that fills them with rows",
-    "work.Objects": "the answers of a reader are below its socket",
 }
 """Ports with one adapter of ours, and why they stand."""
 

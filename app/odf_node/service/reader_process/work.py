@@ -14,11 +14,11 @@ that no later row retracts. Source: Kartothek facts, "What is in the table".
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -72,6 +72,7 @@ from ..readers.tasks import (
     schema_of,
 )
 from .profile_rows import last_rows, last_standing, profiled
+from .wire import Wire
 
 
 def step_hashes(view: View, projection: Projection, first: int) -> Iterator[bytes]:
@@ -186,24 +187,13 @@ Told = bytes | int | Opened | list[Learned]
 _JSON = msgspec.json.Encoder(enc_hook=str)
 
 
-class Objects(Protocol):
-    """Port through which a reader gets objects."""
-
-    def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO: ...
-    def open_each(
-        self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /
-    ) -> Iterator[BinaryIO]: ...
-    def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None: ...
-    def open_index(self, key: str, /) -> BinaryIO | None: ...
-
-
-def run(task: Task, objects: Objects) -> Iterator[Told]:
+def run(task: Task, objects: Wire) -> Iterator[Told]:
     """Yield the answer: its size if known, the opened slices, its bytes, the learned bounds."""
     answer: Iterator[Told] = _WORK[type(task)](task, objects)
     return answer
 
 
-def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
+def _tail(task: TailTask, objects: Wire) -> Iterator[Told]:
     """Compute the whole answer before the first byte, so that a too long one can be refused."""
     schema = schema_of(task.schema)
     table = last_rows(
@@ -224,7 +214,7 @@ def _tail(task: TailTask, objects: Objects) -> Iterator[Told]:
 class _Source:
     """The dataset as projections see it: only its objects, since the service has read the chain."""
 
-    def __init__(self, head: Multihash, objects: Objects) -> None:
+    def __init__(self, head: Multihash, objects: Wire) -> None:
         self._head = head
         self.open_whole, self.require = objects.open_whole, objects.require
 
@@ -238,7 +228,7 @@ class _Source:
         return self.open_whole(kind, object_hash)
 
 
-def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
+def _read(task: ReadTask, objects: Wire) -> Iterator[Told]:
     """Stream the rows; break off if they exceed the limit of bytes."""
     reading = Reading(
         _view(task.table, objects), ReadRequest(**task.request), _known(task.table, objects)
@@ -253,7 +243,7 @@ def _read(task: ReadTask, objects: Objects) -> Iterator[Told]:
     yield from _learned(reading.narrow)
 
 
-def _changed(task: ChangedTask, objects: Objects) -> Iterator[Told]:
+def _changed(task: ChangedTask, objects: Wire) -> Iterator[Told]:
     slices = [each.data() for each in task.slices]
     streams = objects.open_each(
         ObjectKind.DATA, ((each.physical_hash, each.size) for each in slices)
@@ -266,7 +256,7 @@ def _changed(task: ChangedTask, objects: Objects) -> Iterator[Told]:
     yield np.array(found, "<i8").tobytes()
 
 
-def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
+def _lookup(task: LookupTask, objects: Wire) -> Iterator[Told]:
     """Compute the whole answer before the first byte, as for a tail."""
     table, narrow = looked_up(
         _view(task.table, objects),
@@ -285,7 +275,7 @@ def _lookup(task: LookupTask, objects: Objects) -> Iterator[Told]:
     yield from _learned(narrow)
 
 
-def _step(task: StepTask, objects: Objects) -> Iterator[Told]:
+def _step(task: StepTask, objects: Wire) -> Iterator[Told]:
     view, projection = _view(task.table, objects), Projection(task.projection)
     if task.touched is None:
         yield from step_hashes(view, projection, task.first)
@@ -294,7 +284,7 @@ def _step(task: StepTask, objects: Objects) -> Iterator[Told]:
         yield from step_living(view, projection, touched, task.first)
 
 
-def _standing(task: StandingTask, objects: Objects) -> Iterator[Told]:
+def _standing(task: StandingTask, objects: Wire) -> Iterator[Told]:
     table, count = last_standing(_view(task.table, objects), skip=task.skip, limit=task.limit)
     text = _JSON.encode([count, shaped(table, DataFormat.SOA)])
     if len(text) > task.max_bytes:
@@ -303,7 +293,7 @@ def _standing(task: StandingTask, objects: Objects) -> Iterator[Told]:
     yield text
 
 
-def _profile(task: ProfileTask, objects: Objects) -> Iterator[Told]:
+def _profile(task: ProfileTask, objects: Wire) -> Iterator[Told]:
     view = _view(task.table, objects)
     found = profiled(view, task.columns, known=task.known, cells=task.cells, rows=task.rows)
     if len(_JSON.encode(found.sample)) > task.max_bytes:
@@ -313,13 +303,13 @@ def _profile(task: ProfileTask, objects: Objects) -> Iterator[Told]:
     yield text
 
 
-def _columns(task: ColumnsTask, _: Objects) -> Iterator[Told]:
+def _columns(task: ColumnsTask, _: Wire) -> Iterator[Told]:
     from . import text_work  # its parsers take long to import
 
     yield from _text(text_work.columns(task))
 
 
-def _markdown(task: MarkdownTask, _: Objects) -> Iterator[Told]:
+def _markdown(task: MarkdownTask, _: Wire) -> Iterator[Told]:
     from . import text_work
 
     yield from _text(text_work.page(task))
@@ -333,7 +323,7 @@ def _text(found: Any) -> Iterator[Told]:
     yield text
 
 
-def _view(table: TableRef, objects: Objects) -> View:
+def _view(table: TableRef, objects: Wire) -> View:
     head, schema = Multihash.parse(table.head), schema_of(table.schema)
     return View(
         source=_Source(head, objects),
@@ -345,7 +335,7 @@ def _view(table: TableRef, objects: Objects) -> View:
     )
 
 
-def _known(table: TableRef, objects: Objects) -> Known:
+def _known(table: TableRef, objects: Wire) -> Known:
     """Return the learned bounds, and the node's index if it is of the same history."""
     schema = schema_of(table.schema)
     if schema is None:
@@ -361,7 +351,7 @@ def _learned(narrow: Narrowed) -> Iterator[list[Learned]]:
         yield [(*place, bounds) for place, bounds in some]
 
 
-def _look(task: LookTask, objects: Objects) -> Iterator[Told]:
+def _look(task: LookTask, objects: Wire) -> Iterator[Told]:
     """Propose a dataset for an uploaded file, which may be anything."""
     with objects.open_whole(ObjectKind.UPLOAD, Multihash.parse(task.file)) as stream:
         sample = sample_of_stream(task.file_name, stream, most=task.most)
