@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import httpx
+import openpyxl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -165,6 +167,18 @@ def test_case_26_a_line_separator_ends_no_line() -> None:
 def test_case_27_cells_are_as_long_as_the_node_takes_them() -> None:
     proposal, file = proposed("27-csv-large-cell/wkt.csv")
     assert len(stored(proposal, file)[0]["note"]) > 131_072
+
+
+def test_case_34_a_workbook_is_looked_at_and_stored(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in [["code", "day", "n"], ["007", date(2025, 1, 1), 1.5], ["010", None, 2]]:
+        book.active.append(row)
+    book.save(tmp_path / "book.xlsx")
+    proposal, file = proposed(str(tmp_path / "book.xlsx"))
+    assert kinds(proposal) == {"code": "String", "day": "Date", "n": "Float64"}
+    assert stored(proposal, file) == [
+        {"code": "007", "day": date(2025, 1, 1), "n": 1.5}, {"code": "010", "day": None, "n": 2.0},
+    ]  # fmt: skip
 
 
 def test_case_35_a_byte_order_mark_tells_the_encoding() -> None:
