@@ -2,8 +2,8 @@
 
     python benchmarks/many.py [--old d0d15e1e] [--datasets 10000] [--blocks 20000] [--runs 5]
 
-The older commit is built in a worktree of its own, runs on the same packages, and makes both
-folders of data; each commit serves a copy. `start` is from the start of the process until the
+The older commit is built in a worktree of its own and runs on the same packages; each commit makes
+both folders of data for itself. `start` is from the start of the process until the
 answer to a request for a list of datasets, `page` the first request for the page of the long
 dataset after a start, `again` the second one. The runs of both take turns. Times are medians of
 the runs, after one that compiles and migrates and is not counted, and after rows of the long
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -129,21 +129,26 @@ def started(side: Side, data: Path) -> Iterator[tuple[httpx.Client, int]]:
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600) as client:
+            while not _listens(port):
+                if process.poll() is not None:
+                    raise RuntimeError(f"{side.name}: the service ended with {process.returncode}")
+                time.sleep(0.01)
             yield client, process.pid
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
 
 
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def first(client: httpx.Client, path: str, **headers: str) -> None:
-    """The answer, as soon as the service listens."""
-    while True:
-        try:
-            client.get(path, headers=headers).raise_for_status()
-        except httpx.ConnectError:
-            time.sleep(0.01)
-        else:
-            return
+    client.get(path, headers=headers).raise_for_status()
 
 
 def learn(side: Side) -> None:
@@ -202,11 +207,11 @@ def main() -> int:
     asked = given.parse_args()
     with tempfile.TemporaryDirectory() as name, older(asked.old, Path(name) / "tree") as tree:
         then = Side(asked.old, tree, Path(name) / "then")
-        for kind, count in (("start", asked.datasets), ("page", asked.blocks)):
-            made = then.python("-c", then.code(MAKE), kind, count, then.data / kind)
-            subprocess.run(made, env=then.env, cwd=tree, check=True)
         now = Side("now", HERE, Path(name) / "now")
-        shutil.copytree(then.data, now.data)
+        for side in (then, now):
+            for kind, count in (("start", asked.datasets), ("page", asked.blocks)):
+                made = side.python("-c", side.code(MAKE), kind, count, side.data / kind)
+                subprocess.run(made, env=side.env, cwd=side.root, check=True)
         print(f"load {os.getloadavg()[0]:.1f}")
         return int(not compare(now, then, asked.runs))
 
