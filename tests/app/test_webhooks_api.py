@@ -21,7 +21,7 @@ from standardwebhooks import Webhook as Standard
 from web_server import Answer, Asked, web_server
 
 from odf_node.cli.main import main
-from odf_node.service.webhooks.delivering import Deliverer
+from odf_node.service.webhooks.delivering import Deliverer, Delivering
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.runtime.clock import system_clock
@@ -199,7 +199,7 @@ def test_two_nodes_on_one_database_deliver_each_block_once_between_them(tmp_path
     given: dict[str, Any] = {"webhook_networks": LOOPBACK, "poll_s": 0.01}
     with web_server(answer) as server, serving(tmp_path, **given) as service:
         node, chain = service.node, seeded()
-        other = Deliverer(node.delivering, threads=4, poll_s=0.01)
+        other = Deliverer(node.part(Delivering), threads=4, poll_s=0.01)
         entry = service.keep(chain, "kamu/two")
         with service.http(service.token()) as http:
             body = {"url": f"http://127.0.0.1:{server.port}/"}

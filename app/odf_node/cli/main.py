@@ -29,13 +29,17 @@ class LazyGroup(click.Group):
         super().__init__(*args, **more)
         self.lazy = dict(lazy)
 
+    def known(self) -> Mapping[str, tuple[str, str]]:
+        return self.lazy
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(self.lazy)
+        return list(self.known())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in self.lazy:
+        found = self.lazy.get(cmd_name) or self.known().get(cmd_name)
+        if found is None:
             return None
-        module, _, attribute = self.lazy[cmd_name][0].partition(":")
+        module, _, attribute = found[0].partition(":")
         command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{module}:{attribute} is no command")
@@ -43,7 +47,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.lazy.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in self.known().items()])
 
 
 class ReportsErrors(click.Command):
@@ -82,7 +86,13 @@ class ReportsErrors(click.Command):
 
 
 class MainGroup(ReportsErrors, LazyGroup):
-    """The root command of `odf-node`."""
+    """The root command of `odf-node`. Installed features may add commands, and replace none."""
+
+    def known(self) -> Mapping[str, tuple[str, str]]:
+        from odf_storage.runtime.features import installed
+
+        theirs = {name: one for each in installed() for name, one in each.commands.items()}
+        return {**theirs, **self.lazy}
 
 
 COMMANDS = {

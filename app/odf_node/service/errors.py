@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from odf_protocol.errors import NodeError, branch_of
+from odf_storage.runtime.features import installed
 from odf_storage.runtime.logs import current_trace, trace_id
 from odf_storage.stores.jobs.sql_rows import older_branch
 from odf_storage.stores.ports.values import Failed
@@ -70,6 +71,8 @@ STATUS: dict[str, HTTPStatus] = {
     # never the response to a request
     "PeerSilent": HTTPStatus.REQUEST_TIMEOUT,
     "ListenerTooSlow": HTTPStatus.REQUEST_TIMEOUT,
+    # of installed features
+    **{name: HTTPStatus(status) for one in installed() for name, status in one.errors.items()},
 }
 
 BARE: dict[str, bool] = {

@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain
 
 from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp
 
 from odf_storage.datasets.node.overviews import AT_ONCE, bring_up
 from odf_storage.datasets.upkeep.gc import remove_abandoned, republish_recent
+from odf_storage.runtime.features import loaded
 from odf_storage.stores.wakeups.wakeups import Topic
 
 from .accounts import audit
@@ -29,8 +31,6 @@ from .accounts import routes as identity
 from .accounts import token_routes as own_tokens
 from .accounts.audit import forget_old_deeds
 from .applications.framework import new_api, observed
-from .catalogs import routes as catalogs
-from .catalogs.routes import add_catalog_routes
 from .datasets import graphql_routes as graphql
 from .datasets import routes as datasets
 from .datasets.graphql_routes import add_access_routes
@@ -39,43 +39,36 @@ from .definitions import variables
 from .definitions.variables import add_variable_routes
 from .derivatives.follow import follow
 from .derivatives.routes import Follower, add_derivative_routes, add_refresh
+from .features import features
 from .history.rewrite_routes import add_history_routes
 from .history.verify import add_verify_routes
 from .http import addresses as contract
 from .http import schemas
 from .http.addresses import Addresses
 from .http.parameters import KNOWN_PARAMETERS
-from .iceberg import routes as iceberg
-from .iceberg.file_routes import TableFiles, add_table_file_routes
 from .ingest.endpoint import IngestEndpoint, add_ingest
 from .jobs import routes as jobs
 from .jobs.routes import add_job_routes
 from .limits.shares import Turns
-from .lineage.openlineage import add_lineage_routes
 from .lookup.lookup import add_lookup_routes
 from .mirrors.mirroring import MIRROR_TURN_S, MirrorRunner
 from .mirrors.routes import add_mirror_routes
 from .news import routes as news
-from .news.routes import add_feed_routes, add_news_routes
+from .news.routes import add_news_routes
 from .objects.listing import Listings
 from .objects.objects import AtHand, Uploads
 from .objects.routes import Objects
 from .pages.site import page_routes
-from .projections import gateway
-from .projections.routes import add_projection_routes, keep_up
 from .query import routes as query
 from .read.file_routes import add_file_routes
 from .read.routes import add_read_routes
 from .schedules.routes import Ticker, add_schedule_routes
 from .setting_groups.words import Tenancy
-from .sharing import routes as sharing
 from .system import routes as system
 from .transfer.conversation import Transfers
 from .transfer.routes import add_transfer_routes
 from .uploads import routes as uploads
 from .uploads.uploaded_files import clear_away
-from .webhooks.delivering import Deliverer
-from .webhooks.routes import add_webhook_routes
 from .wiring import Node
 
 _log = logging.getLogger("odf.node")
@@ -85,20 +78,18 @@ PREFIX: dict[Tenancy, str] = {
 }
 OWN_PARTS = (
     contract,
-    gateway,
     system,
     audit,
     schemas,
     uploads,
     datasets,
-    catalogs,
     query,
     jobs,
     variables,
     own_tokens,
     news,
 )
-PEERS_PARTS = (identity, login, sharing, iceberg, graphql)
+PEERS_PARTS = (identity, login, graphql)
 """Foreign clients use these routes, too; they may send unknown query parameters."""
 PARTS = (*OWN_PARTS, *PEERS_PARTS)
 """Modules whose routes are not below the address of a dataset."""
@@ -136,15 +127,14 @@ def _addresses(node: Node, at_hand: AtHand, api: FastAPI) -> Addresses:
     transfers = Transfers(node.handshake, settings)
     posts = IngestEndpoint(node.posts, node.file_uploads, node.waiting, settings, api.state)
     pages = page_routes(node.parts, prefix)
-    tables = TableFiles(node.iceberg_tables, access)
     lists = Listings(stores, access, node.outlines)
     rows = [
         *objects.routes(),
-        *tables.routes(),
         *lists.routes(),
         *transfers.routes(),
         *posts.routes(prefix),
         *pages,
+        *chain.from_iterable(loaded(f.addresses)(node) for f in features() if f.addresses),
     ]
     return Addresses(settings.tenancy, rows)
 
@@ -173,20 +163,14 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
             is_shared=settings.tenancy is Tenancy.MULTI,
         )
         mirrors.start()
-        deliverer = Deliverer(
-            node.delivering,
-            threads=settings.webhook_threads,
-            poll_s=settings.poll_s,
-            is_shared=settings.tenancy is Tenancy.MULTI,
-        )
-        followers = [*_followers(node), _webhook_follower(node, deliverer)]
-        for follower in followers:
-            follower.start()
+        theirs = (loaded(feature.runners)(node) for feature in features() if feature.runners)
+        runners = [*_followers(node), *chain.from_iterable(theirs)]
+        for runner in runners:
+            runner.start()
         yield
         await run_in_threadpool(node.flight.stop)
-        for follower in followers:
-            await run_in_threadpool(follower.stop)
-        await run_in_threadpool(deliverer.stop)
+        for runner in runners:
+            await run_in_threadpool(runner.stop)
         await run_in_threadpool(mirrors.stop)
         for task in (sweeping, *api.state.watchers):
             task.cancel()
@@ -203,17 +187,12 @@ def build_api(node: Node, *, on_stop: Callable[[], None] | None = None) -> FastA
 
 
 def _followers(node: Node) -> list[Follower]:
-    """Return the followers: of derivatives' inputs, of publications, and of overviews."""
+    """Return the followers: of derivatives' inputs, and of overviews."""
     wake_up, poll_s = node.stores.wake_up, node.settings.poll_s
-
-    def publications() -> float:
-        keep_up(node.publishing)
-        return poll_s
-
-    looks = {"publications": publications}
+    followers = []
     if node.settings.follow_inputs:
-        looks["derivatives"] = partial(follow, node.following)
-    followers = [Follower(name, wake_up, look, poll_s=poll_s) for name, look in looks.items()]
+        look = partial(follow, node.following)
+        followers.append(Follower("derivatives", wake_up, look, poll_s=poll_s))
 
     def overviews() -> float:
         return 0.0 if bring_up(node.stores) == AT_ONCE else poll_s
@@ -229,11 +208,6 @@ def _followers(node: Node) -> list[Follower]:
     return [*followers, lists]
 
 
-def _webhook_follower(node: Node, deliverer: Deliverer) -> Follower:
-    wake_up, poll_s = node.stores.wake_up, node.settings.poll_s
-    return Follower("webhooks", wake_up, deliverer.look, poll_s=poll_s, topic=Topic.MOVED)
-
-
 def _add_routes(api: FastAPI, prefix: str) -> None:
     for part in OWN_PARTS:
         api.include_router(part.router, dependencies=KNOWN_PARAMETERS)
@@ -241,7 +215,14 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
         api.include_router(part.router)
     transfers, routes = APIRouter(), APIRouter(dependencies=KNOWN_PARAMETERS)
     add_transfer_routes(transfers, prefix)
-    add_table_file_routes(transfers, prefix)
+    for feature in features():
+        if feature.router:
+            known = KNOWN_PARAMETERS if feature.knows_parameters else ()
+            api.include_router(loaded(feature.router), dependencies=known)
+        if feature.dataset_files:
+            loaded(feature.dataset_files)(transfers, prefix)
+        for place in feature.dataset_routes:
+            loaded(place)(routes, prefix)
     add_ingest(routes, prefix)
     add_refresh(routes, prefix)
     add_job_routes(routes, prefix)
@@ -251,17 +232,12 @@ def _add_routes(api: FastAPI, prefix: str) -> None:
     add_read_routes(routes, prefix)
     add_lookup_routes(routes, prefix)
     add_verify_routes(routes, prefix)
-    add_lineage_routes(routes, prefix)
     add_mirror_routes(routes, prefix)
-    add_projection_routes(routes, prefix)
-    add_catalog_routes(routes, prefix)
     add_dataset_routes(routes, prefix)
     add_derivative_routes(routes, prefix)
     add_access_routes(routes, prefix)
     add_file_routes(routes, prefix)
     add_news_routes(routes, prefix)
-    add_feed_routes(routes, prefix)
-    add_webhook_routes(routes, prefix)
     api.include_router(transfers)
     api.include_router(routes)
 

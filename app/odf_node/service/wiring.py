@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
+from typing import TypeVar
 
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.runtime.clock import Clock, system_clock
+from odf_storage.runtime.environment import read_settings
+from odf_storage.runtime.features import loaded
 from odf_storage.stores.registers.sealing import open_keys
 
 from .accounts.accounts import ensure_account
 from .auth.actors import session_secrets
 from .datasets.datasets import warn_of_reserved_names
+from .features import features
 from .parts.callers import is_shared
 from .parts.writing import NewsParts
 from .setting_groups.words import Tenancy
 from .settings import Settings
+
+T = TypeVar("T")
 
 
 class Node(NewsParts):
@@ -30,8 +36,28 @@ class Node(NewsParts):
         """Return all parts by class; route handlers request the ones they need."""
         pages = (vars(page).items() for page in type(self).__mro__)
         wired = [name for page in pages for name, one in page if isinstance(one, cached_property)]
-        parts = (self.settings, self.stores, *(getattr(self, name) for name in wired))
-        return {type(part): part for part in parts}
+        own = (getattr(self, name) for name in wired if not name.startswith("_"))
+        parts = (self.settings, self.stores, *own)
+        return {**{type(part): part for part in parts}, **self._of_features}
+
+    def part(self, kind: type[T]) -> T:
+        """Return the part of this class that a feature made."""
+        part = self._of_features[kind]
+        if not isinstance(part, kind):
+            raise TypeError(f"no feature has a part {kind.__name__}")
+        return part
+
+    @cached_property
+    def _of_features(self) -> dict[type, object]:
+        made: dict[type, object] = {}
+        vars(self)["_of_features"] = made  # a part may ask for those that are made
+        for feature in features():
+            if feature.settings:
+                kind = loaded(feature.settings)
+                made[kind] = read_settings(kind, os.environ, {})
+            if feature.parts:
+                made |= {type(part): part for part in loaded(feature.parts)(self)}
+        return made
 
 
 def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:

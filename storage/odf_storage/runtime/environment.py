@@ -253,10 +253,16 @@ def warn_of_old_names(environ: Mapping[str, str]) -> None:
 LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
-class SharedSettings(BaseModel):
-    """Settings of every program that uses the stores of a node; immutable once read."""
+class BaseSettings(BaseModel):
+    """Settings that are read from variables of one prefix; immutable once read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    PREFIX: ClassVar[str]
+
+
+class SharedSettings(BaseSettings):
+    """Settings of every program that uses the stores of a node."""
 
     PREFIX: ClassVar[str] = "ODF_STORE_"
 
@@ -309,7 +315,7 @@ class SharedSettings(BaseModel):
         return level.lower()
 
 
-S = TypeVar("S", bound=SharedSettings)
+S = TypeVar("S", bound=BaseSettings)
 
 
 class InvalidSetting(BadInput):
@@ -355,14 +361,14 @@ def read_settings(
         ) from None
 
 
-def variables(kind: type[SharedSettings]) -> dict[str, str]:
+def variables(kind: type[BaseSettings]) -> dict[str, str]:
     """Map variables to settings, including the shared settings."""
     return {variable_of(kind, name): name for name in kind.model_fields}
 
 
-def variable_of(kind: type[SharedSettings], name: str) -> str:
-    owner = SharedSettings if name in SharedSettings.model_fields else kind
-    return owner.PREFIX + name.upper()
+def variable_of(kind: type[BaseSettings], name: str) -> str:
+    is_shared = issubclass(kind, SharedSettings) and name in SharedSettings.model_fields
+    return (SharedSettings if is_shared else kind).PREFIX + name.upper()
 
 
 def example_lines(heading: str, kind: type[SharedSettings]) -> list[str]:
@@ -377,7 +383,7 @@ def example_lines(heading: str, kind: type[SharedSettings]) -> list[str]:
 
 
 def _refuse_unknown(
-    kind: type[SharedSettings], names: Iterable[str], more: Iterable[str] = ()
+    kind: type[BaseSettings], names: Iterable[str], more: Iterable[str] = ()
 ) -> None:
     """Refuse variables that begin with a prefix of the program but are not known.
 
@@ -385,8 +391,9 @@ def _refuse_unknown(
         UnknownSetting: with the setting that took its place, or the most similar variable.
     """
     known = {*variables(kind), *more}
+    prefixes = (kind.PREFIX, SharedSettings.PREFIX)[: 1 + issubclass(kind, SharedSettings)]
     for name in names:
-        if name.startswith((kind.PREFIX, SharedSettings.PREFIX)) and name not in known:
+        if name.startswith(prefixes) and name not in known:
             if name in GONE:
                 place = GONE[name]
                 instead = f"use {place} instead" if place else "its value is fixed now; remove it"

@@ -25,6 +25,7 @@ from odf_storage.datasets.job_payloads import (
 )
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.rewrite import compact as history_receipt
+from odf_storage.runtime.features import installed, loaded
 from odf_storage.stores.ports.values import DatasetEntry, Job
 
 from ..jobs.reading.publish import run_publication
@@ -184,7 +185,8 @@ def now() -> Instant:
     return Instant(time.time_ns())
 
 
-HANDLERS: Mapping[str, Callable[[JobContext, Job], dict[str, Any]]] = {
+Handler = Callable[[JobContext, Job], dict[str, Any]]
+HANDLERS: Mapping[str, Handler] = {
     poll_job.KIND: poll,
     compact_job.KIND: compact,
     verify_job.KIND: verify,
@@ -197,3 +199,10 @@ HANDLERS: Mapping[str, Callable[[JobContext, Job], dict[str, Any]]] = {
     query_job.KIND: query,
 }
 """Handlers by kind of job. Posts are not included, since they run in groups."""
+
+
+def handler_of_feature(kind: str) -> Handler:
+    """Return the function of an installed feature for a kind of job; none replaces one of ours."""
+    places = (one.jobs[kind] for one in installed() if kind in one.jobs)
+    handler: Handler = loaded(next(places))
+    return handler

@@ -23,6 +23,7 @@ from odf_protocol.metadata.events import SetPollingSource
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.datasets.job_payloads import ingest_job, query_job
 from odf_storage.datasets.node.stores import Stores
+from odf_storage.runtime.features import installed
 from odf_storage.runtime.logs import part_of, span
 from odf_storage.stores.ports.errors import LeaseLost
 from odf_storage.stores.ports.values import DatasetEntry, Failed, Job, JobEnd, JobOutcome, Succeeded
@@ -38,9 +39,9 @@ from ..partitions.messages import StageFailed
 from ..runtime.command import LOGGER, line
 from ..runtime.progress import JobProgress
 from ..settings import Jobs
-from .handlers import HANDLERS, JobContext, payload_of
+from .handlers import HANDLERS, JobContext, handler_of_feature, payload_of
 
-KINDS = (ingest_job.KIND, *HANDLERS)
+KINDS = (ingest_job.KIND, *HANDLERS, *(kind for each in installed() for kind in each.jobs))
 KINDS_OF: Mapping[Jobs, Sequence[str]] = {
     "all": KINDS,
     "queries": (query_job.KIND,),
@@ -294,7 +295,8 @@ class Worker:
                 worker=replace(self._context_of(job.spec.kind), job_progress=job_progress),
                 secrets=self.secrets,
             )
-            return Succeeded(HANDLERS[job.spec.kind](context, job))
+            handle = HANDLERS.get(job.spec.kind) or handler_of_feature(job.spec.kind)
+            return Succeeded(handle(context, job))
         except Exception as error:
             return self._failure(job, error)
 

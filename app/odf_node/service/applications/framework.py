@@ -14,14 +14,15 @@ from starlette.types import ASGIApp
 
 from odf_protocol.errors import BadInput, NodeError
 from odf_storage.runtime.extras import app_version
+from odf_storage.runtime.features import Place, loaded
 
+from ..features import features
 from ..http.addresses import Addresses
 from ..http.answers import error_answer, not_found_answer
 from ..http.deps import base_of
 from ..http.dispatch import Authentication, Dispatch, error_answer_for
 from ..http.parameters import InvalidRequest
 from ..http.sending import Sharing
-from ..iceberg import routes as iceberg
 from ..observe.middleware import Observed
 from ..transfer.routes import TRANSFER_TAGS
 from ..wiring import Node
@@ -91,8 +92,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
         raise error
     path = request.url.path
     match error.status_code:
-        case 404 | 405 if path.startswith(iceberg.FOLDER):
-            return error_answer_for(request.scope, iceberg.not_served(request.method, path))
+        case 404 | 405 if missing := _missing_in(path):
+            return error_answer_for(request.scope, loaded(missing)(request.method, path))
         case 404 if path.endswith("/") and path.strip("/") and request.method == "GET":
             return _without_slash(request)
         case 404:
@@ -103,6 +104,12 @@ async def _no_route(request: Request, error: Exception) -> Response:
             answer = PlainTextResponse(str(error.detail), status)
     answer.headers.update(error.headers or {})
     return answer
+
+
+def _missing_in(path: str) -> Place | None:
+    """Return what makes the error for an address that a feature does not serve in its folder."""
+    folders = (feature.missing for feature in features() if feature.missing is not None)
+    return next((place for folder, place in folders if path.startswith(folder)), None)
 
 
 def _without_slash(request: Request) -> Response:

@@ -5,7 +5,9 @@ The query form on the page of a dataset: its query, its rows, and links to files
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -20,6 +22,7 @@ from odf_protocol.errors import NodeError
 from odf_storage.datasets.job_payloads import ingest_job, poll_job, transform_job
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.query.messages import Form
+from odf_storage.runtime.features import loaded
 from odf_storage.stores.ports.values import Failed, JobStatus, Schedule, Succeeded
 
 from ...client.limits import age_text, one_line
@@ -28,6 +31,7 @@ from ..auth.actors import Actor
 from ..catalogs.catalogs import Catalogs
 from ..datasets.datasets import description
 from ..derivatives.derivatives import derivation
+from ..features import features
 from ..http.answers import extension_of
 from ..limits.shares import AllTaken, ShareTaken
 from ..limits.texts import MARKDOWN_CHARS
@@ -44,6 +48,7 @@ from .statistics import column_table, lineage_drawing
 from .views import ROWS
 from .views import newest as newest_rows
 
+_log = logging.getLogger("odf.node")
 QUERY_ROWS = 100
 EXPORTS = tuple(form.value for form in Form if form not in IN_JSON)
 """Formats in which a visitor can download the rows."""
@@ -109,6 +114,29 @@ MARKDOWN = (".md", ".markdown")
 DEFAULT_SOURCE = "default"
 
 
+@dataclass(frozen=True)
+class PagePart:
+    """A section that a feature adds to the page of a dataset. A `html` that is no `Markup` is
+    shown as text."""
+
+    title: str
+    html: str
+
+
+def _more_parts(visit: Visit) -> list[PagePart]:
+    """Return the sections of features. One that fails is logged, and the page goes without it."""
+    parts = []
+    for feature in features():
+        if feature.page_part:
+            try:
+                part = loaded(feature.page_part)(visit)
+            except Exception:
+                _log.exception("the feature %s made no part of a page", feature.name)
+            else:
+                parts += [] if part is None else [part]
+    return parts
+
+
 def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
     """Return the content of the page: description, age, size, rows, columns, the result of a
     query, blocks, files, and lineage."""
@@ -159,6 +187,7 @@ def dataset(visit: Visit, query: str | None) -> dict[str, Any]:
             limit=FILES,
         )["files"],
         "linked": _linked(visit, len(fields)),
+        "more_parts": _more_parts(visit),
         **_lineage(visit),
     }
 

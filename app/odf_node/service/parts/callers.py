@@ -2,7 +2,7 @@
 
 The base of all parts of a node: settings, opened stores, clock, source of randomness.
 
-Parts that read datasets: rows, versions, shared tables, lookups.
+Parts that read datasets: rows, versions, lookups.
 """
 
 from __future__ import annotations
@@ -33,21 +33,16 @@ from ..auth.passwords import LOGIN_WINDOW_S, Cost, SharedThrottle, Throttle
 from ..auth.signed_urls import S3Callers, SignedUrls, VendedKeys
 from ..derivatives.derivatives import Derivatives
 from ..history.versions import DEAD_ROWS_INDEX_ROWS, Steps, VersionReads
-from ..iceberg.table import FILE_MEMORY_BYTES, FileMemory
-from ..iceberg.tables import MAX_SNAPSHOTS, IcebergTables
 from ..limits.pressure import Pressure
 from ..lineage.lineage import LineageSources
 from ..lookup.lookup import Lookups
 from ..observe.audit_writer import AuditWriter
 from ..observe.metrics import Counters, Metrics
-from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
 from ..read.outlines import REMEMBERED_SLICES, OutlineMemory, Outlines
 from ..read.read import Tables
 from ..read.tail import MAX_TAIL_BYTES, MAX_TAIL_RECORDS, Current, Tails
 from ..readers.pool import Readers, TextAnswers
 from ..settings import Settings
-from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
-from ..sharing.tables import SharedTables
 
 
 @dataclass(frozen=True)
@@ -166,7 +161,7 @@ class CallerParts(Opened):
 
 
 class ReadParts(CallerParts):
-    """Parts that read datasets: rows, versions, shared tables, lookups."""
+    """Parts that read datasets: rows, versions, lookups."""
 
     @cached_property
     def readers(self) -> Readers:
@@ -209,26 +204,6 @@ class ReadParts(CallerParts):
         return Steps(self.tables, self.readers, kept, DEAD_ROWS_INDEX_ROWS)
 
     @cached_property
-    def shared_tables(self) -> SharedTables:
-        return SharedTables(self.version_reads, self.access, self.signed_urls, self.learned_bounds)
-
-    @cached_property
-    def change_feeds(self) -> ChangeFeeds:
-        return ChangeFeeds(self.shared_tables, SHARING_NEW_FILES, GATEWAY_REWRITE_BYTES)
-
-    @cached_property
-    def iceberg_tables(self) -> IcebergTables:
-        settings = self.settings
-        return IcebergTables(
-            reads=self.version_reads,
-            access=self.access,
-            keys=self.vended_keys,
-            memory=FileMemory(FILE_MEMORY_BYTES),
-            most_snapshots=MAX_SNAPSHOTS,
-            most_deleted=settings.iceberg_deleted_rows,
-        )
-
-    @cached_property
     def lookups(self) -> Lookups:
         return Lookups(
             self.tables,
@@ -243,7 +218,3 @@ class ReadParts(CallerParts):
     @cached_property
     def derivatives(self) -> Derivatives:
         return Derivatives(self.stores, self.access)
-
-    @cached_property
-    def gateway(self) -> Gateway:
-        return Gateway(self.stores, self.access, GATEWAY_REWRITE_BYTES)

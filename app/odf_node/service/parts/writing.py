@@ -1,6 +1,6 @@
-"""Parts that fill datasets: posts, uploads, pushes, mirrors, derivatives, publications.
+"""Parts that fill datasets: posts, uploads, pushes, mirrors, derivatives.
 
-Parts that report news of datasets: streams, feeds, webhooks.
+Parts that report news of datasets: moves of heads, streams.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ..derivatives.routes import Refreshing
 from ..ingest.posts import REQUEST_KEY_TTL_S, Destinations, Posts, Uploads
 from ..limits.shares import OUTGOING, Outgoing, Slots
 from ..mirrors.mirrors import MAX_BATCH_BLOCKS, Mirrors, limits_of
-from ..news.atom import AtomFeeds
 from ..news.feeds import ChainFeed, LogFeed, SealedPositions
 from ..news.head_watch import EVENTS_MAX_WAIT_S, HeadPolls, HeadWatch
 from ..news.streams import (
@@ -29,19 +28,15 @@ from ..news.streams import (
 )
 from ..objects.begun_uploads import MAX_BEGUN_UPLOADS, MAX_BEGUN_UPLOADS_ACCOUNT, BegunUploads
 from ..pages.publish import PUBLISH_LOOK_BYTES, FilePublishing
-from ..projections.publications import Publishing
 from ..transfer.admission import VALIDATION_WAIT_S, Admission, Receiving
 from ..transfer.handshake import Handshake
 from ..transfer.push import Pushing
 from ..uploads.uploaded_files import MAX_UPLOADS, UPLOAD_KEEP_S, FileUploads
-from ..webhooks.delivering import Delivering, FailingPolls
-from ..webhooks.sending import Sender
-from ..webhooks.webhooks import WEBHOOK_OLD_SECRET_S, WEBHOOKS_ACCOUNT, Webhooks
 from .jobs import DefinitionParts
 
 
 class WriteParts(DefinitionParts):
-    """Parts that fill datasets: posts, uploads, pushes, mirrors, derivatives, publications."""
+    """Parts that fill datasets: posts, uploads, pushes, mirrors, derivatives."""
 
     @cached_property
     def posts(self) -> Posts:
@@ -159,14 +154,9 @@ class WriteParts(DefinitionParts):
     def refreshing(self) -> Refreshing:
         return Refreshing(self.stores.jobs, self.mirrors, Computing(self.stores, self.access))
 
-    @cached_property
-    def publishing(self) -> Publishing:
-        settings = self.settings
-        return Publishing(self.stores, settings.publish_to, self.clock, settings.tenancy)
-
 
 class NewsParts(WriteParts):
-    """Parts that report news of datasets: streams, feeds, webhooks."""
+    """Parts that report news of datasets: moves of heads, streams."""
 
     @cached_property
     def head_watch(self) -> HeadWatch:
@@ -185,18 +175,6 @@ class NewsParts(WriteParts):
     @cached_property
     def outgoing(self) -> Outgoing:
         return Outgoing(most=OUTGOING, each=self.settings.share_of(OUTGOING))
-
-    @cached_property
-    def atom_feeds(self) -> AtomFeeds:
-        stores = self.stores
-        return AtomFeeds(
-            heads=stores.refs,
-            moves=stores.refs,
-            blocks=stores.blocks,
-            reading=stores.reading,
-            access=self.access,
-            clock=self.clock,
-        )
 
     @cached_property
     def head_polls(self) -> HeadPolls:
@@ -221,30 +199,4 @@ class NewsParts(WriteParts):
             slots=self.listeners,
             keep_alive_s=EVENTS_KEEP_ALIVE_S,
             idle_s=settings.client_idle_s,
-        )
-
-    @cached_property
-    def webhooks(self) -> Webhooks:
-        settings = self.settings
-        networks = tuple(str(network) for network in settings.webhook_networks)
-        return Webhooks(
-            store=self.stores.webhooks,
-            reading=self.stores.reading,
-            keys=self.secret_keys,
-            sender=Sender(networks, settings.outgoing_s),
-            most=WEBHOOKS_ACCOUNT,
-            old_secret_s=WEBHOOK_OLD_SECRET_S,
-            public_url=settings.public_url,
-            clock=self.clock,
-            random=self.random,
-        )
-
-    @cached_property
-    def delivering(self) -> Delivering:
-        return Delivering(
-            hooks=self.webhooks,
-            feed=ChainFeed(self.stores.reading, self.access.shown_alias),
-            access=self.access,
-            retry_s=self.settings.webhook_retry_s,
-            failing=FailingPolls(self.stores.jobs, 10 * self.settings.poll_s),
         )

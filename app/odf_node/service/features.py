@@ -1,0 +1,71 @@
+"""The features of a service: those of this package, and the installed ones.
+
+What a node can live without stands in this table, and nothing else of the service knows of it:
+`docs/extensions.md` says what the fields are. The core is `main.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odf_storage.runtime.features import Feature, FeatureUnusable, installed
+
+_HERE = "odf_node.service"
+OWN = (
+    Feature(
+        name="catalogues",
+        router=f"{_HERE}.catalogs.routes:router",
+        dataset_routes=(f"{_HERE}.catalogs.routes:add_catalog_routes",),
+    ),
+    Feature(
+        name="delta-sharing",
+        parts=f"{_HERE}.sharing.routes:parts",
+        router=f"{_HERE}.sharing.routes:router",
+        knows_parameters=False,
+    ),
+    Feature(
+        name="feeds",
+        parts=f"{_HERE}.news.routes:parts_of_feeds",
+        dataset_routes=(f"{_HERE}.news.routes:add_feed_routes",),
+    ),
+    Feature(
+        name="iceberg",
+        parts=f"{_HERE}.iceberg.routes:parts",
+        router=f"{_HERE}.iceberg.routes:router",
+        knows_parameters=False,
+        dataset_files=f"{_HERE}.iceberg.file_routes:add_table_file_routes",
+        addresses=f"{_HERE}.iceberg.file_routes:addresses",
+        missing=("/iceberg/", f"{_HERE}.iceberg.routes:not_served"),
+    ),
+    Feature(
+        name="kartothek",
+        parts=f"{_HERE}.projections.routes:parts",
+        router=f"{_HERE}.projections.gateway:router",
+        dataset_routes=(f"{_HERE}.projections.routes:add_projection_routes",),
+        runners=f"{_HERE}.projections.routes:runners",
+    ),
+    Feature(
+        name="openlineage",
+        dataset_routes=(f"{_HERE}.lineage.openlineage:add_lineage_routes",),
+    ),
+    Feature(
+        name="webhooks",
+        parts=f"{_HERE}.webhooks.routes:parts",
+        dataset_routes=(f"{_HERE}.webhooks.routes:add_webhook_routes",),
+        runners=f"{_HERE}.webhooks.routes:runners",
+    ),
+)
+
+
+def features() -> Iterator[Feature]:
+    """Yield all features of a service.
+
+    Raises:
+        FeatureUnusable: an installed one cannot be used.
+    """
+    yield from OWN
+    names = {feature.name for feature in OWN}
+    for feature in installed():
+        if feature.name in names:
+            raise FeatureUnusable(f"an installed feature is called {feature.name}, as one of ours")
+        yield feature
