@@ -17,7 +17,7 @@ from tests.architecture.flows import RUN, WALKS
 ROOT = Path(__file__).parents[2]
 ROOMS = ("app", "conformance", "migrations", "protocol", "storage", "workers")
 PACKAGES = {room: f"odf_{room}" for room in ROOMS} | {"app": "odf_node"}
-BESIDE = {"__init__", "errors", "main", "settings", "wiring"}
+BESIDE = {"__init__", "errors", "features", "main", "settings", "wiring"}
 """Modules that may lie beside packages: where a program begins, what it is told, what it says."""
 
 
@@ -121,6 +121,15 @@ def test_a_reader_follows_a_flow_by_few_files(name):
 
 
 def test_a_flow_runs_no_more_files_than_it_did():
+    run = _run_files()
+    assert run.keys() == RUN.keys()
+    if over := [name for name, count in run.items() if count > RUN[name]]:
+        # On a busy machine, what a node does in the background may fall into a flow.
+        again = _run_files()
+        assert {name: again[name] for name in over if again[name] > RUN[name]} == {}
+
+
+def _run_files() -> dict[str, int]:
     places = os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support")))
     done = subprocess.run(  # a process of its own: it looks into every call
         [sys.executable, ROOT / "tests" / "architecture" / "flows.py", "--json"],
@@ -130,6 +139,4 @@ def test_a_flow_runs_no_more_files_than_it_did():
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    run = json.loads(done.stdout)
-    assert run.keys() == RUN.keys()
-    assert {name: count for name, count in run.items() if count > RUN[name]} == {}
+    return json.loads(done.stdout)

@@ -19,30 +19,30 @@ OWN = (
     ),
     Feature(
         name="delta-sharing",
-        parts=f"{_HERE}.sharing.routes:parts",
+        parts=f"{_HERE}.parts.doors:parts_of_delta_sharing",
         router=f"{_HERE}.sharing.routes:router",
         knows_parameters=False,
     ),
     Feature(
         name="feeds",
-        parts=f"{_HERE}.news.routes:parts_of_feeds",
+        parts=f"{_HERE}.parts.doors:parts_of_feeds",
         dataset_routes=(f"{_HERE}.news.routes:add_feed_routes",),
     ),
     Feature(
         name="iceberg",
-        parts=f"{_HERE}.iceberg.routes:parts",
+        parts=f"{_HERE}.parts.doors:parts_of_iceberg",
         router=f"{_HERE}.iceberg.routes:router",
         knows_parameters=False,
         dataset_files=f"{_HERE}.iceberg.file_routes:add_table_file_routes",
-        addresses=f"{_HERE}.iceberg.file_routes:addresses",
+        addresses=f"{_HERE}.parts.doors:addresses_of_iceberg",
         missing=("/iceberg/", f"{_HERE}.iceberg.routes:not_served"),
     ),
     Feature(
         name="kartothek",
-        parts=f"{_HERE}.projections.routes:parts",
+        parts=f"{_HERE}.parts.doors:parts_of_kartothek",
         router=f"{_HERE}.projections.gateway:router",
         dataset_routes=(f"{_HERE}.projections.routes:add_projection_routes",),
-        runners=f"{_HERE}.projections.routes:runners",
+        runners=f"{_HERE}.parts.doors:runners_of_kartothek",
     ),
     Feature(
         name="openlineage",
@@ -50,9 +50,9 @@ OWN = (
     ),
     Feature(
         name="webhooks",
-        parts=f"{_HERE}.webhooks.routes:parts",
+        parts=f"{_HERE}.parts.doors:parts_of_webhooks",
         dataset_routes=(f"{_HERE}.webhooks.routes:add_webhook_routes",),
-        runners=f"{_HERE}.webhooks.routes:runners",
+        runners=f"{_HERE}.parts.doors:runners_of_webhooks",
     ),
 )
 

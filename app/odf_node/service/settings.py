@@ -10,15 +10,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from math import ceil
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from odf_storage.runtime import environment
-from odf_storage.runtime.environment import InvalidSetting, read_settings, variable_of
+from odf_storage.runtime.environment import (
+    BaseSettings,
+    InvalidSetting,
+    read_settings,
+    variable_of,
+)
 
 from ..client.home import VARIABLES as OF_CLIENT
 from .setting_groups.listening import ListeningSettings, NewsSettings, TransferSettings
 from .setting_groups.queries import BatchSettings, CallerSettings, QuerySettings
 from .setting_groups.reads import ReadSettings, RequestSettings
+
+S = TypeVar("S", bound=BaseSettings)
 
 
 class Settings(
@@ -69,6 +76,11 @@ def load_settings(**given: Any) -> Settings:
     if "query_workers" not in settings.model_fields_set and _takes_a_cluster(os.environ):
         return settings.model_copy(update={"query_workers": 0})
     return settings
+
+
+def load_settings_of(kind: type[S]) -> S:
+    """Read the settings of a feature. Raises the same errors as `read_settings`."""
+    return read_settings(kind, os.environ, {})
 
 
 def _takes_a_cluster(environ: Mapping[str, str]) -> bool:

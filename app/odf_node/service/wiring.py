@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TypeVar
 
 from odf_storage.datasets.node.naming import SINGLE_OWNER
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.runtime.clock import Clock, system_clock
-from odf_storage.runtime.environment import read_settings
-from odf_storage.runtime.features import loaded
 from odf_storage.stores.registers.sealing import open_keys
 
 from .accounts.accounts import ensure_account
 from .auth.actors import session_secrets
 from .datasets.datasets import warn_of_reserved_names
-from .features import features
 from .parts.callers import is_shared
-from .parts.writing import NewsParts
+from .parts.features import FeatureParts
 from .setting_groups.words import Tenancy
 from .settings import Settings
 
-T = TypeVar("T")
 
-
-class Node(NewsParts):
+class Node(FeatureParts):
     """An opened node: its settings and stores, and the parts that are built from them.
 
     A part is made once, on first access. Use cases get parts and stores, never the node.
@@ -39,25 +33,6 @@ class Node(NewsParts):
         own = (getattr(self, name) for name in wired if not name.startswith("_"))
         parts = (self.settings, self.stores, *own)
         return {**{type(part): part for part in parts}, **self._of_features}
-
-    def part(self, kind: type[T]) -> T:
-        """Return the part of this class that a feature made."""
-        part = self._of_features[kind]
-        if not isinstance(part, kind):
-            raise TypeError(f"no feature has a part {kind.__name__}")
-        return part
-
-    @cached_property
-    def _of_features(self) -> dict[type, object]:
-        made: dict[type, object] = {}
-        vars(self)["_of_features"] = made  # a part may ask for those that are made
-        for feature in features():
-            if feature.settings:
-                kind = loaded(feature.settings)
-                made[kind] = read_settings(kind, os.environ, {})
-            if feature.parts:
-                made |= {type(part): part for part in loaded(feature.parts)(self)}
-        return made
 
 
 def open_node(settings: Settings, *, clock: Clock = system_clock) -> Node:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from fastapi import APIRouter
@@ -19,9 +18,6 @@ from ..limits.shares import caller_of
 from ..projections.gateway import file_answer
 from ..transfer.routes import in_front
 from .tables import IcebergTables
-
-if TYPE_CHECKING:
-    from ..wiring import Node
 
 READS = ("GET", "HEAD")
 
@@ -45,11 +41,6 @@ class TableFiles:
         file = await self._tables.file(entry, path.name, caller_of(scope))
         scope["state"][HEADERS_ONLY] = scope["method"] == "HEAD"
         await file_answer(file, Request(scope))(scope, receive, send)
-
-
-def addresses(node: Node) -> Iterator[Route]:
-    """Yield the rows of the table of addresses."""
-    return TableFiles(node.part(IcebergTables), node.access).routes()
 
 
 def add_table_file_routes(routes: APIRouter, prefix: str) -> None:

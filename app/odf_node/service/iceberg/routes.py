@@ -5,8 +5,7 @@ Source: Iceberg REST catalog, `open-api/rest-catalog-open-api.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -21,11 +20,7 @@ from ..http.deps import AccessDep, ActorDep, BaseDep, wired
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..sharing.names import VIEWS, NotShared, SharedTable, Shares, TableRenamed
-from .table import FILE_MEMORY_BYTES, FileMemory
-from .tables import MAX_SNAPSHOTS, IcebergTables
-
-if TYPE_CHECKING:
-    from ..wiring import Node
+from .tables import IcebergTables
 
 FOLDER = "/iceberg/"
 ROOT = "/iceberg/v1"
@@ -37,18 +32,6 @@ DEFAULT = next(iter(VIEWS))
 Text = Annotated[str, Path(max_length=400)]
 Token = Annotated[str | None, Query(alias="pageToken", max_length=2_000)]
 router = APIRouter(tags=["iceberg"])
-
-
-def parts(node: Node) -> Iterator[object]:
-    """Yield what the routes ask for."""
-    yield IcebergTables(
-        reads=node.version_reads,
-        access=node.access,
-        keys=node.vended_keys,
-        memory=FileMemory(FILE_MEMORY_BYTES),
-        most_snapshots=MAX_SNAPSHOTS,
-        most_deleted=node.settings.iceberg_deleted_rows,
-    )
 
 
 class NoSuchWarehouse(NotFound):

@@ -6,10 +6,9 @@ GET …/events/atom: the newest blocks as a feed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
@@ -29,9 +28,6 @@ from .atom import MEDIA_TYPE, AtomFeeds
 from .feeds import ChainPosition, LogPosition
 from .notices import Notice, head_notice, log_notice
 from .streams import EventStream, Listener, Streams, frames
-
-if TYPE_CHECKING:
-    from ..wiring import Node
 
 MAX_ID_CHARS = 200
 MAX_NAMES_CHARS = 10_000
@@ -121,19 +117,6 @@ def add_news_routes(routes: APIRouter, prefix: str) -> None:
     tags: list[str | Enum] = ["news"]
     summary = "News of a dataset, as server-sent events"
     routes.get(prefix + "/events", summary=summary, tags=tags)(dataset_events)
-
-
-def parts_of_feeds(node: Node) -> Iterator[object]:
-    """Yield what the routes of feeds ask for."""
-    stores = node.stores
-    yield AtomFeeds(
-        heads=stores.refs,
-        moves=stores.refs,
-        blocks=stores.blocks,
-        reading=stores.reading,
-        access=node.access,
-        clock=node.clock,
-    )
 
 
 FeedsDep = Annotated[AtomFeeds, Depends(wired(AtomFeeds))]

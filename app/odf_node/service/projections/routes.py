@@ -9,9 +9,8 @@ refresh covers any number of moves, and several services may run this at the sam
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -30,18 +29,13 @@ from odf_storage.stores.ports.publications import PublishedDataset
 from odf_storage.stores.ports.values import Failed, Job, Succeeded
 
 from ..derivatives.follow import is_passing
-from ..derivatives.routes import Follower
 from ..http.answers import JsonAnswer
 from ..http.bodies import MalformedBody, small_body
 from ..http.deps import BaseDep, MaintainedDep, wired
 from ..http.parameters import NO_BODY
 from ..jobs.job_watch import WaitingDep, accepted, job_answer, patience_of, receipt_answer
 from . import publications as usecase
-from .gateway import GATEWAY_REWRITE_BYTES, Gateway
 from .publications import Publishing, submit
-
-if TYPE_CHECKING:
-    from ..wiring import Node
 
 LONGEST_PAUSE_S = 300
 ATTEMPTS_COUNTED = 10
@@ -49,24 +43,6 @@ ATTEMPTS_COUNTED = 10
 PASSING = frozenset({"SwapLost", BlockNotFound.__name__})
 """Errors after which a retry may succeed, whatever their branch."""
 _log = logging.getLogger("odf.publish")
-
-
-def parts(node: Node) -> Iterator[object]:
-    """Yield what the routes and the runner ask for."""
-    settings = node.settings
-    yield Publishing(node.stores, settings.publish_to, node.clock, settings.tenancy)
-    yield Gateway(node.stores, node.access, GATEWAY_REWRITE_BYTES)
-
-
-def runners(node: Node) -> Iterator[Follower]:
-    """Yield what keeps publications up to date."""
-    poll_s = node.settings.poll_s
-
-    def look() -> float:
-        keep_up(node.part(Publishing))
-        return poll_s
-
-    yield Follower("publications", node.stores.wake_up, look, poll_s=poll_s)
 
 
 def keep_up(publishing: Publishing) -> None:

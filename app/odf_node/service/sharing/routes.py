@@ -5,8 +5,7 @@ Profile files, with which a client of Delta Sharing reaches this node by a token
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -24,14 +23,11 @@ from ..http.bodies import MalformedBody, small_body
 from ..http.deps import AccessDep, ActorDep, BaseDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
-from ..projections.gateway import GATEWAY_REWRITE_BYTES, file_answer
-from .changes import SHARING_NEW_FILES, ChangeFeeds, Span, find_changed_file
+from ..projections.gateway import file_answer
+from .changes import ChangeFeeds, Span, find_changed_file
 from .lines import HEADER, Capabilities, encoded
 from .names import Page, SharedTable, Shares, TokenMissing
 from .tables import SharedTables, Told, Wanted, When, hints_of
-
-if TYPE_CHECKING:
-    from ..wiring import Node
 
 FILE_NAME = "config.share"
 
@@ -100,13 +96,6 @@ TableDep = Annotated[SharedTable, Depends(shared_table)]
 CanDep = Annotated[Capabilities, Depends(capabilities)]
 TABLE = ROOT + "/shares/{share}/schemas/{schema}/tables/{table}"
 router = APIRouter(tags=["delta sharing"])
-
-
-def parts(node: Node) -> Iterator[object]:
-    """Yield what the routes ask for."""
-    tables = SharedTables(node.version_reads, node.access, node.signed_urls, node.learned_bounds)
-    yield tables
-    yield ChangeFeeds(tables, SHARING_NEW_FILES, GATEWAY_REWRITE_BYTES)
 
 
 class TableQuery(msgspec.Struct, rename="camel"):

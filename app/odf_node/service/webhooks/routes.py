@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from odf_storage.stores.ports.values import Account
 from odf_storage.stores.ports.webhooks import DeliveryAttempt
-from odf_storage.stores.wakeups.wakeups import Topic
 
-from ..derivatives.routes import Follower
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import AccessDep, ActorDep, OutgoingDep, ReadableDep, wired
 from ..limits.shares import caller_of
-from ..news.feeds import ChainFeed
-from ..setting_groups.words import Tenancy
 from . import webhooks as usecase
-from .delivering import Deliverer, Delivering, FailingPolls
-from .sending import Sender
-from .webhooks import (
-    WEBHOOK_OLD_SECRET_S,
-    WEBHOOKS_ACCOUNT,
-    Webhooks,
-    find_webhook,
-    read_body,
-    shown,
-    shown_attempt,
-)
-
-if TYPE_CHECKING:
-    from ..wiring import Node
+from .webhooks import Webhooks, find_webhook, read_body, shown, shown_attempt
 
 MAX_BODY_BYTES = 8192
 WebhooksDep = Annotated[Webhooks, Depends(wired(Webhooks))]
@@ -46,44 +28,6 @@ async def _managing(actor: ActorDep) -> Account:
 
 
 ManagingDep = Annotated[Account, Depends(_managing)]
-
-
-def parts(node: Node) -> Iterator[object]:
-    """Yield what the routes and the runner ask for."""
-    settings = node.settings
-    networks = tuple(str(network) for network in settings.webhook_networks)
-    hooks = Webhooks(
-        store=node.stores.webhooks,
-        reading=node.stores.reading,
-        keys=node.secret_keys,
-        sender=Sender(networks, settings.outgoing_s),
-        most=WEBHOOKS_ACCOUNT,
-        old_secret_s=WEBHOOK_OLD_SECRET_S,
-        public_url=settings.public_url,
-        clock=node.clock,
-        random=node.random,
-    )
-    yield hooks
-    yield Delivering(
-        hooks=hooks,
-        feed=ChainFeed(node.stores.reading, node.access.shown_alias),
-        access=node.access,
-        retry_s=settings.webhook_retry_s,
-        failing=FailingPolls(node.stores.jobs, 10 * settings.poll_s),
-    )
-
-
-def runners(node: Node) -> Iterator[Follower | Deliverer]:
-    """Yield what delivers, and what looks for deliveries that are due."""
-    settings, wake_up = node.settings, node.stores.wake_up
-    deliverer = Deliverer(
-        node.part(Delivering),
-        threads=settings.webhook_threads,
-        poll_s=settings.poll_s,
-        is_shared=settings.tenancy is Tenancy.MULTI,
-    )
-    yield Follower("webhooks", wake_up, deliverer.look, poll_s=settings.poll_s, topic=Topic.MOVED)
-    yield deliverer
 
 
 def webhooks(hooks: WebhooksDep, entry: ReadableDep, account: ManagingDep) -> Response:

@@ -1,0 +1,121 @@
+"""What the records of `features.py` name to make the parts, addresses and runners of our doors.
+
+Only the records name this module: it imports every door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odf_storage.stores.wakeups.wakeups import Topic
+
+from ..derivatives.routes import Follower
+from ..http.addresses import Route
+from ..iceberg.file_routes import TableFiles
+from ..iceberg.table import FILE_MEMORY_BYTES, FileMemory
+from ..iceberg.tables import MAX_SNAPSHOTS, IcebergTables
+from ..news.atom import AtomFeeds
+from ..news.feeds import ChainFeed
+from ..projections.gateway import GATEWAY_REWRITE_BYTES, Gateway
+from ..projections.publications import Publishing
+from ..projections.routes import keep_up
+from ..setting_groups.words import Tenancy
+from ..sharing.changes import SHARING_NEW_FILES, ChangeFeeds
+from ..sharing.tables import SharedTables
+from ..webhooks.delivering import Deliverer, Delivering, FailingPolls
+from ..webhooks.sending import Sender
+from ..webhooks.webhooks import WEBHOOK_OLD_SECRET_S, WEBHOOKS_ACCOUNT, Webhooks
+from .features import FeatureParts
+
+
+def parts_of_feeds(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes of feeds ask for."""
+    stores = node.stores
+    yield AtomFeeds(
+        heads=stores.refs,
+        moves=stores.refs,
+        blocks=stores.blocks,
+        reading=stores.reading,
+        access=node.access,
+        clock=node.clock,
+    )
+
+
+def parts_of_delta_sharing(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes ask for."""
+    tables = SharedTables(node.version_reads, node.access, node.signed_urls, node.learned_bounds)
+    yield tables
+    yield ChangeFeeds(tables, SHARING_NEW_FILES, GATEWAY_REWRITE_BYTES)
+
+
+def parts_of_iceberg(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes ask for."""
+    yield IcebergTables(
+        reads=node.version_reads,
+        access=node.access,
+        keys=node.vended_keys,
+        memory=FileMemory(FILE_MEMORY_BYTES),
+        most_snapshots=MAX_SNAPSHOTS,
+        most_deleted=node.settings.iceberg_deleted_rows,
+    )
+
+
+def addresses_of_iceberg(node: FeatureParts) -> Iterator[Route]:
+    """Yield the rows of the table of addresses."""
+    return TableFiles(node.part(IcebergTables), node.access).routes()
+
+
+def parts_of_kartothek(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes and the runner ask for."""
+    settings = node.settings
+    yield Publishing(node.stores, settings.publish_to, node.clock, settings.tenancy)
+    yield Gateway(node.stores, node.access, GATEWAY_REWRITE_BYTES)
+
+
+def runners_of_kartothek(node: FeatureParts) -> Iterator[Follower]:
+    """Yield what keeps publications up to date."""
+    poll_s = node.settings.poll_s
+
+    def look() -> float:
+        keep_up(node.part(Publishing))
+        return poll_s
+
+    yield Follower("publications", node.stores.wake_up, look, poll_s=poll_s)
+
+
+def parts_of_webhooks(node: FeatureParts) -> Iterator[object]:
+    """Yield what the routes and the runner ask for."""
+    settings = node.settings
+    networks = tuple(str(network) for network in settings.webhook_networks)
+    hooks = Webhooks(
+        store=node.stores.webhooks,
+        reading=node.stores.reading,
+        keys=node.secret_keys,
+        sender=Sender(networks, settings.outgoing_s),
+        most=WEBHOOKS_ACCOUNT,
+        old_secret_s=WEBHOOK_OLD_SECRET_S,
+        public_url=settings.public_url,
+        clock=node.clock,
+        random=node.random,
+    )
+    yield hooks
+    yield Delivering(
+        hooks=hooks,
+        feed=ChainFeed(node.stores.reading, node.access.shown_alias),
+        access=node.access,
+        retry_s=settings.webhook_retry_s,
+        failing=FailingPolls(node.stores.jobs, 10 * settings.poll_s),
+    )
+
+
+def runners_of_webhooks(node: FeatureParts) -> Iterator[Follower | Deliverer]:
+    """Yield what delivers, and what looks for deliveries that are due."""
+    settings, wake_up = node.settings, node.stores.wake_up
+    deliverer = Deliverer(
+        node.part(Delivering),
+        threads=settings.webhook_threads,
+        poll_s=settings.poll_s,
+        is_shared=settings.tenancy is Tenancy.MULTI,
+    )
+    yield Follower("webhooks", wake_up, deliverer.look, poll_s=settings.poll_s, topic=Topic.MOVED)
+    yield deliverer
