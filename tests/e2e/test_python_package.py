@@ -121,6 +121,14 @@ def test_frames_of_all_libraries_are_published(
     assert sorted(zip(read["k"], read["v"], strict=True)) == [("a", 1), ("b", 2)]
 
 
+def test_an_index_without_a_name_is_said_to_be_left_out(node: RunningNode) -> None:
+    url = f"{node.url}/indexed"
+    frame = pd.DataFrame({"v": [1, 2]})
+    assert odf_node.publish(frame, url).warnings == ()
+    told = odf_node.publish(frame.set_axis(["a", "b"]), url).warnings
+    assert told[0].startswith("the index of pandas (a, b, …) has no name and is not stored")
+
+
 def test_the_column_with_the_event_time_is_named(node: RunningNode) -> None:
     url = f"{node.url}/timed"
     odf_node.publish({"at": [datetime(2020, 1, 1, tzinfo=UTC)], "v": [1]}, url, event_time="at")

@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -146,7 +146,8 @@ def publish(
                 on_bad_rows=None if choices.on_bad_rows == "fail" else choices.on_bad_rows,
                 key=idempotency_key or _request_key(rows, expected_head or head, adds=adds),
             )
-    return Receipt.of(answer, notes)
+    receipt = Receipt.of(answer, notes)
+    return replace(receipt, warnings=(*_of_index(data), *receipt.warnings))
 
 
 def _request_key(rows: _Rows, head: str, *, adds: bool) -> str:
@@ -247,6 +248,21 @@ def table_of(data: Any) -> pa.Table:
         raise NotATable(
             f"a {type(data).__name__} cannot be read as a table: {str(broken)[:200]}"
         ) from broken
+
+
+def _of_index(data: Any) -> tuple[str, ...]:
+    """Return a warning of an index of pandas that is left out and does not just count the rows."""
+    if type(data).__module__.partition(".")[0] != "pandas":
+        return ()
+    import pandas as pd
+
+    index = data.index
+    counts = index.equals(pd.RangeIndex(len(index)))
+    if counts or any(name is not None for name in index.names):
+        return ()
+    begin = ", ".join(map(str, index[:2].tolist()))
+    told = f"the index of pandas ({begin[:100]}, …) has no name and is not stored"
+    return (f"{told}: give it a name to store it as a column",)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,24 @@ def test_cut_microseconds_are_said(stores: Stores, bench: Any) -> None:
     assert "`v` has times finer than milliseconds" in said
     whole = parquet(FINE.cast(pa.timestamp("ms", "UTC"), safe=False).cast(FINE.type))
     assert warnings(stores, bench, whole, ReadStepParquet(), number=2) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "said"),
+    [
+        (pa.array([1735689600]), "TIMESTAMP", "times of January 1970"),
+        (pa.array([1735689600000]), "TIMESTAMP", None),
+        (pa.array([None, 1], pa.duration("s")), "BIGINT", "durations are stored as bare counts"),
+        (pa.array([Decimal("12345678901234567.89")]), "DOUBLE", "numbers lose digits"),
+        (pa.array([Decimal("1.10")]), "DOUBLE", None),
+    ],
+)
+def test_conversions_of_parquet_columns_to_another_meaning_are_said(
+    stores: Stores, bench: Any, values: pa.Array, kind: str, said: str | None
+) -> None:
+    step = ReadStepParquet(ddl_schema=("id BIGINT", f"v {kind}"))
+    found = warnings(stores, bench, parquet(values), step)
+    assert [said in one for one in found] == [True] if said else found == []
 
 
 MICROS, TWO_DIGITS = "2025-01-01T00:00:00.123456Z", "DECIMAL(10, 2)"

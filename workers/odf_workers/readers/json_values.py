@@ -25,7 +25,7 @@ from ..slices.schema import Unsupported
 from .forms import PLAIN, Forms, of_epoch
 from .json_scan import NumberText, compact_json
 from .recast import Losses, may_lose
-from .text import UNIT_NANOS, cast_text, is_padded, parse_float, parse_one
+from .text import cast_text, is_padded, likely_seconds, parse_float, parse_one
 
 Convert = Callable[[Any], Any]
 _INT64 = range(-(2**63), 2**63)
@@ -33,7 +33,6 @@ _DIGITS = 38
 _WIDE = pa.decimal128(_DIGITS, 0)
 _NUMBERS = (pa.int64(), _WIDE, pa.float64())
 """Types of inferred numbers, each of which may become the next."""
-_SECONDS_OF_1973, _JANUARY_1970 = 10**8, 31 * 86_400
 _PLAIN: dict[type, Callable[[pa.DataType], bool]] = {
     int: pa.types.is_integer,
     str: lambda t: _is_text(t),
@@ -270,9 +269,9 @@ def _counted(wanted: pa.DataType, column: str, how: How) -> Convert:
 def doubt_of(count: Any, wanted: pa.DataType) -> str | None:
     """Return why a number is probably no count of the unit of a column of times, but of a larger
     one: it then is of the years from 1973 on, and else of January 1970."""
-    if type(count) is not int or not pa.types.is_timestamp(wanted) or wanted.unit == "s":
+    if type(count) is not int or not pa.types.is_timestamp(wanted):
         return None
-    if not _SECONDS_OF_1973 <= count < _JANUARY_1970 * (UNIT_NANOS["s"] // UNIT_NANOS[wanted.unit]):
+    if count not in likely_seconds(wanted.unit):
         return None
     return (
         f"as a count of {wanted.unit} it is in January 1970; the attribute odf-node/epoch tells "

@@ -22,7 +22,7 @@ from pyarrow import types
 from odf_protocol.float_texts import SAFE_DIGITS, keeps
 from odf_storage.datasets.read.records import values
 
-from .text import BadValue, cast_text, has_text_form, texts_content
+from .text import BadValue, cast_text, has_text_form, likely_seconds, texts_content
 
 FINER = "times finer than {}, which are cut: declare it as a text or as a whole number to keep them"
 DIGITS = (
@@ -218,6 +218,20 @@ def _has_more_digits(column: pa.Array, made: pa.Array) -> bool:
     return pc.any(pc.not_equal(pc.round(column, made.type.scale), column)).as_py() is True
 
 
+def _is_no_float(column: pa.Array, made: pa.Array) -> bool:
+    return _has_more_than_a_float(pc.cast(column, pa.string()), made.type)
+
+
+def _are_seconds(column: pa.Array, made: pa.Array) -> bool:
+    likely = likely_seconds(made.type.unit)
+    inside = pc.and_(pc.greater_equal(column, likely.start), pc.less(column, likely.stop))
+    return bool(likely) and pc.any(inside).as_py() is True
+
+
+def _always(_: pa.Array, __: pa.Array) -> bool:
+    return True
+
+
 def _has_time_of_day(column: pa.Array, made: pa.Array) -> bool:
     return _differs_back(pc.cast(column, pa.timestamp(column.type.unit)), made)
 
@@ -399,10 +413,17 @@ def _is_fraction(kind: pa.DataType) -> bool:
 
 
 Lossy = Callable[[pa.Array, pa.Array], bool]
+_OF_JANUARY = (
+    "numbers are taken for counts of the unit, and are times of January 1970, to be {}: write "
+    "seconds as times"
+)
 _LOSSES: tuple[tuple[Matches, Matches, Lossy, str], ...] = (
     (_is_fraction, pa.types.is_integer, _has_fractions, "fractions are cut off, to be {}"),
     (_is_number, pa.types.is_floating, _differs_back, "numbers lose digits, to be {}"),
     (pa.types.is_decimal, pa.types.is_decimal, _has_more_digits, "digits are rounded, to be {}"),
+    (pa.types.is_decimal, pa.types.is_floating, _is_no_float, "numbers lose digits, to be {}"),
+    (pa.types.is_duration, pa.types.is_integer, _always, "durations are stored as bare counts"),
+    (pa.types.is_integer, pa.types.is_timestamp, _are_seconds, _OF_JANUARY),
     (
         pa.types.is_timestamp,
         pa.types.is_timestamp,

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from odf_protocol.time_patterns import zone_offset
 
 UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_SECONDS_OF_1973, _JANUARY_1970 = 10**8, 31 * 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1)
 _INTEGER = r"^[+-]?[0-9]+$"
@@ -209,6 +210,14 @@ def _for_narrower(text: str) -> float:
     if is_odd or exact == nearest:
         return nearest
     return math.nextafter(nearest, math.inf if exact > nearest else -math.inf)
+
+
+def likely_seconds(unit: str) -> range:
+    """Return the numbers that are times of January 1970 as counts of a unit, and as counts of
+    seconds are of 1973 or later."""
+    if unit == "s":
+        return range(0)
+    return range(_SECONDS_OF_1973, _JANUARY_1970 * (UNIT_NANOS["s"] // UNIT_NANOS[unit]))
 
 
 def refuse_padded(array: pa.Array) -> None:
