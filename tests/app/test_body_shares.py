@@ -92,7 +92,7 @@ def test_all_bodies_together_have_so_many_turns(tmp_path):
         bearer = f"Authorization: Bearer {node.token()}\r\n"
         link = drip(node, f"/foo/data/f1620{'00' * 32}", "PUT", 1_000_000, bearer)
         with mine, link:
-            time.sleep(0.3)
+            time.sleep(2)  # until it has its turn
             with pytest.raises(httpx.ReadTimeout):
                 mine.put(f"/foo/data/f1620{'01' * 32}", content=LONG, timeout=0.5)
             link.close()

@@ -91,7 +91,7 @@ def test_a_peer_that_stays_busy_is_left_at_the_deadline(tmp_path):
     began = time.monotonic()
     with files(tmp_path, busy=10_000) as (url, _), pytest.raises(Overloaded, match="429"):
         sync.pull(Location.parse(url), Location.parse(str(tmp_path / "copy")), limits=limits)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 100  # of 300, unless asked otherwise
 
 
 def test_a_time_beyond_the_deadline_is_not_waited_for() -> None:

@@ -69,7 +69,7 @@ def test_a_pull_killed_again_and_again_fetches_nothing_verified_twice(tmp_path):
             seen = len(fetched)
             began = time.monotonic()
             while running.poll() is None and len(fetched) == seen:
-                assert time.monotonic() - began < 60
+                assert time.monotonic() - began < 200
                 time.sleep(0.002)
             time.sleep(rng.uniform(0, 0.06))
             if running.poll() is None:
@@ -176,7 +176,7 @@ def test_a_mirror_follows_the_source_and_outlives_a_broken_line(tmp_path):
             _wait_for(lambda: len(_heads(lines)) == 2)
         finally:
             os.killpg(mirror.pid, signal.SIGINT)
-            _, errors = mirror.communicate(timeout=30)
+            _, errors = mirror.communicate(timeout=90)
             reader.join(timeout=60)
     assert _heads(lines) == [str(ours.blocks[-2].hash), str(ours.head)]
     assert files_of(local) == ours.files()
@@ -219,7 +219,7 @@ def _head(folder: Path) -> str | None:
 
 
 def _wait_for(condition) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -41,7 +41,7 @@ from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.objects.layout import HEAD
 from odf_storage.stores.ports.values import ObjectKind
 
-FAST = ClientLimits(idle_s=2, connect_s=2, attempts=1)
+ONCE = ClientLimits(attempts=1)
 
 
 def pull(source: str | Path, target: Path, **more: object) -> Outcome:
@@ -231,7 +231,7 @@ def test_one_flipped_bit_is_noticed_and_named_and_nothing_becomes_visible(remote
     path.chmod(0o644)
     path.write_bytes(content)
     with static_files(remote.folder) as server, pytest.raises(HashMismatch, match=path.name):
-        pull(server.url, local, limits=FAST)
+        pull(server.url, local, limits=ONCE)
     assert not (local / "refs" / "head").exists()
     assert path.name not in {file.name for file in local.rglob("*")}
 
@@ -473,7 +473,7 @@ def test_statuses_become_typed_errors(remote, local, path, status, error):
         answering(_dataset_but(remote, path, lambda h: send(h, status, b"no"))) as server,
         pytest.raises(error),
     ):
-        pull(server.url, local, limits=FAST)
+        pull(server.url, local, limits=ONCE)
 
 
 def test_a_token_follows_no_redirect_to_another_host(remote, local):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from chains import FolderDataset, files_of, make_dataset
+from servers import wait_until
 from static_files import answering, send, static_files
 from strangers import Stranger, batch_text, honest_pull, plan_text, playing, strategies
 from websockets.exceptions import ConnectionClosed
@@ -37,7 +38,8 @@ from odf_node.client.uploads import UploadRefused
 from odf_protocol.errors import LimitExceeded
 from odf_protocol.multihash import HashMismatch
 
-FAST = ClientLimits(message_s=1, idle_s=1, connect_s=2, confirm_s=1, attempts=1)
+ONCE = ClientLimits(attempts=1)
+UNCONFIRMED = ClientLimits(attempts=1, confirm_s=3)
 
 
 @pytest.fixture
@@ -51,12 +53,12 @@ def local(tmp_path) -> Path:
 
 
 def pull(stranger: Stranger, folder: Path, **more: Any) -> Any:
-    given = {"limits": FAST, **more}
+    given = {"limits": ONCE, **more}
     return sync.pull(Location.parse(stranger.url), Location.parse(str(folder)), **given)
 
 
 def push(dataset: FolderDataset, stranger: Stranger, **more: Any) -> Any:
-    given = {"limits": FAST, "token": "t", **more}
+    given = {"limits": ONCE, "token": "t", **more}
     return sync.push(Location.parse(str(dataset.folder)), Location.parse(stranger.url), **given)
 
 
@@ -249,7 +251,7 @@ def test_answers_out_of_the_protocol_end_the_exchange(theirs, local, answer, err
         connection.send(answer)
         connection.recv()
 
-    limits = ClientLimits(message_bytes=1_000_000, message_s=5)
+    limits = ClientLimits(message_bytes=1_000_000)
     with playing(Stranger(act, str(theirs.head))) as node, pytest.raises(error):
         pull(node, local, limits=limits)
 
@@ -368,15 +370,17 @@ def _take(handler: Any) -> None:
     send(handler, 200)
 
 
-def _take_slowly(handler: Any) -> None:
-    time.sleep(0.7)
-    _take(handler)
-
-
 def test_progress_requests_are_answered_while_objects_are_uploaded(theirs):
-    with taking_push(theirs, _take_slowly, asks=2) as (node, files):
+    heard: list[str] = []
+
+    def take_when_both_were_answered(handler: Any) -> None:
+        wait_until(lambda: len(heard) >= 3, "two answers")
+        _take(handler)
+
+    with taking_push(theirs, take_when_both_were_answered, asks=2) as (node, files):
+        heard = node.heard
         outcome = push(theirs, node)
-        time.sleep(0.2)
+        wait_until(lambda: len(heard) == 6, "the close")
     assert (outcome.blocks, outcome.objects) == (3, 2)
     assert node.heard[1:] == [
         '{"details":{"Running":{"uploaded_objects_count":0}}}',
@@ -404,12 +408,12 @@ def test_a_late_progress_request_is_not_taken_for_the_confirmation(theirs):
 
 def test_a_node_that_hangs_up_after_the_commit_has_committed(theirs):
     with taking_push(theirs, _take, confirms=False) as (node, _):
-        assert push(theirs, node).outcome == "updated"
+        assert push(theirs, node, limits=UNCONFIRMED).outcome == "updated"
 
 
 def test_a_confirmation_without_commit_is_not_believed(theirs):
     with taking_push(theirs, _take, commits=False) as (node, _), pytest.raises(PushUnconfirmed):
-        push(theirs, node)
+        push(theirs, node, limits=UNCONFIRMED)
 
 
 @pytest.mark.parametrize(

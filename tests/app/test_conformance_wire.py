@@ -116,7 +116,7 @@ def saying(*pieces, upgrade=True):
             for piece in pieces:
                 peer.sendall(piece)
                 threading.Event().wait(0.05)
-            peer.settimeout(5)
+            peer.settimeout(60)
             while peer.recv(65536):
                 pass
 
@@ -126,7 +126,7 @@ def saying(*pieces, upgrade=True):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/foo/"
     finally:
         listener.close()
-        thread.join(timeout=10)
+        thread.join(timeout=60)
 
 
 def accepted(key, more=""):

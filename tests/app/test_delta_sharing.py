@@ -119,7 +119,7 @@ def test_an_unknown_version_is_refused_at_once(client):
         start = time.monotonic()
         with pytest.raises(ClientFailed, match="INVALID_PARAMETER_VALUE"):
             client.load("alice.default.many_items", **asked)
-        assert time.monotonic() - start < 20  # a client that asks again takes minutes
+        assert time.monotonic() - start < 60  # a client that asks again takes minutes
 
 
 def test_rows_taken_back_are_not_there(client, served):

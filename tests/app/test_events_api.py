@@ -21,7 +21,7 @@ from odf_node.service.news.streams import EventStream, ListenerTooSlow
 from odf_protocol.identity import DatasetRef
 from odf_storage.stores.ports.values import DatasetEntry, JobSpec, Visibility
 
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 
 
 @dataclass
@@ -377,12 +377,12 @@ def test_a_listener_that_takes_nothing_is_left_and_its_slot_given_back() -> None
 
 
 def test_a_node_that_ends_waits_for_no_listener(tmp_path: Any) -> None:
-    with serving(tmp_path, shutdown_s=15) as service:
+    with serving(tmp_path, shutdown_s=60) as service:
         kept(service, "ending")
         stop = following(service, "/ending/events")
         stream = stop.__enter__()
         stream.next()
         began = time.monotonic()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     assert stream.next() is None
     stop.__exit__(None, None, None)

@@ -51,7 +51,7 @@ class Follower:
     def end(self, relay: CutRelay) -> None:
         self._ends.set()
         relay.cut()
-        self.thread.join(10)
+        self.thread.join(90)
 
 
 def commit(service: Service, chain: Chain) -> None:
@@ -73,15 +73,15 @@ def test_each_block_comes_once_and_in_order_through_cuts_and_restarts(tmp_path: 
         last.callback(lambda: follower.end(relay))
         for number in range(1, BLOCKS + 1):
             if number % (BLOCKS // CUTS) == 0:
-                wait_until(lambda: relay.is_used, "the client", seconds=20)
+                wait_until(lambda: relay.is_used, "the client")
             commit(service, chain)
             if number % (BLOCKS // CUTS) == 0:
-                wait_until(relay.cut, "a connection to cut", seconds=20)
+                wait_until(relay.cut, "a connection to cut")
             if number in RESTARTS:
                 running.close()
                 service = running.enter_context(serving(data, port=port))
         last.callback(running.close)
         expected = [str(block.hash) for block in chain.blocks]
-        wait_until(lambda: len(follower.blocks) >= len(expected), "all blocks", seconds=30)
+        wait_until(lambda: len(follower.blocks) >= len(expected), "all blocks")
         assert follower.blocks == expected
         assert follower.empty == []

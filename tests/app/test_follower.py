@@ -12,17 +12,14 @@ from servers import wait_until
 from odf_node.service.derivatives.routes import RESTS, Follower
 from odf_storage.stores.wakeups.wakeups import MemoryWakeUp
 
-LOOK_S = 0.1
-"""A call so slow that the rest after it is 1.9 seconds, unless it is limited."""
-
 
 @contextmanager
-def _looks(longest_rest_s: float) -> Iterator[list[float]]:
+def _looks(longest_rest_s: float, look_s: float) -> Iterator[list[float]]:
     began: list[float] = []
 
     def look() -> float:
         began.append(time.monotonic())
-        time.sleep(LOOK_S)
+        time.sleep(look_s)
         return 0.0
 
     follower = Follower("slow", MemoryWakeUp(), look, poll_s=0.0, longest_rest_s=longest_rest_s)
@@ -34,13 +31,13 @@ def _looks(longest_rest_s: float) -> Iterator[list[float]]:
 
 
 @pytest.mark.parametrize(
-    ("limit_s", "least_s", "most_s"),
-    [(0.3, LOOK_S + 0.3, RESTS * LOOK_S), (60.0, LOOK_S + RESTS * LOOK_S, 60.0)],
+    ("limit_s", "look_s", "least_s", "most_s"),
+    [(0.1, 1.0, 1.1, RESTS * 1.0), (60.0, 0.1, 0.1 + RESTS * 0.1, 60.0)],
 )
 def test_a_slow_call_is_followed_by_a_rest_up_to_the_limit(
-    limit_s: float, least_s: float, most_s: float
+    limit_s: float, look_s: float, least_s: float, most_s: float
 ) -> None:
-    with _looks(limit_s) as began:
+    with _looks(limit_s, look_s) as began:
         wait_until(lambda: len(began) > 1, "a second call")
     assert least_s <= began[1] - began[0] < most_s
 

@@ -76,7 +76,7 @@ def test_every_answer_is_one_the_contract_knows(service, chain, label, caller):
         case.headers.pop("authorization", None)  # made up as well, and of no form
         if token is not None:
             case.headers["authorization"] = f"Bearer {token}"
-        seconds = LISTENED_S if label.endswith("/events") else 20
+        seconds = LISTENED_S if label.endswith("/events") else 90
         response = case.call(base_url=service.url, timeout=seconds)
         bare = response.headers.get("content-type") is None or not response.content
         case.validate_response(response, checks=ALWAYS if bare else (*ALWAYS, *UNLESS_BARE))

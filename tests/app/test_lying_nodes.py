@@ -74,18 +74,18 @@ def test_a_node_that_sends_more_rows_than_were_asked_for_is_read_no_further():
 def test_a_message_that_announces_more_than_a_client_takes_is_refused_before_it_comes():
     def announcing(connection: socket.socket) -> None:
         connection.sendall(HEAD + b"\xff\xff\xff\xff" + (0x7FFF_FFF8).to_bytes(4, "little"))
-        time.sleep(60)
+        time.sleep(100)
 
     began = time.monotonic()
     with answering(announcing) as url, pytest.raises((TooMuch, OSError, pa.ArrowInvalid)):
         odf_node.open(url).pandas(limit=3)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 100
 
 
 def test_a_head_that_comes_in_drops_is_given_up():
     def dripping(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n")
-        for number in range(600):
+        for number in range(1000):
             connection.sendall(b"x-%d: 1\r\n" % number)
             time.sleep(0.1)
 
@@ -97,4 +97,4 @@ def test_a_head_that_comes_in_drops_is_given_up():
         pytest.raises(httpx.ReadTimeout),
     ):
         http.get(url)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60

@@ -1,4 +1,4 @@
-"""The same story on every pair of database and object store, with the real servers of the run."""
+"""The same story on pairs of database and object store, with the real servers of the run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from backends import BACKENDS, backend_urls, credentials
+from backends import PAIRS, backend_urls, credentials
 from chains import FolderDataset, files_of, make_dataset
 from threaded_node import ThreadedNode, threaded_node
 from upkeep_parts import TOMORROW
@@ -26,7 +26,7 @@ from odf_storage.stores.ports.values import Visibility
 keys = itertools.count(100)
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=PAIRS)
 def node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ThreadedNode]:

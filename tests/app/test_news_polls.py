@@ -29,10 +29,10 @@ def test_a_poll_ends_when_the_head_moves(single: Service) -> None:
         etag = http.get("/polled/refs/head").headers["etag"]
         threading.Timer(0.5, _commit, (single, chain)).start()
         began = time.monotonic()
-        answer = http.get("/polled/refs/head", headers={"if-none-match": etag, "prefer": "wait=20"})
-        assert time.monotonic() - began < 15
+        answer = http.get("/polled/refs/head", headers={"if-none-match": etag, "prefer": "wait=60"})
+        assert time.monotonic() - began < 50
     assert (answer.status_code, answer.text) == (200, str(chain.head))
-    assert answer.headers["preference-applied"] == "wait=20"
+    assert answer.headers["preference-applied"] == "wait=60"
     assert answer.headers["etag"] == f'"{chain.head}"'
 
 
@@ -46,8 +46,8 @@ def test_a_poll_for_what_is_the_head_still_ends_with_304(single: Service) -> Non
         answer = http.get("/still/refs/head", headers={**known, "prefer": "wait=1"})
         assert answer.status_code == 304
         assert answer.content == b""
-        assert 0.9 < time.monotonic() - began < 15
-        other = {"if-none-match": f'"{chain.blocks[0].hash}"', "prefer": "wait=20"}
+        assert 0.9 < time.monotonic() - began < 50
+        other = {"if-none-match": f'"{chain.blocks[0].hash}"', "prefer": "wait=60"}
         assert http.get("/still/refs/head", headers=other).text == str(chain.head)
 
 

@@ -109,4 +109,4 @@ def test_a_page_does_not_wait_for_what_many_slices_say(table, monkeypatch):
         later, there = shown(service)
         return "Look again in a while" not in later and len(there["month"]) > 1
 
-    wait_until(is_made, "the statistics", seconds=60)
+    wait_until(is_made, "the statistics")

@@ -32,7 +32,7 @@ def _offsets(changes: odf_node.Changes) -> list[int]:
 def test_what_is_there_comes_first_and_what_is_new_then(single: Service) -> None:
     chain = ten_rows()
     single.keep(chain, "kamu/new")
-    with odf_node.open(f"{single.url}/new").follow(since=4, timeout=30) as news:
+    with odf_node.open(f"{single.url}/new").follow(since=4, timeout=90) as news:
         assert _offsets(next(news)) == [4, 5, 6, 7, 8, 9]
         single.extend(chain, 3)
         found = next(news)
@@ -66,7 +66,7 @@ def test_a_hundred_blocks_over_cut_connections_and_a_restart_come_once_each(
         for number in range(blocks):
             service.extend(chain, 1)
             if number % 5 == 2:
-                wait_until(relay.cut, "a connection to cut", seconds=30)
+                wait_until(relay.cut, "a connection to cut")
 
     with cut_relay(port) as relay:
         with serving(tmp_path / "node", port=port) as service:
@@ -74,11 +74,11 @@ def test_a_hundred_blocks_over_cut_connections_and_a_restart_come_once_each(
             ready = threading.Event()
             listener = threading.Thread(target=listen, args=(relay, ready))
             listener.start()
-            assert ready.wait(30)
+            assert ready.wait(90)
             extend(service, relay, 50)
         with serving(tmp_path / "node", port=port) as service:
             extend(service, relay, 50)
-            listener.join(60)
+            listener.join(90)
         assert not listener.is_alive()
     assert seen == list(range(110))
 
@@ -121,7 +121,7 @@ def test_folders_and_files_are_followed_by_looking_at_the_head(
     single.keep(chain, f"kamu/looked-{how}")
     odf_node.pull(url, copy)
     data = odf_node.open(copy) if how == "folder" else odf_node.open(url, verify=how == "verified")
-    with data.follow(poll=0.05 if how == "polled" else None, timeout=30) as news:
+    with data.follow(poll=0.05 if how == "polled" else None, timeout=90) as news:
         assert len(_offsets(next(news))) == 10
         single.extend(chain, 2)
         odf_node.pull(url, copy)
@@ -133,7 +133,7 @@ def test_a_history_that_was_replaced_ends_it_with_an_error_that_names_the_block(
 ) -> None:
     chain = ten_rows()
     entry = single.keep(chain, "kamu/replaced")
-    with odf_node.open(f"{single.url}/replaced").follow(timeout=30) as news:
+    with odf_node.open(f"{single.url}/replaced").follow(timeout=90) as news:
         next(news)
         single.node.stores.refs.move(entry.id, expected=chain.head, new=chain.blocks[2].hash)
         with pytest.raises(HistoryReplaced, match=str(chain.head)):

@@ -386,7 +386,7 @@ def test_a_client_waits_as_long_as_it_likes(client):
     began = time.monotonic()
     answer = post(client, prefer="wait=1")
     assert answer.status_code == 202
-    assert 0.9 < time.monotonic() - began < 20
+    assert 0.9 < time.monotonic() - began < 60
     client.delete(f"/jobs/{answer.json()['job']}")
 
 

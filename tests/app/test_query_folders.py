@@ -45,7 +45,7 @@ class Run:
 
     def end(self, how: int) -> None:
         os.kill(self.process.pid, how)
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=90)
 
 
 @pytest.fixture

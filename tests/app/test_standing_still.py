@@ -220,7 +220,7 @@ def test_a_service_that_stands_still_ends_and_serves_again_when_started(tmp_path
         running.process.send_signal(signal.SIGSTOP)
         time.sleep(4)
         running.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: running.process.poll() is not None, "the end", seconds=30)
+        wait_until(lambda: running.process.poll() is not None, "the end")
         assert running.process.returncode == -signal.SIGALRM
     with served(data, ODF_NODE_WORKERS="0") as running:
         assert httpx.get(f"{running.url}/system/health").status_code == 200

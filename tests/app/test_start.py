@@ -34,7 +34,7 @@ def test_heads_that_a_crash_left_stale_are_published_beside_the_first_answers(
         assert httpx.get(f"{service.url}/foo/refs/head").text == str(chain.head)
         assert objects.read_ref(entry.id, HEAD) == chain.blocks[0].hash
         let.set()
-        wait_until(lambda: objects.read_ref(entry.id, HEAD) == chain.head, "the head", seconds=30)
+        wait_until(lambda: objects.read_ref(entry.id, HEAD) == chain.head, "the head")
 
 
 def test_a_stop_waits_for_one_step_of_what_is_published_again(tmp_path: Path, monkeypatch: Any):
@@ -52,5 +52,5 @@ def test_a_stop_waits_for_one_step_of_what_is_published_again(tmp_path: Path, mo
 
     monkeypatch.setattr(Stores, "republish", slow)
     with serving(tmp_path):
-        assert begun.wait(30)
+        assert begun.wait(90)
     assert len(seen) < 4

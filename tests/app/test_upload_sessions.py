@@ -174,7 +174,7 @@ def test_a_push_killed_again_and_again_sends_nothing_twice(tmp_path):
                 began = time.monotonic()
                 wanted = before + rng.randrange(1, SIZE // (KILLS + 2))
                 while running.poll() is None and partial_bytes(part) < wanted:
-                    assert time.monotonic() - began < 60
+                    assert time.monotonic() - began < 200
                     time.sleep(0.002)
                 assert running.poll() is None, running.communicate()
             kills += 1

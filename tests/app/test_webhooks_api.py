@@ -180,7 +180,7 @@ def test_an_address_that_became_internal_is_not_delivered_to(tmp_path: Path) -> 
                 made = http.post("/one/webhooks", json=body).json()
         with serving(tmp_path, **given) as service, service.http(service.token()) as http:
             path = f"/one/webhooks/{made['id']}"
-            wait_until(lambda: http.get(path).json()["state"] == "paused", "pause", seconds=20)
+            wait_until(lambda: http.get(path).json()["state"] == "paused", "pause")
             found = http.get(path).json()
             pinged = http.post(path + "/ping").json()
     assert asked == []
@@ -215,7 +215,7 @@ def test_two_nodes_on_one_database_deliver_each_block_once_between_them(tmp_path
                 other.look()
                 return bool(http.get(path).json()["position"] == str(chain.head))
 
-            wait_until(is_told, "all deliveries", seconds=30)
+            wait_until(is_told, "all deliveries")
         other.stop()
     assert len(seen) == len(set(seen)) == 10
 
@@ -259,7 +259,6 @@ def test_a_node_killed_before_the_position_moved_delivers_again_with_the_same_id
                 wait_until(
                     lambda: http.get(path).json()["position"] == str(chain.head),
                     "all deliveries",
-                    seconds=60,
                 )
     blocks = [str(each.hash) for each in chain.blocks]
     assert [each.rpartition("-")[2] for each in seen] == [blocks[0], blocks[1], *blocks[1:]]

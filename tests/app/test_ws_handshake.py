@@ -50,7 +50,7 @@ def raw_upgrade(service, path, *lines):
         "x-odf-smtp-version: 1",
         *lines,
     ]
-    with socket.create_connection((host, int(port)), timeout=10) as raw:
+    with socket.create_connection((host, int(port)), timeout=60) as raw:
         raw.sendall("\r\n".join([*head, "", ""]).encode())
         return raw.recv(65536)
 
@@ -158,7 +158,7 @@ def test_no_subprotocol_is_needed_and_one_is_echoed_when_offered(single, chain):
 
 def test_a_ping_is_answered_and_none_is_sent(single, chain):
     with talking(single, "/foo/pull") as peer:
-        assert peer.socket.ping().wait(timeout=5)
+        assert peer.socket.ping().wait(timeout=60)
         assert "Ok" in request_pull(peer)
 
 

@@ -49,7 +49,7 @@ class RawSocket:
 
     def __init__(self, node, path: str) -> None:
         host, _, port = node.url.removeprefix("http://").partition(":")
-        self.link = socket.create_connection((host, int(port)), timeout=30)
+        self.link = socket.create_connection((host, int(port)), timeout=60)
         headers = {
             "Host": host,
             "Connection": "Upgrade",
@@ -86,7 +86,7 @@ def test_frames_without_an_end_close_the_connection_and_hold_nobody_up(node, opc
         with suppress(OSError):
             for _ in range(10):
                 peer.link.sendall(flood)
-                assert httpx.get(f"{node.url}/system/health", timeout=20).status_code == 200
+                assert httpx.get(f"{node.url}/system/health", timeout=60).status_code == 200
         # What nobody reads any more takes the Close frame along, when the socket is reset.
     with RawSocket(node, "/foo/pull") as peer:
         peer.link.sendall(frame(Opcode.TEXT, b"{"))
@@ -157,7 +157,7 @@ def test_a_client_that_says_nothing_is_parted_from_soon(tmp_path):
             began = time.monotonic()
             with talking(node, path, token) as peer:
                 assert peer.close_frame()[0] == 1011
-            assert time.monotonic() - began < 20  # of 24 hours
+            assert time.monotonic() - began < 60  # of 24 hours
 
 
 def test_half_a_message_is_silence(tmp_path):
@@ -169,11 +169,11 @@ def test_half_a_message_is_silence(tmp_path):
 
 
 def test_a_pull_that_began_waits_longer(tmp_path):
-    with serving(tmp_path, transfer_first_s=0.3, pull_idle_s=1.0) as node:
+    with serving(tmp_path, transfer_first_s=2.0, pull_idle_s=6.0) as node:
         node.keep(ten_rows())
         with talking(node, "/foo/pull") as peer:
             request_pull(peer)
-            time.sleep(0.6)
+            time.sleep(2.5)
             assert "blocks" in peer.ask({})
             assert peer.close_frame()[0] == 1011
 
@@ -197,7 +197,7 @@ def test_one_caller_has_so_many_transfers_open_and_leaves_room_for_others(node):
         refused = refusal(node, "/foo/pull", mine)
         assert refused.status_code == 503
         assert json.loads(refused.body)["setting"] == "ODF_NODE_MAX_TRANSFERS"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:  # the node notices that they are closed
         with suppress(InvalidStatus), talking(node, "/foo/pull") as peer:
             assert "Ok" in request_pull(peer)

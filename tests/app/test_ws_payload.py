@@ -36,7 +36,7 @@ def talking(service, path, token=None, asked=None):
 
 def ask(socket, message):
     socket.send(json.dumps(message))
-    return json.loads(socket.recv(timeout=20))
+    return json.loads(socket.recv(timeout=60))
 
 
 def archived(content):

@@ -1,4 +1,4 @@
-"""Nodes of the end-to-end tests, each with a worker: on every pair of database and object store."""
+"""Nodes of the end-to-end tests, each with a worker: on pairs of database and object store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
-from backends import BACKENDS, environment
+from backends import PAIRS, environment
 from nodes import RunningNode, served
 
 SETTINGS = {
@@ -26,7 +26,7 @@ COLD = {"ODF_WORKER_WARM_UP": "false"}
 """Warming up would take longer than what the few jobs lose; the node of the story does."""
 
 
-@pytest.fixture(scope="session", params=BACKENDS)
+@pytest.fixture(scope="session", params=PAIRS)
 def pair(request: pytest.FixtureRequest) -> str:
     """Where a node keeps its index and its objects; tests of a pair follow each other."""
     return str(request.param)

@@ -280,7 +280,7 @@ def test_a_change_that_waits_for_a_removal_begins_anew(ledger: Ledger, states: M
             waiting = pool.submit(ledger.at, states)
             sleep(0.1)
             shutil.rmtree(folder)
-        assert newest(waiting.result(30), ["a"]).keys() == {"a"}
+        assert newest(waiting.result(90), ["a"]).keys() == {"a"}
 
 
 def test_states_of_datasets_that_are_gone_are_swept(ledger: Ledger, states: MergeStates) -> None:

@@ -20,7 +20,7 @@ from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import JobSpec, Succeeded
 from odf_storage.stores.wakeups.wakeups import PipeWakeUp, Topic
 
-SOON_S, LONG_S = 0.05, 10.0
+SOON_S, LONG_S = 0.05, 60.0
 
 
 @pytest.fixture

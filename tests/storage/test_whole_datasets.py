@@ -64,7 +64,7 @@ def test_a_dataset_that_is_created_while_it_is_removed_keeps_its_objects(stores:
 
     removing = replace(stores, objects=Slow(stores.objects, meanwhile))
     removing.forget_dataset(made.id)
-    other.join(20)
+    other.join(60)
     assert stores.dataset(DatasetRef(id=made.id)).blocks() == blocks
     assert check_stores(stores).ok
 
@@ -191,5 +191,5 @@ def test_a_lock_is_held_by_one_at_a_time_and_by_dataset(stores: Stores) -> None:
         waiting.start()
         waiting.join(0.1)
         order.append("first")
-    waiting.join(20)
+    waiting.join(60)
     assert order == ["other", "first", "second"]

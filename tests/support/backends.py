@@ -16,6 +16,9 @@ BACKENDS = {
     for objects in ("files", "bucket")
 }
 """PostgreSQL? A bucket?"""
+PAIRS = list(BACKENDS) if os.environ.get("ODF_TORTURE") else ["sqlite, files", "postgres, bucket"]
+"""Of tests that start nodes: every adapter once. What adapters do alike on any pair is held by the
+contract suites and by `tests/storage`, which open all four."""
 ON_FILES, IN_BUCKETS = (
     [name for name, (_, in_bucket) in BACKENDS.items() if in_bucket is wanted]
     for wanted in (False, True)

@@ -54,7 +54,7 @@ def publishing(stores, *, publish_to=(), scratch=None):
     thread.join()
 
 
-def until(client, path, *, seconds=20, **wanted) -> dict[str, Any]:
+def until(client, path, *, seconds=90, **wanted) -> dict[str, Any]:
     """The publication, once it says what is wanted."""
     deadline = time.monotonic() + seconds
     while True:

@@ -29,7 +29,7 @@ class Peer:
     def say(self, message):
         self.socket.send(message if isinstance(message, str | bytes) else json.dumps(message))
 
-    def hear(self, timeout=15):
+    def hear(self, timeout=60):
         return json.loads(self.socket.recv(timeout=timeout))
 
     def ask(self, message):
@@ -39,7 +39,7 @@ class Peer:
     def close_frame(self):
         """Code and reason of the node's Close, with no text message before it."""
         with pytest.raises(ConnectionClosed) as closed:
-            self.socket.recv(timeout=15)
+            self.socket.recv(timeout=60)
         return closed.value.rcvd.code, closed.value.rcvd.reason
 
     def request_push(self, head, blocks, *, force=False, visibility="Private"):

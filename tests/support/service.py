@@ -85,7 +85,7 @@ class Service:
 
     def http(self, token: str | None = None) -> httpx.Client:
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=90)
 
     def keep(
         self, chain: Chain, alias: str = "kamu/foo", visibility: Visibility = Visibility.PUBLIC
@@ -141,7 +141,7 @@ def _serving(data: Path, clock: Clock, settings: dict[str, Any]) -> Iterator[Ser
         yield Service(node, f"http://127.0.0.1:{server.port}")
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=90)
         node.stores.close()
 
 

@@ -94,14 +94,14 @@ def work(stores: Stores, *, lease: timedelta = LEASE) -> None:
 
 def finish(stores: Stores, entry: DatasetEntry) -> int:
     """Another worker takes over; how many rows there are when no job is left."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while any(
         job.status in (JobStatus.WAITING, JobStatus.RUNNING)
         for job in stores.jobs.page(dataset=entry.id)
     ):
         assert time.monotonic() < deadline, "a job is never done"
         time.sleep(LEASE.total_seconds() / 4)
-        work(stores)
+        work(stores, lease=LONG_LEASE)
     assert {job.status for job in stores.jobs.page(dataset=entry.id)} == {JobStatus.SUCCEEDED}
     return BATCHES * ROWS_OF_A_BATCH
 

@@ -61,7 +61,7 @@ def jobs_of(stores: Stores, dataset: DatasetId) -> list[Job]:
 
 def ended(stores: Stores, dataset: DatasetId, worker: Worker) -> set[tuple[JobStatus, int]]:
     """Work until all jobs of the dataset have ended; how, and after how many attempts."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not all(job.outcome for job in jobs_of(stores, dataset)):
         assert time.monotonic() < deadline, "a job is never done"
         worker.work(once=True)
@@ -182,7 +182,7 @@ class Server:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGQUIT)  # stops at once, as in a crash
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=90)
 
     def start(self) -> None:
         self.process = self.program.start()

@@ -86,7 +86,7 @@ def test_a_database_that_fails_when_a_lease_was_lost_does_not_end_the_other_leas
     stores.jobs.put_back(lost.id, WORKER)
     jobs = Restarting(stores.jobs)
     with LeaseKeeper(jobs, WORKER, lease=LEASE).held([lost, kept]) as progress:
-        wait_until(lambda: is_lost(progress[lost.id]), "the end of the lost job", seconds=20)
+        wait_until(lambda: is_lost(progress[lost.id]), "the end of the lost job")
         assert jobs.failed == 1
         extended = stores.jobs.get(kept.id).lease_until
         wait_until(lambda: stores.jobs.get(kept.id).lease_until != extended, "an extension")
@@ -105,9 +105,9 @@ def test_a_worker_whose_jobs_were_all_cancelled_is_still_watched_and_not_taken_f
     keeper = LeaseKeeper(stores.jobs, WORKER, lease=LEASE, watching=Watching(stuck_s=0.4))
     with keeper.held([job]) as progress:
         stores.jobs.cancel(job.id)
-        wait_until(lambda: is_lost(progress[job.id]), "the end of the job", seconds=20)
+        wait_until(lambda: is_lost(progress[job.id]), "the end of the job")
         before = len(armed)
-        wait_until(lambda: len(armed) > before + 2, "further looks", seconds=20)
+        wait_until(lambda: len(armed) > before + 2, "further looks")
 
 
 def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
@@ -122,7 +122,7 @@ def test_one_thread_serves_the_claims_of_a_worker_and_ends_when_none_comes(
         [thread] = set(lease_threads()) - earlier
         assert thread not in unwatched
     ended = [stores.jobs.get(job.id).lease_until for job in some]
-    wait_until(lambda: not thread.is_alive(), "the end of the thread", seconds=20)
+    wait_until(lambda: not thread.is_alive(), "the end of the thread")
     assert unwatched.count(thread) == 1
     assert [stores.jobs.get(job.id).lease_until for job in some] == ended
     extended_while_held(keeper, stores, last)
@@ -138,7 +138,7 @@ def test_an_error_in_the_thread_ends_neither_the_process_nor_later_claims(
     with keeper.held([first]) as progress:
         [thread] = set(lease_threads()) - earlier
         progress.clear()  # the thread finds no progress of its job
-        wait_until(lambda: not thread.is_alive(), "the end of the thread", seconds=20)
+        wait_until(lambda: not thread.is_alive(), "the end of the thread")
         assert threading.current_thread() not in unwatched
     assert threading.current_thread() in unwatched
     extended_while_held(keeper, stores, second)

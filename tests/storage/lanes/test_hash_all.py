@@ -55,7 +55,7 @@ def test_bytes_are_used_up_before_the_next_are_asked_for() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_failure_ends_all_and_closes_what_was_open(lanes: int | None, threads: int) -> None:
     closed: list[int] = []
-    begun = Barrier(threads, timeout=30)
+    begun = Barrier(threads, timeout=90)
 
     def endless(number: int) -> Iterator[bytes]:
         try:
@@ -85,7 +85,7 @@ def test_no_streams_have_no_digests_and_an_empty_one_has_that_of_nothing() -> No
 
 
 def test_streams_are_hashed_by_all_threads() -> None:
-    meeting = Barrier(2, timeout=30)
+    meeting = Barrier(2, timeout=90)
 
     def waiting() -> Iterator[bytes]:
         meeting.wait()

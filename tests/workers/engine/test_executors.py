@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from servers import wait_until
 
 from odf_workers.engines.spark import jvm
 
@@ -16,16 +17,18 @@ PATIENCE_S = 0.2
 
 
 class Cluster:
-    """A Spark whose number of executors a test sets; None: it does not answer."""
+    """A Spark that has so many executors, one number at each look, the last from then on; None: it
+    does not answer."""
 
-    def __init__(self, count: int | None) -> None:
-        self.count = count
+    def __init__(self, *counts: int | None) -> None:
+        self.counts = list(counts)
         self._jsc = SimpleNamespace(sc=lambda: self)
 
     def getExecutorMemoryStatus(self) -> Any:
-        if self.count is None:
+        count = self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+        if count is None:
             raise Py4JNetworkError("it does not answer")
-        return SimpleNamespace(size=lambda: 1 + (self.count or 0))  # the driver is one of them
+        return SimpleNamespace(size=lambda: 1 + count)  # the driver is one of them
 
 
 @pytest.fixture
@@ -40,7 +43,8 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def test_a_spark_that_has_no_executor_for_long_is_ended_once(ended: list[str]) -> None:
     with jvm.awaited(Cluster(0)):
-        time.sleep(PATIENCE_S * 4)
+        wait_until(lambda: ended, "the end")
+        time.sleep(PATIENCE_S)
     assert ended == ["its cluster gave it no executor for 0.2 s"]
 
 
@@ -54,11 +58,9 @@ def test_one_with_executors_or_that_has_ended_by_itself_is_not(
 
 
 def test_the_time_without_executors_begins_again_with_each(ended: list[str]) -> None:
-    cluster = Cluster(0)
+    cluster = Cluster(*[0, 1] * 6)
     with jvm.awaited(cluster):
-        for count in (0, 1, 0, 1, 0, 1):
-            cluster.count = count
-            time.sleep(PATIENCE_S / 2)
+        wait_until(lambda: len(cluster.counts) == 1 or ended, "the last look")
     assert ended == []
 
 

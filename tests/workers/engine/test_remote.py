@@ -449,13 +449,13 @@ def test_an_engine_that_does_not_answer_is_an_error_of_the_engine(answers: list[
 def test_the_first_answer_that_is_no_progress_is_the_answer() -> None:
     said = [TransformResponseProgress(), TransformResponseSuccess(), TransformResponseProgress()]
     raw = [wrapped(encode_message("TransformResponse", each)) for each in said]
-    server, address = foreign(raw, hang=20.0)
+    server, address = foreign(raw, hang=60.0)
     try:
         began = time.monotonic()
-        remote = RemoteEngine("flink", address, seconds=30)
+        remote = RemoteEngine("flink", address, seconds=90)
         answer = remote.execute_transform(request_of("transform-request-minimal"))
         assert answer == TransformResponseSuccess()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
     finally:
         server.stop(None)
 

@@ -68,7 +68,7 @@ def test_a_served_engine_computes_and_ends_when_it_is_asked_to(
     assert isinstance(answer, TransformResponseSuccess), answer
     assert remote.version == DataFusionEngine.version
     running.send_signal(signal.SIGTERM)
-    assert running.wait(20) == 0
+    assert running.wait(90) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
 
 

@@ -53,7 +53,7 @@ class Meeting:
     """A store in which each read waits for others."""
 
     def __init__(self, table: Table, parties: int) -> None:
-        self._store, self._barrier = table.store, Barrier(parties, timeout=20)
+        self._store, self._barrier = table.store, Barrier(parties, timeout=90)
 
     def open(self, key: str) -> Any:
         self._barrier.wait()

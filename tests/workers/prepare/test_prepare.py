@@ -191,8 +191,8 @@ def test_a_command_that_does_not_end_is_ended(tmp_path: Path) -> None:
     limits = replace(LIMITS, commands=frozenset({"sh"}), command_seconds=0.5)
     began = time.monotonic()
     with pytest.raises(PipeFailed, match="seconds"):
-        run([pipe("sh", "-c", "sleep 60 & sleep 60")], b"", tmp_path, limits)
-    assert time.monotonic() - began < 30
+        run([pipe("sh", "-c", "sleep 100 & sleep 100")], b"", tmp_path, limits)
+    assert time.monotonic() - began < 100
 
 
 def test_a_command_that_writes_without_end_is_ended(tmp_path: Path) -> None:
