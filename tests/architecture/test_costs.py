@@ -1,4 +1,4 @@
-"""What `--costs` writes of a run: processor seconds of tests, fixtures and the processes they begin."""
+"""What `--costs` writes: processor time of tests, fixtures and the processes that they begin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def test_costs_are_processor_time_also_of_children_and_not_of_sleep(tmp_path: Pa
     told = tmp_path / "told"
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}", "PATH": "/usr/bin:/bin"}
     words = [sys.executable, "-m", "pytest", "-q", "--costs", str(told), str(tmp_path)]
-    done = subprocess.run(words, cwd=tmp_path, env=path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     costs = summed(told)
     tests = {name.rsplit("::")[-1]: row for name, row in costs["tests"].items()}

@@ -10,7 +10,7 @@ from readings import post, snapshot
 
 from odf_protocol.multihash import Multihash
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 VALUE = {"name": "value", "type": {"kind": "Option", "inner": "Float64"}}
 

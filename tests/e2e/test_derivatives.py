@@ -14,7 +14,7 @@ import httpx
 import pytest
 from nodes import RunningNode, odf
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 PATIENCE_S = 240
 ENGINES = {"postgres, bucket": "spark"}
 """By pair; DataFusion on the others. Engines know nothing of where a node keeps its state, and the

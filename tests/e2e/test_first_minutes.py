@@ -14,7 +14,6 @@ from nodes import COMMAND, served
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.timeout(300),
     # Where the node keeps its data makes no difference to the pages.
     pytest.mark.parametrize("pair", ON_FILES[:1], indirect=True),
 ]

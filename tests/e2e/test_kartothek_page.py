@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from nodes import served
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.e2e
 
 END = "import os, sys; sys.stdout.flush(); os._exit(0)\n"
 """The end of a Python program: Arrow's own threads may abort an interpreter that cleans up after
@@ -45,7 +45,7 @@ def test_a_dataset_is_published_read_filtered_taken_in_again_and_verified(tmp_pa
             env={**os.environ, "PATH": path},
             capture_output=True,
             text=True,
-            timeout=350,
+            timeout=800,
             check=False,
         )
     said = done.stdout

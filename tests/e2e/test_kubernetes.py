@@ -31,7 +31,6 @@ LACKS = [
 ]
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(LACKS), reason=f"missing: {', '.join(LACKS)}"),
 ]
 RELEASE = "trial"

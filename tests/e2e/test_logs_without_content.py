@@ -8,7 +8,7 @@ import pytest
 from nodes import odf, served
 from servers import wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 SECRET = "s3cr3t4711"
 MANIFEST = """
@@ -57,7 +57,6 @@ def test_logs_have_no_values_and_no_queries(form, tmp_path):
                     wait_until(
                         lambda job=job: api.get(job).json()["status"] in ("failed", "succeeded"),
                         "the query",
-                        seconds=120,
                     )
                 assert api.get("/jobs").status_code == 200
     log = (tmp_path / "node.log").read_text()

@@ -11,7 +11,7 @@ import pytest
 from nodes import RunningNode
 from web_server import Answer, Asked, web_server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 ROWS = b"City,Population\nA,1\nB,2\n"
 QUERY = 'select "City" as city, "Population" * 10 as population from input'
@@ -63,7 +63,7 @@ def test_a_source_on_the_web_is_polled_by_request(node: RunningNode) -> None:
             ],
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr

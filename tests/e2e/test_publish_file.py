@@ -11,7 +11,7 @@ import pytest
 from browsers import overflow, violations
 from nodes import odf
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 ROWS = """\
 Id;City;Founded;Population;Seen

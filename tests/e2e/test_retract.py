@@ -12,7 +12,7 @@ import odf_node
 from odf_node.client.node_api import RequestRefused
 from odf_node.public.publish import NoRowsNamed, NoSuchRows, TooManyRows, standing
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 ROWS = pa.table(
     {

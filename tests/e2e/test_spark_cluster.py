@@ -27,7 +27,7 @@ from odf_workers.engines.exchange.links import AGENT
 if TYPE_CHECKING:
     from spark_cluster import Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 WORK = """
 import sys
 from pathlib import Path
@@ -107,7 +107,7 @@ def test_executors_elsewhere_read_and_write_the_bucket(
     place = fresh_location(s3_bucket_url)
     url = f"s3+{place.endpoint}/{place.bucket}/{place.prefix}".rstrip("/")
     work = [sys.executable, "-c", WORK, cluster.url, url, str(tmp_path)]
-    done = subprocess.run(work, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(work, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("executors") == 2
     assert "refused the bucket has other bytes than those of f1620" in done.stdout

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
 def test_the_demo_posts_pulls_verifies_pushes_and_finds_the_forgery(tmp_path):
     env = {**os.environ, "DEMO_DIR": str(tmp_path / "demo"), "DEMO_KEEP_RUNNING": "0"}
     done = subprocess.run(
-        [sys.executable, DEMO], env=env, capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, DEMO], env=env, capture_output=True, text=True, timeout=800, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     for sentence in (

@@ -9,7 +9,6 @@ from nodes import odf
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.spark,
-    pytest.mark.timeout(300),
     pytest.mark.parametrize("pair", ON_FILES[:1], indirect=True),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from nodes import odf
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 MANIFEST = """
 kind: DatasetSnapshot

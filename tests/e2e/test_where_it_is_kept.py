@@ -7,7 +7,7 @@ from backends import BACKENDS
 from nodes import odf
 from readings import post, snapshot
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
 def test_rows_are_ingested_read_pulled_and_verified(node, pair, tmp_path):

@@ -53,7 +53,7 @@ def odf(*words: object, expect: int | None = 0, **env: str) -> subprocess.Comple
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     if expect is not None:
@@ -82,9 +82,9 @@ def served(
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: answers(url) or process.poll() is not None, "the node", seconds=120)
+        wait_until(lambda: answers(url) or process.poll() is not None, "the node", seconds=300)
         yield RunningNode(url, data, process, env)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait(timeout=120)

@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx
 
-START_SECONDS = 90
+START_SECONDS = 180
 PORTS = range(20_000, 32_000)
 _PORTS = random.SystemRandom()
 

@@ -151,4 +151,4 @@ def _running(
         yield process.pid, log
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=20)
+        process.wait(timeout=90)

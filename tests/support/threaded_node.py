@@ -71,5 +71,5 @@ def _threaded_node(data: Path, settings: dict[str, Any]) -> Iterator[ThreadedNod
         yield ThreadedNode(f"http://127.0.0.1:{ports[0]}", node, data)
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=90)
         node.stores.close()

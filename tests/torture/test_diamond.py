@@ -11,7 +11,7 @@ import pytest
 from diamond import play
 from diamond_shapes import ON_DATAFUSION
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture

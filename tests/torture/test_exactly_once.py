@@ -12,7 +12,7 @@ import pytest
 from exactly_once import ALL_ON_SPARK, exactly_once
 from world import Shape
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.e2e
 LONG = bool(os.environ.get("ODF_TORTURE"))
 
 
@@ -33,7 +33,7 @@ def test_every_receipt_is_true_and_no_row_is_lost_or_doubled(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(5400 if LONG else 600)
+@pytest.mark.timeout(5400 if LONG else 900)
 def test_every_receipt_is_true_when_all_stages_run_on_spark(open_folder: Path) -> None:
     rows, most, few, kills = (100_000, 2400, 4, 80) if LONG else (1000, 200, 10, 3)
     shape = Shape(spark=True, cuts=True, settings=ALL_ON_SPARK)

@@ -80,7 +80,7 @@ def _names(client: httpx.Client) -> Names:
     def files() -> list[dict[str, Any]]:
         return list(client.get("/bob/wide/files").json()["files"])
 
-    wait_until(lambda: bool(files()), "rows of the hostile account", seconds=120)
+    wait_until(lambda: bool(files()), "rows of the hostile account")
     head = client.get("/bob/wide/refs/head").text
     posted = client.post("/bob/rows/ingest", content=ROW, headers={"prefer": "respond-async"})
     job = str(posted.json().get("job", posted.json().get("id", "1")))

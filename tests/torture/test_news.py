@@ -46,7 +46,7 @@ class Killed:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(lambda: answers(self.url), "the node", seconds=120)
+        wait_until(lambda: answers(self.url), "the node")
 
     def kill(self) -> None:
         if self._process is not None:
@@ -114,7 +114,7 @@ def _followed(nodes, stores, kills):
     return seen, [str(block.hash) for block in made]
 
 
-@pytest.mark.timeout(2 * PATIENCE_S)
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_no_block_is_missed_or_repeated_over_kills_of_the_node(tmp_path):
     data = tmp_path / "data"
     stores = open_stores(StoreSettings(data=data, durable=False))
@@ -126,7 +126,7 @@ def test_no_block_is_missed_or_repeated_over_kills_of_the_node(tmp_path):
     assert seen == made
 
 
-@pytest.mark.timeout(2 * PATIENCE_S)
+@pytest.mark.timeout(3 * PATIENCE_S)
 def test_two_nodes_on_one_database_take_over_from_each_other(tmp_path, new_postgres_url):
     url = new_postgres_url()
     data = tmp_path / "data"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rotting import rotting
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize("rot", [True, False], ids=["rot", "writes"])

@@ -8,7 +8,7 @@ import pytest
 from torment import torment
 from world import Shape
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from odf_protocol.metadata.events import TransformResponseInvalidQuery, Transfor
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 LATEST = (
     "select event_time, v, 12 / v as part from x "

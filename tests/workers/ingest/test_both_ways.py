@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 HISTORIES = int(os.environ.get("ODF_TEST_HISTORIES", "40"))
 ON_SPARK = int(os.environ.get("ODF_TEST_SPARK_HISTORIES", "5"))
-pytestmark = pytest.mark.timeout(180 + 4 * max(HISTORIES, ON_SPARK))
+pytestmark = pytest.mark.timeout(900 + 4 * max(HISTORIES, ON_SPARK))
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 MILLIS = pa.timestamp("ms", "UTC")
 NEST = pa.struct([pa.field("a", pa.float64()), pa.field("b", pa.list_(pa.string()))])

@@ -36,7 +36,7 @@ from odf_workers.jobs.ingest.run import run_ingest
 from odf_workers.merge.history import NotWhatStands
 
 HISTORIES = int(os.environ.get("ODF_TEST_CHANGELOGS", "40"))
-pytestmark = pytest.mark.timeout(120 + 2 * HISTORIES)
+pytestmark = pytest.mark.timeout(900 + 2 * HISTORIES)
 ADD, RETRACT, FROM, TO = range(4)
 BEGIN = datetime(2050, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -35,7 +35,7 @@ from odf_workers.stages.read import PostRead
 from odf_workers.stages.read_posts import read
 
 FILES = int(os.environ.get("ODF_TEST_CSV_FILES", "120"))
-pytestmark = pytest.mark.timeout(60 + FILES)
+pytestmark = pytest.mark.timeout(900 + FILES)
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 COLUMNS = ("a STRING", "n BIGINT", "b STRING NOT NULL")
 NAMES = ("a", "n", "b")

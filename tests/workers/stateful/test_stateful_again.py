@@ -15,7 +15,7 @@ from tests.workers.stateful.playing import Play, Row, t
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 A, R, BEFORE, AFTER = 0, 1, 2, 3
 OLD = Path(__file__).parent / "checkpoint-of-format-1.tar"

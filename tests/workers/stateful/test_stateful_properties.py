@@ -22,7 +22,7 @@ from tests.workers.stateful.playing import Play, Row, t
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 SEEDS = range(int(os.environ.get("STATEFUL_SEEDS", "1")))
 """`STATEFUL_SEEDS=20` plays more histories, and all queries in one task and in several."""

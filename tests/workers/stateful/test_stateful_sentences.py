@@ -12,7 +12,7 @@ from tests.workers.stateful.playing import Play, t
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 SALES = {"shop": pa.string(), "amount": pa.int32()}
 DAILY = (

@@ -16,7 +16,7 @@ from tests.workers.tables import arrow_type, cases, plain, value_from
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 QUERIES: dict[str, str | None] = {
     "transform-015": None,

@@ -11,7 +11,7 @@ from tests.workers.transform.flights import DERIVED, MONTHS, play, tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 def test_a_correction_flows_through_and_another_node_computes_the_same_bytes(
