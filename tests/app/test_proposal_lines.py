@@ -83,6 +83,19 @@ def test_codes_that_are_numbers_with_an_exponent_are_told() -> None:
     assert kinds(proposed("x,v\n1.5e-7,1\n2e+10,2\n"))["x"] == "Float64"
 
 
+def test_numbers_that_may_have_thousands_are_told() -> None:
+    text = "id;v\n1;1.234\n2;2.000\n"
+    assert any("--thousands ." in note for note in proposed(text).notes)
+    assert kinds(proposed(text, thousands="."))["v"] == "Int64"
+    assert not any("--thousands" in note for note in proposed("id;v\n1;1.234\n2;0.5\n").notes)
+
+
+def test_days_among_times_are_times_of_midnight() -> None:
+    proposal = proposed("at,v\n2025-01-01T10:30:00,1\n2025-01-02,2\n")
+    assert kinds(proposal)["at"] == "Timestamp"
+    assert proposal.columns[0].values[1].isoformat() == "2025-01-02T00:00:00+00:00"
+
+
 @pytest.mark.parametrize("text", ["1e-400", "2.5e-324", "123456789.123456789"])
 def test_numbers_that_no_float_keeps_stay_text(text: str) -> None:
     assert kinds(proposed(f"x,v\n{text},1\n1.5,2\n"))["x"] == "String"

@@ -35,6 +35,7 @@ _ZEROS = re.compile(r" *-?0\d+ *", re.ASCII)
 _FLOAT = re.compile(r" *-?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)? *|-?inf|nan|NaN", re.ASCII)
 _CODE = re.compile(r" *\d+[eE]\d+ *", re.ASCII)
 """A number with an exponent as no program writes it, which may be a code."""
+_THOUSANDS_OR_NOT = re.compile(r" *-?[1-9]\d{0,2}\.\d{3} *", re.ASCII)
 _LEADING = re.compile(r" *-?0\d.*", re.ASCII)
 _TRUTHS = ("true", "false")
 _DIGITS = re.compile(r"\d")
@@ -122,7 +123,7 @@ def guess(name: str, texts: Sequence[str], signs: Signs = PLAIN) -> Guess:
         return _fraction(name, numbers)
     if all(map(_DATE.fullmatch, distinct)):
         return _if_real("Date", "yyyy-MM-dd", distinct)
-    if all(map(_TIME.fullmatch, distinct)):
+    if all(_TIME.fullmatch(text) or _DATE.fullmatch(text) for text in distinct):
         return _if_real("Timestamp", "yyyy-MM-dd", [text[:10] for text in distinct])
     for kind, patterns in (("Date", DATE_PATTERNS), ("Timestamp", TIME_PATTERNS)):
         if fitting := _fitting(patterns, distinct):
@@ -226,7 +227,12 @@ def _fraction(name: str, texts: Sequence[str]) -> Guess:
     if all(map(keeps, texts)):
         code = next(filter(_CODE.fullmatch, texts), None)
         as_text = f"--type {name or 'COLUMN'}=String keeps texts"
-        return Guess("Float64", note=f"{code!r} is read as a number ({as_text})" if code else "")
+        if code:
+            return Guess("Float64", note=f"{code!r} is read as a number ({as_text})")
+        if all(map(_THOUSANDS_OR_NOT.fullmatch, texts)):
+            note = f"{texts[0].strip()!r} is read with a fraction (--thousands . if it has none)"
+            return Guess("Float64", note=note)
+        return Guess("Float64")
     scale = max(len(text.partition(".")[2].strip()) for text in texts)
     return Guess(
         "String",
