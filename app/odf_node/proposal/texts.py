@@ -109,18 +109,16 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     notes += [f"left out before the header: {_shown(body.titles)}"] if body.titles else []
     if body.width == 1 and (blank := _blank_lines(data)):
         notes.append(f"{blank} blank lines are no rows")
-    footer = choices.footer or 0
+    head, footer = body.lines[0], choices.footer or 0
     if body.footers and not choices.sets_aside:
         footer = _full_lines(data, body.footers[0].number)
     questions = _odd_lines(sample, body, form, choices, footer)
-    head = body.lines[0]
-    names = _bare(head)
+    names, units = _bare(head), choices.units or 0
     others = [line.fields for line in body.lines[1:] if _bare(line) != names]
     header = header_of([head.fields, *others], choices.header)
     questions += () if header.is_there else _narrow_header(body)
     first = [head.fields] if header.is_there else []
     rest = others if first else [line.fields for line in body.lines]
-    units = choices.units or 0
     if choices.units is None and first and units_below(first[0], rest):
         units = 1
         notes.append(f"left out as a line of units: {_shown(body.lines[1:2])} (--units 0)")
@@ -128,7 +126,6 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
     if repeated:
         notes.append(f"left out, since they repeat the header: {_shown(repeated)}")
     rest = rest[units:]
-    questions += _strange_rows(body, rest, choices, asks_units=bool(first) and not units)
     options: dict[str, Any] = {
         "odf-node/skipLines": head.number - 1 if body.titles else skip,
         "odf-node/unitLines": units,
@@ -145,7 +142,7 @@ def texts_of(sample: Sample, choices: Choices) -> Records:
         step=_step(sample, form, choices, header=header.is_there),
         options={key: value for key, value in options.items() if value},
         notes=(*warnings, *notes, *header.notes),
-        questions=(*questions, *header.questions),
+        questions=(*questions, *header.questions, *_strange_rows(body, rest, choices, first)),
     )
 
 
@@ -375,14 +372,16 @@ def _bare(line: Line) -> list[str]:
 
 
 def _strange_rows(
-    body: _Body, rest: Sequence[Sequence[str]], choices: Choices, *, asks_units: bool
+    body: _Body, rest: Sequence[Sequence[str]], choices: Choices, header: Sequence[Sequence[str]]
 ) -> tuple[str, ...]:
-    """Return questions about a first and a last row that the types of all others tell from them."""
+    """Return questions about a first row, below the header, and a last one that the types of all
+    others tell from them."""
     found = []
     if choices.sets_aside or not rest:
         return ()
-    if asks_units and choices.units is None and differs_from(rest[0], rest[1:]):
-        line = next(line for line in body.lines[1:] if line.fields == rest[0])
+    line = body.lines[min(1, len(body.lines) - 1)]
+    is_first = bool(header) and line.fields is rest[0]
+    if is_first and choices.units is None and differs_from(rest[0], rest[1:]):
         found.append(
             f"{line} has text where all other rows have numbers or dates: --units 1 leaves it out, "
             "--units 0 keeps it"

@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -70,7 +70,10 @@ class Receipt:
     """The complete response of the node."""
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any], notes: tuple[str, ...] = ()) -> Receipt:
+    def of(
+        cls, answer: Mapping[str, Any], notes: tuple[str, ...] = (), told: tuple[str, ...] = ()
+    ) -> Receipt:
+        """Return what a node answers; `told` are warnings that only the client knows."""
         return cls(
             outcome=str(answer.get("outcome", "")),
             block=answer.get("head"),
@@ -79,7 +82,7 @@ class Receipt:
             rows_known=int(answer.get("rowsKnown", 0)),
             rows_corrected=int(answer.get("rowsCorrected", 0)),
             rows_retracted=int(answer.get("rowsRetracted", 0)),
-            warnings=tuple(answer.get("warnings", ())),
+            warnings=(*told, *answer.get("warnings", ())),
             replayed=bool(answer.get(REPLAYED, False)),
             notes=notes,
             answer=answer,
@@ -146,8 +149,7 @@ def publish(
                 on_bad_rows=None if choices.on_bad_rows == "fail" else choices.on_bad_rows,
                 key=idempotency_key or _request_key(rows, expected_head or head, adds=adds),
             )
-    receipt = Receipt.of(answer, notes)
-    return replace(receipt, warnings=(*_of_index(data), *receipt.warnings))
+    return Receipt.of(answer, notes, _of_index(data))
 
 
 def _request_key(rows: _Rows, head: str, *, adds: bool) -> str:
