@@ -131,11 +131,10 @@ def test_a_query_that_would_take_all_memory_ends_with_the_limit(client, query):
 
 
 def test_a_query_that_would_never_end_is_ended(tmp_path):
-    settings = LIMITS | {"query_time_s": 2}
+    # of so many threads that its limit of processor time is not what ends it
+    settings = LIMITS | {"query_time_s": 2, "query_threads": 64}
     with serving(tmp_path / "node", **settings) as service, service.http() as client:
-        began = time.monotonic()
-        assert status_of(client, ENDLESS) == 413
-        assert time.monotonic() - began < 100
+        assert status_of(client, ENDLESS) == 413  # a client waits for a minute
 
 
 @pytest.mark.parametrize(
