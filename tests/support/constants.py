@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from odf_node.service.features import OWN
 from odf_node.service.settings import Settings
+from odf_storage.runtime.features import loaded
 
 
 @contextmanager
 def constants(**values: Any) -> Iterator[None]:
     """Give constants these values until the block ends, in each module that has them."""
+    if values and "odf_node.service.main" in sys.modules:
+        _load_features()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in values.items():
             having = [
@@ -26,6 +31,17 @@ def constants(**values: Any) -> Iterator[None]:
             for module in having:
                 patch.setattr(module, name, value)
         yield
+
+
+@functools.cache
+def _load_features() -> None:
+    """Import now what a node imports when it opens: a name that such a module took from another one
+    while that had another value would keep it for ever."""
+    for feature in OWN:
+        files, runners = (feature.dataset_files, feature.addresses), feature.runners
+        for place in (feature.parts, feature.router, *feature.dataset_routes, *files, runners):
+            if place:
+                loaded(place)
 
 
 def apart(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
