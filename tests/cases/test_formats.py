@@ -254,6 +254,13 @@ def test_case_19_heights_of_shapes_are_kept(tmp_path: Path) -> None:
         ({"total": 1, "count": 1}, None),
         ({"totalResults": 3, "total": 1.5}, "totalResults"),
         ({"nextPageToken": "x"}, "nextPageToken"),
+        ({"nextRecordsUrl": "/x"}, "nextRecordsUrl"),
+        ({"done": False}, "done"),
+        ({"last": True, "totalPages": 1, "done": True}, None),
+        ({"meta": {"current_page": 1, "last_page": 5}}, "meta.last_page"),
+        ({"total_pages": 2}, "total_pages"),
+        ({"total": {"value": 2, "relation": "eq"}}, "total.value"),
+        ({"incomplete_results": True}, "incomplete_results"),
         ({"title": "next"}, None),
     ],
 )

@@ -46,14 +46,29 @@ _NEXT = frozenset(
         *("@odata.nextlink", "odata.nextlink", "@iot.nextlink", "nextlink", "next_link", "next"),
         *("nextpage", "next_page", "next_page_url", "nextpageurl", "next_url", "nexturl"),
         *("nextpagetoken", "next_page_token", "nextcursor", "next_cursor", "resumptiontoken"),
-        *("nexttoken", "next_token"),
+        *("nexttoken", "next_token", "nextrecordsurl", "next_href", "nexthref", "nextpagelink"),
+        *("next_page_link", "nextpageuri", "@nextlink", "continuation", "continuationtoken"),
+        "continuation_token",
     }
 )
 """Keys, in lower case, whose value leads to more records; an empty one does not."""
 _MORE = frozenset(
-    {"exceededtransferlimit", "hasmore", "has_more", "hasnext", "has_next", "has_next_page"}
+    {
+        *("exceededtransferlimit", "hasmore", "has_more", "hasnext", "has_next", "has_next_page"),
+        *("hasnextpage", "hasmoreitems", "more", "morerecords", "more_records", "truncated"),
+        *("istruncated", "is_truncated", "incomplete_results"),
+    }
 )
 """Keys that are true if there are more records."""
+_LAST = frozenset({"last", "islast", "is_last", "islastpage", "is_last_page", "done"})
+"""Keys that are false if there are more records."""
+_PAGES = frozenset(
+    {
+        *("pages", "totalpages", "total_pages", "pagecount", "page_count", "numpages"),
+        *("lastpage", "last_page"),
+    }
+)
+"""Keys whose value may be the number of pages."""
 _TOTALS = frozenset(
     {
         *("total", "totalcount", "total_count", "totalresults", "total_results", "totalfeatures"),
@@ -84,8 +99,12 @@ class Pages:
         plain, name = key.lower(), f"{path}{key}"
         if plain in _NEXT and _leads_on(value):
             self._tell(_said(f"`{name}` leads to more records"))
-        elif plain in _MORE and value is True:
-            self._tell(_said(f"`{name}` is true"))
+        elif (plain in _MORE and value is True) or (plain in _LAST and value is False):
+            self._tell(_said(f"`{name}` is {str(value).lower()}"))
+        elif plain in _PAGES and type(value) is int and value > 1:
+            self._tell(_said(f"`{name}` is {value}"))
+        elif plain in _TOTALS and isinstance(value, dict) and type(value.get("value")) is int:
+            self._totals[f"{name}.value"] = value["value"]
         elif plain in _TOTALS and type(value) is int:
             self._totals[name] = value
         elif plain in ("links", "link") and isinstance(value, list):
