@@ -37,10 +37,6 @@ GROUPS = {
 BROKEN = (Deviation, GaveUp, Closed, HandshakeRefused, Disconnected, *UNREADABLE)
 
 
-class NoNodeThere(BadInput):
-    """The server at the address does not respond like an ODF node."""
-
-
 class Status(Enum):
     PASSED = "passed"
     FAILED = "failed"
@@ -126,15 +122,15 @@ def node_of(url: str, *, read_only: bool, **more: Any) -> NodeUnderTest:
     """
     parts = urlsplit(url.removeprefix("odf+"))
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise NoNodeThere(f"{url} is no http(s) address")
+        raise BadInput("NoNodeThere", f"{url} is no http(s) address")
     origin = f"{parts.scheme}://{parts.netloc}"
     info = _json(origin + "/info")
     if not isinstance(info, dict) or "isMultiTenant" not in info:
-        raise NoNodeThere(f"{origin}/info does not answer like an ODF node")
+        raise BadInput("NoNodeThere", f"{origin}/info does not answer like an ODF node")
     path = parts.path.strip("/")
     dataset = f"{origin}/{path}/" if path else None
     if read_only and dataset is None:
-        raise NoNodeThere("a read-only run needs the address of a public dataset")
+        raise BadInput("NoNodeThere", "a read-only run needs the address of a public dataset")
     return NodeUnderTest(
         origin=origin,
         multi=bool(info["isMultiTenant"]),

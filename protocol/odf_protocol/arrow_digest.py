@@ -72,10 +72,6 @@ class UnsupportedColumn(BadInput):
         )
 
 
-class SchemaDiffers(BadInput):
-    """A batch has other columns than the digest was started with."""
-
-
 class _Begun:
     """Hash input before the first row: of the head state, and of each column state."""
 
@@ -127,7 +123,9 @@ class ArrowDigest:
         if not schema.equals(self.schema) and (
             schema.names != self.schema.names or schema.types != self.schema.types
         ):
-            raise SchemaDiffers("the batch has other columns than the digest was started with")
+            raise BadInput(
+                "SchemaDiffers", "the batch has other columns than the digest was started with"
+            )
         if not batch.num_rows:
             return
         states = iter(self._columns)

@@ -47,10 +47,6 @@ class UnsupportedSchema(BadInput):
     """A schema, or a type in it, has no counterpart on the other side."""
 
 
-class MalformedArrowSchema(UnsupportedSchema):
-    """The bytes are not an Arrow schema."""
-
-
 # --- ODF to Arrow ---------------------------------------------------------------------------
 
 
@@ -283,10 +279,14 @@ def decode_raw_arrow_schema(raw: bytes) -> pa.Schema:
         MalformedArrowSchema: the bytes are not such a table.
     """
     if not 8 <= len(raw) <= MAX_RAW_SCHEMA_BYTES:
-        raise MalformedArrowSchema(f"an Arrow schema cannot have {len(raw)} bytes")
+        raise UnsupportedSchema(
+            "MalformedArrowSchema", f"an Arrow schema cannot have {len(raw)} bytes"
+        )
     root = int.from_bytes(raw[:4], "little")
     if root >= len(raw):
-        raise MalformedArrowSchema("the root of the Arrow schema lies behind its end")
+        raise UnsupportedSchema(
+            "MalformedArrowSchema", "the root of the Arrow schema lies behind its end"
+        )
     vtable = struct.pack("<6H", 12, 24, 16, 18, 4, 8)  # sizes, then offsets of the four fields
     table = struct.pack(
         "<iIqhB5x",
@@ -302,7 +302,9 @@ def decode_raw_arrow_schema(raw: bytes) -> pa.Schema:
         schema = pa.ipc.read_schema(pa.py_buffer(framed))
         _decode_texts(schema)
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise MalformedArrowSchema(f"no readable Arrow schema: {str(error)[:200]}") from None
+        raise UnsupportedSchema(
+            "MalformedArrowSchema", f"no readable Arrow schema: {str(error)[:200]}"
+        ) from None
     return schema
 
 

@@ -34,10 +34,6 @@ from .multihash import MalformedMultibase, Multihash
 SEED_BYTES = 32
 
 
-class MalformedSeed(BadInput):
-    """The seed of a private key does not have 32 bytes."""
-
-
 @dataclass(frozen=True, slots=True)
 class KeyPair:
     """An ed25519 key pair. The seed is secret and never displayed."""
@@ -53,7 +49,7 @@ class KeyPair:
 def key_pair(seed: bytes) -> KeyPair:
     """Return the key pair for a seed of 32 random bytes. Raises `MalformedSeed`."""
     if len(seed) != SEED_BYTES:
-        raise MalformedSeed(f"an ed25519 seed has {SEED_BYTES} bytes, not {len(seed)}")
+        raise BadInput("MalformedSeed", f"an ed25519 seed has {SEED_BYTES} bytes, not {len(seed)}")
     from Crypto.PublicKey import ECC  # slow to import, and keys are rarely made
 
     key = ECC.construct(curve="Ed25519", seed=seed)

@@ -43,10 +43,6 @@ _TOKEN = re.compile(
 )
 
 
-class DdlSyntax(UnsupportedSchema):
-    """The text is not a list of columns."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Token:
     """A token: `kind` is a group of `_TOKEN` or "end", `text` is unquoted, `at` counts from 0."""
@@ -74,7 +70,7 @@ def parse_ddl(columns: Sequence[str]) -> DataSchema:
 
 def _tokens(text: str) -> list[_Token]:
     if len(text) > MAX_DDL_CHARS:
-        raise DdlSyntax(f"DDL is longer than {MAX_DDL_CHARS} characters")
+        raise UnsupportedSchema("DdlSyntax", f"DDL is longer than {MAX_DDL_CHARS} characters")
     found: list[_Token] = []
     for match in _TOKEN.finditer(text):  # every character belongs to some token
         at = match.start()
@@ -82,7 +78,9 @@ def _tokens(text: str) -> list[_Token]:
             quote = match[0][0]
             found.append(_Token("quoted", match[0][1:-1].replace(quote * 2, quote), at))
         elif match.lastgroup == "open":  # told at once: what follows has been read to its end
-            raise DdlSyntax(f"the comment at character {at} of the DDL is not closed", position=at)
+            raise UnsupportedSchema(
+                "DdlSyntax", f"the comment at character {at} of the DDL is not closed", position=at
+            )
         elif match.lastgroup:
             found.append(_Token(match.lastgroup, match[0], at))
     return [*found, _Token("end", "end of the DDL", len(text))]
@@ -228,9 +226,10 @@ class _Parser:
 
     # --- errors
 
-    def _syntax(self, expected: str) -> DdlSyntax:
+    def _syntax(self, expected: str) -> UnsupportedSchema:
         token = self._peek
-        return DdlSyntax(
+        return UnsupportedSchema(
+            "DdlSyntax",
             f"expected {expected}, found {token.text[:60]!r} at character {token.at} of the DDL",
             column=self._column,
             position=token.at,

@@ -94,10 +94,6 @@ _HANDLE = 1
 """Field of the handle in tickets, and in commands for prepared statements."""
 
 
-class MalformedCommand(BadInput):
-    """The bytes are not a message of Flight SQL."""
-
-
 @dataclass(frozen=True, slots=True)
 class Command:
     """A message with its name, such as `CommandGetTables`, and its fields by number."""
@@ -115,7 +111,9 @@ class Command:
         try:
             return [raw.decode() for raw in self._bytes(number)]
         except UnicodeDecodeError:
-            raise MalformedCommand(f"field {number} of {self.name} is no text") from None
+            raise BadInput(
+                "MalformedCommand", f"field {number} of {self.name} is no text"
+            ) from None
 
     def flag(self, number: int) -> bool:
         return bool(self.fields.get(number, [0])[-1])
@@ -137,13 +135,13 @@ class Command:
         """Return the handle of a statement. Raises `MalformedCommand`."""
         found = self._bytes(_HANDLE)
         if not found:
-            raise MalformedCommand(f"{self.name} has no handle")
+            raise BadInput("MalformedCommand", f"{self.name} has no handle")
         return found[-1]
 
     def _bytes(self, number: int) -> list[bytes]:
         found = self.fields.get(number, [])
         if any(isinstance(value, int) for value in found):
-            raise MalformedCommand(f"field {number} of {self.name} is a number")
+            raise BadInput("MalformedCommand", f"field {number} of {self.name} is a number")
         return [value for value in found if isinstance(value, bytes)]
 
 
@@ -154,7 +152,7 @@ def read_command(raw: bytes) -> Command:
         MalformedCommand: too long, or of another package. MalformedProtobuf.
     """
     if len(raw) > MAX_MESSAGE_BYTES:
-        raise MalformedCommand(f"a message has {MAX_MESSAGE_BYTES} bytes at most")
+        raise BadInput("MalformedCommand", f"a message has {MAX_MESSAGE_BYTES} bytes at most")
     url, value = b"", b""
     for number, content in fields(raw):
         if number == 1 and isinstance(content, bytes):
@@ -163,7 +161,7 @@ def read_command(raw: bytes) -> Command:
             value = content
     prefix, name = TYPE_URL.encode(), url.removeprefix(TYPE_URL.encode())
     if not url.startswith(prefix) or not name.isalnum():
-        raise MalformedCommand("this is no message of Flight SQL")
+        raise BadInput("MalformedCommand", "this is no message of Flight SQL")
     found: dict[int, list[int | bytes]] = {}
     for number, content in fields(value):
         found.setdefault(number, []).append(content)
@@ -183,15 +181,11 @@ _COMMAND = 2
 """In a descriptor: the kind for a command instead of a path, and the field with the command."""
 
 
-class NotACommand(BadInput):
-    """A descriptor contains a path instead of a command."""
-
-
 def command_of(descriptor: bytes) -> bytes:
     """Return the command in a `FlightDescriptor`. Raises `NotACommand`, `MalformedProtobuf`."""
     found = _fields(descriptor)
     if found.get(1) != _COMMAND:
-        raise NotACommand("data is asked for by commands of Flight SQL, not by paths")
+        raise BadInput("NotACommand", "data is asked for by commands of Flight SQL, not by paths")
     return _bytes(found, _COMMAND)
 
 

@@ -37,10 +37,6 @@ _NOON = datetime(2000, 1, 15, 12)
 """A time that no zone has twice or never."""
 
 
-class UnknownSourceOption(BadInput):
-    """An attribute of this project is unknown, or has an invalid value."""
-
-
 class HeaderRule(StrEnum):
     """How the header of a CSV file must relate to the declared names."""
 
@@ -303,7 +299,8 @@ def options_of(step: ReadStep) -> ReadOptions:
             columns[column.name] = ColumnOptions(**own)
     options = ReadOptions(**found, columns=columns)
     if options.thousands == options.decimal:
-        raise UnknownSourceOption(
+        raise BadInput(
+            "UnknownSourceOption",
             f"{PREFIX}decimal and {PREFIX}thousands are two signs, not both {options.decimal!r}",
             attribute=f"{PREFIX}thousands",
         )
@@ -327,7 +324,8 @@ def _check_known(extra: Attributes | None, known: tuple[SourceOption, ...], what
     keys = [option.key for option in known]
     for key in _value(extra):
         if key.startswith(PREFIX) and key not in keys:
-            raise UnknownSourceOption(
+            raise BadInput(
+                "UnknownSourceOption",
                 f"the attribute {key[:100]} of a {what} is not known; known are {', '.join(keys)}",
                 attribute=key[:100],
             )
@@ -349,6 +347,8 @@ def _parsed(option: SourceOption, value: Any) -> Any:
     try:
         return option.parse(value)
     except (ValueError, TypeError):
-        raise UnknownSourceOption(
-            f"the attribute {option.key} is {option.wanted}", attribute=option.key
+        raise BadInput(
+            "UnknownSourceOption",
+            f"the attribute {option.key} is {option.wanted}",
+            attribute=option.key,
         ) from None

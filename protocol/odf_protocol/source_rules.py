@@ -43,14 +43,6 @@ FINER_UNITS = {"us": "microseconds", "ns": "nanoseconds"}
 """Units of instants that are stored in milliseconds."""
 
 
-class Unsupported(BadInput):
-    """A source requires something that this node does not support; the message names it."""
-
-
-class KeyNotDeclared(BadInput):
-    """A merge strategy names columns that the source does not declare."""
-
-
 def check_definition(event: MetadataEvent, event_time: str) -> None:
     """Check that batches of a source can be read; other events are accepted. `event_time` is the
     name of the event time column.
@@ -92,7 +84,8 @@ def text_encoding(step: ReadStep) -> str:
         return UTF8
     found = encoding_of(declared)
     if found is None:
-        raise Unsupported(
+        raise BadInput(
+            "Unsupported",
             f"the encoding {declared[:100]!r} is not known; known are utf8, utf16, utf32, "
             "iso-8859-1 to -16, windows-1250 to -1258, IBM's code pages, and those of Chinese, "
             "Japanese, Korean, Russian and Thai",
@@ -115,7 +108,9 @@ def _character(option: str, value: str | None, default: str) -> str:
     if value is None:
         return default
     if len(value) != 1 or not value.isascii() or value in "\r\n":
-        raise Unsupported(f"Csv {option} must be one ASCII character, not {value!r}", option=option)
+        raise BadInput(
+            "Unsupported", f"Csv {option} must be one ASCII character, not {value!r}", option=option
+        )
     return value
 
 
@@ -133,14 +128,15 @@ def _check_hashed(declared: pa.Schema) -> None:
     try:
         beginnings(declared)
     except UnsupportedColumn as problem:
-        raise Unsupported(f"{problem.message}: {AS_TEXT}", **problem.facts) from None
+        raise BadInput("Unsupported", f"{problem.message}: {AS_TEXT}", **problem.facts) from None
 
 
 def _check_units(declared: pa.Schema) -> None:
     """Check that no column promises digits of times that are not kept. Raises `Unsupported`."""
     for field in declared:
         if pa.types.is_timestamp(field.type) and field.type.unit in FINER_UNITS:
-            raise Unsupported(
+            raise BadInput(
+                "Unsupported",
                 f"column `{field.name}` is declared in {FINER_UNITS[field.type.unit]}, and times "
                 "are stored in milliseconds: declare the unit Millisecond (a warning says if "
                 "digits are cut), or String or Int64 to keep every digit",
@@ -155,7 +151,8 @@ def _check_key(event: AddPushSource | SetPollingSource, columns: Sequence[str]) 
     ]
     missing = [name for name in wanted if name not in columns]
     if missing:
-        raise KeyNotDeclared(
+        raise BadInput(
+            "KeyNotDeclared",
             f"the merge strategy names the column `{missing[0]}`, which is not among those that "
             "the source declares",
             column=missing[0],
@@ -168,11 +165,12 @@ def _check_fetch(event: SetPollingSource) -> None:
     if isinstance(rule, EventTimeSourceFromPath):
         check_event_time(rule)
     if isinstance(fetch, FetchStepFilesGlob) and isinstance(rule, EventTimeSourceFromMetadata):
-        raise Unsupported("the event time of files cannot be taken from their metadata")
+        raise BadInput("Unsupported", "the event time of files cannot be taken from their metadata")
     if isinstance(fetch, FetchStepUrl) and "${{" not in fetch.url:
         scheme = fetch.url.partition(":")[0].lower()
         if scheme not in SCHEMES:
-            raise Unsupported(
+            raise BadInput(
+                "Unsupported",
                 f"sources of the scheme {scheme[:50]!r} are not fetched; known are "
                 f"{', '.join(SCHEMES)}",
                 scheme=scheme[:50],
@@ -186,13 +184,14 @@ def _check_fetch(event: SetPollingSource) -> None:
 def check_event_time(rule: EventTimeSourceFromPath) -> None:
     """Check pattern and format of event times. Raises `Unsupported`, `UnsupportedPattern`."""
     if len(rule.pattern) > MAX_PATTERN_CHARS:
-        raise Unsupported(f"a pattern has at most {MAX_PATTERN_CHARS} characters")
+        raise BadInput("Unsupported", f"a pattern has at most {MAX_PATTERN_CHARS} characters")
     try:
         around = rf"^(?s:.*?)(?:{rule.pattern})(?s:.*)$"
         pc.match_substring_regex(pa.array([""]), rule.pattern)
         pc.replace_substring_regex(pa.array([""]), around, r"\1", max_replacements=1)
     except pa.ArrowInvalid as bad:
-        raise Unsupported(
+        raise BadInput(
+            "Unsupported",
             f"the pattern {rule.pattern[:200]!r} is no regular expression with one group ({bad})",
             pattern=rule.pattern[:200],
         ) from None

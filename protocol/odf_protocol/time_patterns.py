@@ -30,10 +30,6 @@ _FIXED = re.compile(r"([+-])(\d\d)(?::?(\d\d))?", re.ASCII)
 _ZONE = r"[A-Za-z][A-Za-z0-9_/+-]*"
 
 
-class UnsupportedPattern(BadInput):
-    """A pattern of times has unknown letters, or does not determine a date."""
-
-
 @dataclass(frozen=True, slots=True)
 class TimePattern:
     """A compiled pattern, which parses texts."""
@@ -64,8 +60,10 @@ def pattern_of(text: str | None) -> TimePattern | None:
     if text is None or text == ISO:
         return None
     if len(text) > MAX_PATTERN_CHARS:
-        raise UnsupportedPattern(
-            f"a pattern of times has at most {MAX_PATTERN_CHARS} characters", pattern=text[:100]
+        raise BadInput(
+            "UnsupportedPattern",
+            f"a pattern of times has at most {MAX_PATTERN_CHARS} characters",
+            pattern=text[:100],
         )
     names: set[str] = set()
     pattern = "".join(_part(token[0], text, names) for token in _TOKEN.finditer(text))
@@ -101,8 +99,9 @@ def _part(part: str, pattern: str, names: set[str]) -> str:
     raise _unsupported(pattern, f"`{part}` is not known")
 
 
-def _unsupported(pattern: str, reason: str) -> UnsupportedPattern:
-    return UnsupportedPattern(
+def _unsupported(pattern: str, reason: str) -> BadInput:
+    return BadInput(
+        "UnsupportedPattern",
         f"the pattern {pattern[:MAX_PATTERN_CHARS]!r} of times is not supported: {reason}. Known "
         "are y M d H h a m s S E X x Z VV, quoted text and [optional parts]",
         pattern=pattern[:MAX_PATTERN_CHARS],

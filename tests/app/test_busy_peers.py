@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from chains import make_dataset
+from refusals import refusing
 from service import serving
 
 from odf_node.client import sync
 from odf_node.client.http import DatasetMissing, Overloaded, TransferFailed, with_retries
 from odf_node.client.limits import LIMITS
-from odf_node.client.receive import SeedOverwrite
 from odf_node.client.remotes import Location
 from odf_node.client.socket import conversation
 from odf_storage.stores.ports.values import Visibility
@@ -135,7 +135,7 @@ def test_a_push_to_the_place_of_another_dataset_says_so_at_once(tmp_path: Path) 
         given = {"token": service.token(), "visibility": Visibility.PUBLIC}
         sync.push(Location.parse(str(other.folder)), where, **given)
         for force in (False, True):
-            with pytest.raises(SeedOverwrite) as told:
+            with refusing("SeedOverwrite") as told:
                 sync.push(Location.parse(str(ours.folder)), where, force=force, **given)
             assert "another dataset" in told.value.message
             assert "--force" not in told.value.message

@@ -9,27 +9,13 @@ from pathlib import Path
 import pytest
 from chains import make_dataset
 from click.testing import CliRunner
+from refusals import refusing
 from service import serving, ten_rows
 from static_files import answering, send
 
 from odf_node.cli.main import main
-from odf_node.client.home import UnreadableConfig
-from odf_node.client.remotes import (
-    Location,
-    Repositories,
-    RepositoryExists,
-    RepositoryUnknown,
-    UnsupportedUrl,
-    note_remotes,
-    remotes_of,
-)
-from odf_node.client.targets import (
-    AmbiguousTarget,
-    NotADataset,
-    NoTarget,
-    read_address,
-    write_address,
-)
+from odf_node.client.remotes import Location, Repositories, note_remotes, remotes_of
+from odf_node.client.targets import read_address, write_address
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef, MalformedName
 from odf_storage.stores.ports.values import Visibility
 
@@ -77,10 +63,10 @@ def test_repositories_are_kept_in_a_file_only_their_owner_reads(tmp_path):
     found = again.get("remote")
     assert (found.url, found.token) == (URL, "secret")
     assert "secret" not in repr(found)
-    with pytest.raises(RepositoryExists):
+    with refusing("RepositoryExists"):
         again.add("REMOTE", URL)
     again.remove("remote")
-    with pytest.raises(RepositoryUnknown):
+    with refusing("RepositoryUnknown"):
         Repositories(tmp_path / "c").get("remote")
 
 
@@ -88,14 +74,14 @@ def test_what_is_no_name_or_no_node_is_refused(known):
     with pytest.raises(MalformedName):
         known.add("a/b", URL)
     for url in ("./folder", "ftp://x/", "http://user:pass@x/"):
-        with pytest.raises(UnsupportedUrl):
+        with refusing("UnsupportedUrl"):
             known.add("a", url)
     assert known.all() == {}
 
 
 def test_a_file_that_is_not_ours_any_more_is_told(tmp_path):
     (tmp_path / "repositories.json").write_text("{")
-    with pytest.raises(UnreadableConfig):
+    with refusing("UnreadableConfig"):
         Repositories(tmp_path)
 
 
@@ -141,7 +127,7 @@ def test_a_push_to_a_name_of_a_repository_goes_there(known, single, multi, tmp_p
     assert target("many/bar", tmp_path, known) == f"odf+{multi.url}/anna/bar/"
     assert target("many/bert/bar", tmp_path, known) == f"odf+{multi.url}/bert/bar/"
     assert target("nobody/bar", tmp_path, known) == f"odf+{multi.url}/bar/"
-    with pytest.raises(NotADataset):
+    with refusing("NotADataset"):
         target("many/a/b/c", tmp_path, known)
 
 
@@ -163,13 +149,13 @@ def test_a_push_without_target_goes_to_the_only_repository(known, single, tmp_pa
 def test_a_push_without_target_and_with_several_repositories_is_ambiguous(known, tmp_path):
     known.add("one", URL)
     known.add("two", URL)
-    with pytest.raises(AmbiguousTarget):
+    with refusing("AmbiguousTarget"):
         target(None, tmp_path, known)
 
 
 @pytest.mark.scenario("F07")
 def test_a_push_without_target_and_without_repository_has_no_target(known, tmp_path):
-    with pytest.raises(NoTarget):
+    with refusing("NoTarget"):
         target(None, tmp_path, known)
 
 
@@ -211,7 +197,7 @@ def test_a_pull_from_a_repository_speaks_as_it_was_registered(known, multi):
     assert str(smart.location) == f"odf+{multi.url}/anna/bar/"
     assert str(simple.location) == f"{multi.url}/bar/"
     assert str(read_address("simple/x/bar", known).location) == f"{multi.url}/x/bar/"
-    with pytest.raises(NotADataset):
+    with refusing("NotADataset"):
         read_address("smart", known)
 
 

@@ -8,25 +8,22 @@ from collections.abc import Iterator
 
 import pytest
 from chains import FolderDataset, files_of, make_dataset
+from refusals import refusing
 from threaded_node import ThreadedNode, threaded_node
 
 from odf_node.client import smart_pull, sync
 from odf_node.client.folder import FolderRepository
-from odf_node.client.http import DatasetMissing, RemoteDamaged, Unauthenticated, Unauthorized
+from odf_node.client.http import DatasetMissing, Unauthenticated, Unauthorized
 from odf_node.client.limits import ClientLimits
 from odf_node.client.receive import (
     DestinationAhead,
     Diverged,
-    ObjectSizeMismatch,
     Outcome,
-    SeedOverwrite,
     SourceObjectMissing,
     Unwatched,
 )
 from odf_node.client.remotes import Location
 from odf_node.client.repositories import HttpRepository
-from odf_node.client.socket import HandshakeRefused, NameCollision, RefCollision
-from odf_protocol.chain.definition_rules import SystemTimeIsNotMonotonic
 from odf_protocol.chain.rules import fold
 from odf_protocol.codec.blocks import encode_block
 from odf_protocol.instant import Instant
@@ -176,7 +173,7 @@ def test_a_continuation_the_node_refuses_is_explained_from_the_chain_here(place,
     )
     ours.objects.put(ObjectKind.BLOCK, broken.hash, [broken.raw])
     ours.objects.write_ref("head", broken.hash)
-    with pytest.raises(SystemTimeIsNotMonotonic):
+    with refusing("SystemTimeIsNotMonotonic"):
         place.push(ours)
 
 
@@ -258,9 +255,9 @@ def test_a_compacted_chain_replaces_the_longer_one_by_force(place, tmp_path):
 def test_force_never_replaces_another_dataset(place, ours, tmp_path):
     place.push(ours)
     other = make_dataset(tmp_path / "other", key=next(keys))
-    with pytest.raises(SeedOverwrite):
+    with refusing("SeedOverwrite"):
         place.push(other, force=True)
-    with pytest.raises(SeedOverwrite):
+    with refusing("SeedOverwrite"):
         place.pull(other.folder, force=True)
 
 
@@ -331,7 +328,7 @@ def test_a_private_dataset_does_not_exist_for_strangers(multi, ours, tmp_path):
 def test_a_dataset_has_one_name_per_node(place, ours, single, multi):
     place.push(ours)
     elsewhere = Place(place.node, multi=place.node is multi)
-    with pytest.raises(RefCollision):
+    with refusing("RefCollision"):
         elsewhere.push(ours)
 
 
@@ -339,14 +336,14 @@ def test_a_name_belongs_to_one_dataset(place, ours, tmp_path):
     """The head is not in our chain; force leads to the comparison of Seeds."""
     place.push(ours)
     other = make_dataset(tmp_path / "other", key=next(keys))
-    with pytest.raises((SeedOverwrite, NameCollision)):
+    with refusing("SeedOverwrite", "NameCollision"):
         place.push(other, force=True)
 
 
 def test_another_protocol_version_is_refused(place, ours, tmp_path, monkeypatch):
     place.push(ours)
     monkeypatch.setattr("odf_node.client.socket.PROTOCOL_VERSION", 0)
-    with pytest.raises(HandshakeRefused, match="Incompatible client version"):
+    with refusing("HandshakeRefused", match="Incompatible client version"):
         place.pull(tmp_path / "copy")
 
 
@@ -358,7 +355,7 @@ def test_a_damaged_object_on_the_node_is_refused_and_nothing_becomes_visible(pla
     content[len(content) // 2] ^= 1
     stored.chmod(0o644)
     stored.write_bytes(content)
-    with pytest.raises(RemoteDamaged, match=stored.name):
+    with refusing("RemoteDamaged", match=stored.name):
         place.pull(tmp_path / "copy")
     assert not (tmp_path / "copy" / "refs").exists()
 
@@ -372,7 +369,7 @@ def test_a_damaged_object_here_is_not_pushed(place, ours):
     with pytest.raises(HashMismatch, match=path.name):
         place.push(ours)
     path.write_bytes(b"short")
-    with pytest.raises(ObjectSizeMismatch):
+    with refusing("ObjectSizeMismatch"):
         place.push(ours)
     path.unlink()
     with pytest.raises(SourceObjectMissing):

@@ -12,13 +12,14 @@ import pytest
 import threaded_node as threads
 from click.testing import CliRunner
 from mimic import CHECKS, Need, node_for
+from refusals import refusing
 from static_files import static_files
 
 import odf_conformance
 from odf_conformance.chains import ten_records
 from odf_conformance.node import Deviation, NodeUnderTest, check
 from odf_conformance.report import data_of, junit_of, page_of, text_of
-from odf_conformance.run import NoNodeThere, Outcome, Report, Status, node_of, run_checks
+from odf_conformance.run import Outcome, Report, Status, node_of, run_checks
 from odf_node.cli import conformance as command
 
 FEW = [one for one in CHECKS if one.id in ("A01", "B03", "K01", "Z01", "J03 J05")]
@@ -105,17 +106,17 @@ def test_a_token_is_needed_to_publish_and_has_to_be_known(bench):
 
 @pytest.mark.parametrize("url", ["ftp://host/", "http://", "/folder"])
 def test_an_address_of_another_kind_is_told(url):
-    with pytest.raises(NoNodeThere):
+    with refusing("NoNodeThere"):
         node_of(url, read_only=False)
 
 
 def test_what_is_no_node_is_told(tmp_path):
-    with static_files(tmp_path) as files, pytest.raises(NoNodeThere, match="like an ODF node"):
+    with static_files(tmp_path) as files, refusing("NoNodeThere", match="like an ODF node"):
         node_of(files.url, read_only=True)
 
 
 def test_a_read_only_run_needs_a_dataset(bench):
-    with pytest.raises(NoNodeThere, match="public dataset"):
+    with refusing("NoNodeThere", match="public dataset"):
         node_of(bench.origin, read_only=True)
 
 

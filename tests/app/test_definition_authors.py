@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 from raw_peer import bundled, files_of, head_of, named, push, talking
+from refusals import refusing
 from service import NOON, SCHEMA, Chain, create_token, ensure_account, serving, ten_rows
 from websockets.exceptions import ConnectionClosed
 
@@ -32,7 +33,7 @@ from odf_protocol.metadata.sources import (
     ReadStepNdJson,
     RequestHeader,
 )
-from odf_storage.datasets.node.rights import InputsNotHere, has_account_secrets, hidden_inputs
+from odf_storage.datasets.node.rights import has_account_secrets, hidden_inputs
 from odf_storage.stores.ports.following import NOBODY, Author, definition_hash
 from odf_storage.stores.ports.values import DatasetEntry, Reach, Role, Visibility
 
@@ -195,7 +196,7 @@ def test_rights_that_are_taken_away_are_gone_when_it_runs(node, secret, shown):
     assert hidden(node, entry) == []
     give(node, secret, "bob", None)
     assert hidden(node, entry) == [str(secret.id)]
-    with pytest.raises(InputsNotHere):
+    with refusing("InputsNotHere"):
         submit_transform(node.node.refreshing.computing, entry)
     chain.add(reading(shown), reading(secret))
     push(node, "/alice/lent", chain, node.token("alice"), start=2, head=str(chain.blocks[1].hash))
@@ -245,7 +246,7 @@ def test_one_who_created_a_derivative_is_its_author_and_reads_as_themselves(node
     push(node, "/carol/stolen", chain, node.token("carol"), visibility="Public")
     entry = node.node.stores.registry.get(DatasetRef(id=chain.id))
     assert hidden(node, entry) == [str(secret.id)]
-    with pytest.raises(InputsNotHere):
+    with refusing("InputsNotHere"):
         submit_transform(node.node.refreshing.computing, entry)
     give(node, secret, "carol", Role.READER)
     assert hidden(node, entry) == []

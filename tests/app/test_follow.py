@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from constants import constants
+from refusals import refusing
 from tests.workers.derivatives import commit, derivative, root, transform
 
 from odf_node.service.derivatives.follow import follow, is_passing, submit_transform
@@ -18,7 +19,7 @@ from odf_protocol.metadata.events import SetInfo
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.info import write_info
 from odf_storage.datasets.job_payloads import transform_job
-from odf_storage.datasets.node.rights import InputsNotHere
+from odf_storage.datasets.node.rights import inputs_not_here
 from odf_storage.stores.jobs.sql_rows import outcome_of, outcome_to_json
 from odf_storage.stores.ports.errors import ObjectNotFound, RefConflict
 from odf_storage.stores.ports.values import Failed, JobStatus, ObjectKind, Succeeded
@@ -253,7 +254,7 @@ def test_the_graph_is_found_again_from_the_log(node, clock, cities, tens):
         (Failed.of(JobLost()), True),
         (Failed.of(InvalidQuery("text")), False),
         (Failed.of(abandoned(3, "its worker")), False),
-        (Failed.of(InputsNotHere(["a"])), False),
+        (Failed.of(inputs_not_here(["a"])), False),
         # a kind of error that this version does not know
         (Failed("OfTomorrow", "text", {}, "BadInput"), False),
         (Failed("OfTomorrow", "text", {}, "RemoteFailed"), True),
@@ -286,7 +287,7 @@ def test_a_derivative_reads_only_what_its_owner_may_read(tmp_path, clock):
         follow(node.following)
     row = node.stores.derivations.find(thief.id)
     assert (row.problem.error, row.job) == ("InputsNotHere", None)
-    with pytest.raises(InputsNotHere):
+    with refusing("InputsNotHere"):
         submit_transform(
             node.refreshing.computing, node.stores.registry.get(DatasetRef(id=thief.id))
         )

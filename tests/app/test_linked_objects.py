@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from footers import deadly
 from msgspec.structs import replace as changed
+from refusals import refusing
 from service import NOON, SCHEMA, Chain, seeded, serving
 from upkeep_parts import TOMORROW
 
 from odf_node.client import sync
-from odf_node.client.limits import LIMITS, TooMuch
+from odf_node.client.limits import LIMITS
 from odf_node.client.remotes import Location
 from odf_protocol.arrow_digest import logical_hash_of
 from odf_protocol.arrow_schema import to_arrow
@@ -108,7 +109,7 @@ def test_what_the_source_does_not_have_is_missing_here_as_well(served, tmp_path,
 def test_a_pull_takes_no_linked_object_above_its_limit(served, tmp_path):
     service, chain = served
     put_scan(service, chain)
-    with pytest.raises(TooMuch):
+    with refusing("TooMuch"):
         sync.pull(
             Location.parse(f"odf+{service.url}/foo"),
             Location.parse(str(tmp_path / "foo")),

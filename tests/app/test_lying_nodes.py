@@ -16,7 +16,8 @@ import pytest
 
 import odf_node
 from odf_node.client.http import open_http
-from odf_node.client.limits import LIMITS, TooMuch
+from odf_node.client.limits import LIMITS
+from odf_protocol.errors import LimitExceeded
 
 BLOCK = "f1620" + "0" * 64
 HEAD = (
@@ -77,7 +78,7 @@ def test_a_message_that_announces_more_than_a_client_takes_is_refused_before_it_
         time.sleep(100)
 
     began = time.monotonic()
-    with answering(announcing) as url, pytest.raises((TooMuch, OSError, pa.ArrowInvalid)):
+    with answering(announcing) as url, pytest.raises((LimitExceeded, OSError, pa.ArrowInvalid)):
         odf_node.open(url).pandas(limit=3)
     assert time.monotonic() - began < 100
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from cut_relay import CutRelay, cut_relay
+from refusals import refusing
 from servers import free_port, wait_until
 from service import Service, described, seeded, serving, ten_rows
 
 import odf_node
 from odf_node.client.http import Unreachable
 from odf_node.public import following
-from odf_node.public.following import HistoryReplaced, ImpossiblePace, NothingToFollow
 from odf_protocol.errors import NotFound
 
 
@@ -136,7 +136,7 @@ def test_a_history_that_was_replaced_ends_it_with_an_error_that_names_the_block(
     with odf_node.open(f"{single.url}/replaced").follow(timeout=90) as news:
         next(news)
         single.node.stores.refs.move(entry.id, expected=chain.head, new=chain.blocks[2].hash)
-        with pytest.raises(HistoryReplaced, match=str(chain.head)):
+        with refusing("HistoryReplaced", match=str(chain.head)):
             next(news)
 
 
@@ -150,10 +150,10 @@ def test_what_cannot_be_followed_is_said(single: Service) -> None:
     single.keep(chain, "kamu/pinned")
     with pytest.raises(NotFound):
         next(odf_node.open(f"{single.url}/nowhere").follow())
-    with pytest.raises(NothingToFollow):
+    with refusing("NothingToFollow"):
         odf_node.open(f"{single.url}/pinned", at=str(chain.head)).follow()
     for wrong in ({"limit": 0}, {"poll": 0}, {"timeout": -1}):
-        with pytest.raises(ImpossiblePace):
+        with refusing("ImpossiblePace"):
             odf_node.open(f"{single.url}/pinned").follow(**wrong)
 
 

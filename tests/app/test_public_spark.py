@@ -9,15 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as spark
+from refusals import refusing
 
-from odf_node.public.spark import (
-    Options,
-    UnknownToSpark,
-    UnusableOption,
-    pushed,
-    spark_schema,
-    to_spark,
-)
+from odf_node.public.spark import Options, pushed, spark_schema, to_spark
 from odf_protocol.errors import BadInput
 from odf_storage.datasets.pruning.filters import Filter, MalformedFilter
 
@@ -38,7 +32,7 @@ SCHEMA = pa.schema(
     ],
 )
 def test_an_option_that_is_none_is_said(given: dict[str, str], said: str) -> None:
-    with pytest.raises(UnusableOption, match=said):
+    with refusing("UnusableOption", match=said):
         assert Options.of(given).block
 
 
@@ -89,7 +83,7 @@ def test_columns_become_the_next_type_that_holds_their_values() -> None:
 def test_a_type_that_spark_does_not_have_is_said_with_its_column() -> None:
     for unknown in (pa.decimal256(50, 2), pa.list_(pa.uint64())):
         schema = pa.schema([("fine", pa.int64()), ("odd", unknown)])
-        with pytest.raises(UnknownToSpark, match="'odd'"):
+        with refusing("UnknownToSpark", match="'odd'"):
             spark_schema(schema, None)
         assert spark_schema(schema, ["fine"]).names == ["fine"]
     with pytest.raises(BadInput, match="no column 'town'"):

@@ -7,6 +7,7 @@ import os
 import pytest
 from chain_maker import long_chain, some_id
 from raw_peer import talking
+from refusals import refusing
 from service import seeded, serving
 from throwaway import throwaway_stores
 from websockets.exceptions import InvalidStatus
@@ -18,7 +19,7 @@ from odf_node.service.pages.site import OWN
 from odf_node.service.setting_groups.words import Tenancy
 from odf_protocol.identity import DatasetAlias, MalformedName, Name
 from odf_protocol.metadata.events import DatasetKind
-from odf_storage.datasets.node.naming import RESERVED, ReservedName
+from odf_storage.datasets.node.naming import RESERVED
 from odf_storage.datasets.upkeep.fsck import FsckOptions, check_stores
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
@@ -51,7 +52,7 @@ def _is_name(word):
 @pytest.mark.parametrize("name", ["docs", "Jobs", "openapi.json", "robots.txt", "events"])
 def test_no_account_is_called_so(node, name):
     for make in (create_account, ensure_account):
-        with pytest.raises(ReservedName):
+        with refusing("ReservedName"):
             make(node.node.stores.accounts, name, os.urandom)
 
 

@@ -12,20 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
+from refusals import refusing
 
 from odf_node.client.home import VARIABLES as OF_CLIENT
 from odf_node.service.setting_groups.words import Tenancy
 from odf_node.service.settings import Settings, load_settings, warn_of_old_names
-from odf_storage.runtime.environment import (
-    GONE,
-    RENAMED,
-    InvalidSetting,
-    SettingTwice,
-    SharedSettings,
-    UnknownSetting,
-    example_lines,
-    variables,
-)
+from odf_storage.runtime.environment import GONE, RENAMED, SharedSettings, example_lines, variables
 from odf_workers.main import main as odf_worker
 from odf_workers.settings import WorkerSettings
 from odf_workers.settings import load_settings as load_settings_of_worker
@@ -93,7 +85,7 @@ def test_the_service_refuses_an_unknown_variable_and_names_the_one_that_was_mean
     monkeypatch, name, meant
 ):
     monkeypatch.setenv(name, "1")
-    with pytest.raises(UnknownSetting, match=f"{name}; did you mean {meant}") as refused:
+    with refusing("UnknownSetting", match=f"{name}; did you mean {meant}") as refused:
         load_settings()
     assert refused.value.facts == {"setting": name, "meant": meant}
 
@@ -117,7 +109,7 @@ def test_a_worker_refuses_an_unknown_variable_and_names_the_one_that_was_meant(
 
 def test_an_unknown_variable_that_resembles_no_other_is_refused(monkeypatch):
     monkeypatch.setenv("ODF_NODE_XYZZY", "1")
-    with pytest.raises(UnknownSetting, match=r"ODF_NODE_XYZZY; see settings\.example\.env"):
+    with refusing("UnknownSetting", match=r"ODF_NODE_XYZZY; see settings\.example\.env"):
         load_settings()
 
 
@@ -125,7 +117,7 @@ def test_a_variable_in_small_letters_counts(monkeypatch):
     monkeypatch.setenv("odf_node_port", "9000")
     assert load_settings().port == 9000
     monkeypatch.setenv("odf_node_prot", "9000")
-    with pytest.raises(UnknownSetting, match="ODF_NODE_PORT"):
+    with refusing("UnknownSetting", match="ODF_NODE_PORT"):
         load_settings()
 
 
@@ -145,7 +137,7 @@ def test_lists_and_tables_are_json(monkeypatch):
     assert read.engines == {"spark": "127.0.0.1:5544"}
     assert read.object_copies == ("file:///backup",)
     monkeypatch.setenv("ODF_STORE_OBJECT_COPIES", "file:///backup")
-    with pytest.raises(InvalidSetting, match="ODF_STORE_OBJECT_COPIES is not JSON"):
+    with refusing("InvalidSetting", match="ODF_STORE_OBJECT_COPIES is not JSON"):
         load_settings_of_worker({})
 
 
@@ -167,7 +159,7 @@ def test_a_setting_that_is_gone_says_what_took_its_place(monkeypatch):
         assert place == "" or place in new, name
         monkeypatch.setenv(name, "1")
         load = load_settings_of_worker if "_WORKER_" in name else lambda _: load_settings()
-        with pytest.raises(UnknownSetting, match=f"^the setting {name} is gone: ") as refused:
+        with refusing("UnknownSetting", match=f"^the setting {name} is gone: ") as refused:
             load({})
         assert refused.value.facts["setting"] == name
         assert (place or "its value is fixed now; remove it") in refused.value.message
@@ -186,9 +178,7 @@ def test_a_setting_is_understood_by_its_old_name(monkeypatch):
 def test_a_setting_under_its_old_and_its_new_name_is_refused(monkeypatch, load):
     monkeypatch.setenv("ODF_NODE_LEASE_S", "2")
     monkeypatch.setenv("ODF_WORKER_LEASE_S", "2")
-    with pytest.raises(
-        SettingTwice, match="ODF_NODE_LEASE_S is the old name of ODF_WORKER_LEASE_S"
-    ):
+    with refusing("SettingTwice", match="ODF_NODE_LEASE_S is the old name of ODF_WORKER_LEASE_S"):
         load()
 
 
@@ -247,7 +237,7 @@ def test_a_program_that_starts_with_an_old_name_says_so_once(tmp_path, words):
     ],
 )
 def test_a_value_that_cannot_be_is_refused_by_name(given):
-    with pytest.raises(InvalidSetting, match=next(iter(given))):
+    with refusing("InvalidSetting", match=next(iter(given))):
         load_settings(**given)
 
 

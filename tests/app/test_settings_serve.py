@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from refusals import refusing
 from servers import free_port, wait_until
 from service import serving
 
-from odf_node.cli.admin import UnreadableExpiry, parse_expiry, token
+from odf_node.cli.admin import parse_expiry, token
 from odf_node.cli.serve import welcome
 from odf_node.service.processes.supervisor import Supervisor, worker_command
 from odf_node.service.settings import Settings, load_settings
@@ -103,7 +104,7 @@ def test_an_expiry_is_an_instant_or_a_duration(text, expected):
 
 @pytest.mark.parametrize("text", ["", "d", "-1d", "1w", "0s", "99999999999d", "tomorrow", "1.5h"])
 def test_an_expiry_that_is_neither_is_refused(text):
-    with pytest.raises(UnreadableExpiry):
+    with refusing("UnreadableExpiry"):
         parse_expiry(text, NOW)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from refusals import refusing
 from service import serving, ten_rows
 
 from odf_node.service.settings import load_settings
-from odf_storage.runtime.environment import InvalidSetting
 from odf_storage.stores.ports.values import Visibility
 
 CONTROL, ORIGIN = "cache-control", "access-control-allow-origin"
@@ -77,9 +77,9 @@ def test_where_private_is_private_every_page_reads_what_is_public(tmp_path):
 
 @pytest.mark.parametrize("limit", ["query_processes", "readers", "max_bodies", "flight_calls"])
 def test_a_node_where_one_caller_may_take_all_does_not_start_unless_told_so(limit):
-    with pytest.raises(InvalidSetting, match="one caller could hold all"):
+    with refusing("InvalidSetting", match="one caller could hold all"):
         load_settings(**{limit: 4, "share": 0.8})
-    with pytest.raises(InvalidSetting, match=f"ODF_NODE_{limit.upper()}=1"):
+    with refusing("InvalidSetting", match=f"ODF_NODE_{limit.upper()}=1"):
         load_settings(**{limit: 1})
     allowed = load_settings(**{limit: 4, "share": 1})
     assert allowed.share_of(getattr(allowed, limit)) == 4

@@ -20,7 +20,7 @@ from standardwebhooks import WebhookVerificationError
 from web_server import Answer, Asked, web_server
 
 from odf_node.service.webhooks.delivering import after_failure
-from odf_node.service.webhooks.sending import FAILING, ReceiverGone, ReceiverRefused
+from odf_node.service.webhooks.sending import FAILING, ReceiverGone, receiver_refused
 from odf_node.service.webhooks.sending import Answer as Outcome
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import NANOS, Instant
@@ -346,7 +346,7 @@ def test_a_reader_by_role_is_told_of_a_private_dataset(service: Service) -> None
 
 
 def test_pauses_grow_as_they_are_set_and_end_in_a_pause_of_the_webhook() -> None:
-    refused = Outcome(ReceiverRefused(500), 500, 0.0, 1)
+    refused = Outcome(receiver_refused(500), 500, 0.0, 1)
     retry_s = (5.0, 300.0)
 
     def after(answer: Outcome, failed_before: int, chance: float = 0.0) -> Any:
@@ -358,8 +358,8 @@ def test_pauses_grow_as_they_are_set_and_end_in_a_pause_of_the_webhook() -> None
     assert after(refused, 1) == (WebhookState.ACTIVE, Instant(NOON.ns + 300 * NANOS))
     assert after(refused, 1, 0.5) == (WebhookState.ACTIVE, Instant(NOON.ns + 315 * NANOS))
     assert after(refused, 2) == (WebhookState.PAUSED, None)
-    patient = Outcome(ReceiverRefused(429), 429, 3600.0, 1)
+    patient = Outcome(receiver_refused(429), 429, 3600.0, 1)
     assert after(patient, 0) == (WebhookState.ACTIVE, Instant(NOON.ns + 3600 * NANOS))
-    too_patient = Outcome(ReceiverRefused(429), 429, 1e9, 1)
+    too_patient = Outcome(receiver_refused(429), 429, 1e9, 1)
     assert after(too_patient, 0) == (WebhookState.ACTIVE, Instant(NOON.ns + 86_400 * NANOS))
     assert after(Outcome(ReceiverGone(), 410, 0.0, 1), 0) == (WebhookState.ENDED, None)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import grimp
 import pytest
+from refusals import refusing
 
 import odf_node
 from odf_node.service.features import OWN
-from odf_storage.runtime.features import Feature, FeatureUnusable, installed, loaded
+from odf_storage.runtime.features import Feature, installed, loaded
 
 SERVICE = "odf_node.service"
 DOORS = ("catalogs", "iceberg", "projections", "sharing", "webhooks")
@@ -61,7 +62,7 @@ def test_a_record_that_is_none_is_named(monkeypatch, tmp_path: Path):
     monkeypatch.syspath_prepend(tmp_path)
     installed.cache_clear()
     try:
-        with pytest.raises(FeatureUnusable, match=r"none \(odf_node:__all__\)"):
+        with refusing("FeatureUnusable", match=r"none \(odf_node:__all__\)"):
             installed()
     finally:
         installed.cache_clear()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from refusals import refusing
 from tests.workers.datasets import bench_without_engine, created, now
 from throwaway import throwaway_stores
 from web_server import Answer, web_server
@@ -18,10 +19,8 @@ from odf_protocol.codec.manifests import from_data, load_snapshots
 from odf_protocol.csv_header import HeaderMismatch
 from odf_protocol.metadata.sources import FetchStepUrl, ReadStep
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
-from odf_workers.readers.features import WebPage
 from odf_workers.readers.plain import plain_file
 from odf_workers.readers.read import open_frame
-from odf_workers.runtime.command import MalformedArchive
 from odf_workers.slices.schema import BadRow, Frame, Limits
 
 CASES = Path(__file__).parents[1] / "vectors" / "cases"
@@ -154,7 +153,7 @@ def test_case_16_a_web_page_is_no_data(
 
         source = changed(source, read=from_data({"kind": kind}, ReadStep))
     page = (CASES / CASE_16 / "page.html").read_bytes()
-    with pytest.raises(WebPage, match=r"the source answers with (a web page|an XML document)"):
+    with refusing("WebPage", match=r"the source answers with (a web page|an XML document)"):
         polled(source, tmp_path, Answer(200, {"Content-Type": content_type}, body or page))
 
 
@@ -368,5 +367,5 @@ def test_an_archive_of_several_files_is_still_refused(tmp_path: Path) -> None:
         for name in ("a.csv", "b.csv", "__MACOSX/._a.csv", ".DS_Store", "x/Thumbs.db"):
             out.writestr(name, "a\n1\n")
     step: ReadStep = from_data({"kind": "Csv", "header": True}, ReadStep)
-    with pytest.raises(MalformedArchive, match="holds 2 files"):
+    with refusing("MalformedArchive", match="holds 2 files"):
         plain_file(path, step, tmp_path / "s", Limits())

@@ -12,13 +12,14 @@ import openpyxl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from refusals import refusing
 
 from odf_node.cli.projection import definition_body, definition_options
-from odf_node.client.new_dataset import RowsLost, RowsNotTaken, kept_if_filled, new_dataset
+from odf_node.client.new_dataset import kept_if_filled, new_dataset
 from odf_node.client.node_api import NodeApi, RequestConflict
 from odf_node.proposal.headers import NoRecords
 from odf_node.proposal.options import chosen
-from odf_node.proposal.proposal import Proposal, QuestionOpen, propose
+from odf_node.proposal.proposal import Proposal, propose
 from odf_node.proposal.sample import sample_of_file
 from odf_node.proposal.wire import to_manifest
 from odf_protocol.instant import Instant
@@ -188,7 +189,7 @@ def test_case_35_a_byte_order_mark_tells_the_encoding() -> None:
 
 def test_case_36_a_line_after_the_rows_is_asked_about() -> None:
     proposal, file = proposed("36-footer-hint/f.csv")
-    with pytest.raises(QuestionOpen, match=r"line 6, 'Source: met office'; --footer 1"):
+    with refusing("QuestionOpen", match=r"line 6, 'Source: met office'; --footer 1"):
         proposal.check_decided()
     assert len(stored(proposal, file)) == 3
     decided, _ = proposed("36-footer-hint/f.csv", footer=1)
@@ -254,9 +255,9 @@ class Node:
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(400, RowsNotTaken), (500, RowsLost), (507, RowsLost)]
+    ("status", "error"), [(400, "RowsNotTaken"), (500, "RowsLost"), (507, "RowsLost")]
 )
-def test_case_33_a_failed_publication_leaves_nothing(status: int, error: type[Exception]) -> None:
+def test_case_33_a_failed_publication_leaves_nothing(status: int, error: str) -> None:
     proposal, file = proposed("01-csv-backslash/paths.csv")
     node = Node(proposal, status)
     with httpx.Client(transport=httpx.MockTransport(node)) as http:
@@ -266,7 +267,7 @@ def test_case_33_a_failed_publication_leaves_nothing(status: int, error: type[Ex
                 proposal.snapshot(), visibility="private",
             )  # fmt: skip
             api = NodeApi(made.base, None, http=http)
-            with pytest.raises(error, match="nothing was published"), kept_if_filled(made, api):
+            with refusing(error, match="nothing was published"), kept_if_filled(made, api):
                 api.ingest(lambda: [b""], media_type="text/csv")
             assert not node.has_dataset
     assert "DELETE /leftover" in node.calls
@@ -280,7 +281,7 @@ def test_case_33_a_dataset_that_could_not_be_deleted_is_named() -> None:
             http, "http://node/", None, b"", proposal.snapshot(), visibility="private"
         )
         api = NodeApi(made.base, None, http=http)
-        with pytest.raises(RowsLost, match="goes on with it"), kept_if_filled(made, api):
+        with refusing("RowsLost", match="goes on with it"), kept_if_filled(made, api):
             api.ingest(lambda: [b""], media_type="text/csv")
         way = "ingest FILE http://node/leftover` adds rows"  # another dataset, as far as one sees
         with pytest.raises(RequestConflict, match=way):

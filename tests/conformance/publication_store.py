@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 from chain_maker import NOON, some_id
+from refusals import refusing
 from tests.conformance.access_stores import dataset
 
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.stores.ports.errors import DatasetNotFound, PublicationNameTaken
+from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.following import Problem
 from odf_storage.stores.ports.publications import PublishedDataset
 from odf_storage.stores.ports.values import JobId
@@ -46,7 +47,7 @@ class PublicationStoreContract:
         mine, other = dataset(stores), dataset(stores, "other")
         stores.publications.put(publication(mine, "shop"))
         for uuid in ("shop", "sho", "shops"):
-            with pytest.raises(PublicationNameTaken):
+            with refusing("PublicationNameTaken"):
                 stores.publications.put(publication(other, uuid))
         stores.publications.put(publication(other, "shop", "file:///elsewhere"))
         stores.publications.put(publication(mine, "shop"))

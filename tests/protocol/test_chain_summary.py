@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from chain_maker import NOON, chain, some_id
+from refusals import refusing
 
 from odf_protocol.chain import state as summary
 from odf_protocol.chain.rules import author
 from odf_protocol.chain.snapshot import prepare
-from odf_protocol.chain.state import EMPTY, ChainState, UnreadableSummary, read_summary, summarize
+from odf_protocol.chain.state import EMPTY, ChainState, read_summary, summarize
 from odf_protocol.codec.manifests import load_snapshots
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import (
@@ -101,5 +102,5 @@ def test_every_part_of_a_state_is_in_its_summary():
     "content", [b"", b"\xc1", b"\x90", msgspec.msgpack.encode({"form": 0}), json.dumps({}).encode()]
 )
 def test_bytes_that_are_no_summary_are_refused(content):
-    with pytest.raises(UnreadableSummary):
+    with refusing("UnreadableSummary"):
         read_summary(content)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odf_protocol.arrow_schema import UnsupportedSchema
-from odf_protocol.ddl import DdlSyntax, parse_ddl
+from odf_protocol.ddl import parse_ddl
 from odf_protocol.metadata import schema as odf
 from odf_protocol.metadata.schema import DataType
 
@@ -42,7 +42,7 @@ def test_columns_become_what_the_reference_makes_of_them(case: dict[str, Any]) -
     if "error" in expected:
         with pytest.raises(UnsupportedSchema) as refused:
             parse_ddl(columns)
-        assert isinstance(refused.value, DdlSyntax) == (expected["error"]["kind"] == "Syntax")
+        assert (refused.value.code == "DdlSyntax") == (expected["error"]["kind"] == "Syntax")
         return
     assert _parsed(*columns) == [
         (field["name"], field["type"] + ("?" if field["nullable"] else ""))
@@ -135,7 +135,7 @@ def test_every_type_name_has_its_type(sql: str, expected: str) -> None:
 def test_other_types_and_options_are_unsupported(sql: str) -> None:
     with pytest.raises(UnsupportedSchema) as refused:
         parse_ddl(["ok INT", f"x {sql}"])
-    assert not isinstance(refused.value, DdlSyntax)
+    assert refused.value.code != "DdlSyntax"
     assert refused.value.facts["column"] == "x"
     assert isinstance(refused.value.facts["position"], int)
 
@@ -172,7 +172,7 @@ def test_other_types_and_options_are_unsupported(sql: str) -> None:
 def test_text_that_is_no_column_list_is_a_syntax_error(columns: list[str]) -> None:
     with pytest.raises(UnsupportedSchema) as refused:
         parse_ddl(columns)
-    assert isinstance(refused.value, DdlSyntax) or "NOT" in columns[0]
+    assert refused.value.code == "DdlSyntax" or "NOT" in columns[0]
 
 
 def test_one_entry_may_hold_several_columns() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusing
 
 from odf_protocol.errors import BadInput
 from odf_protocol.flight_sql import (
     MAX_MESSAGE_BYTES,
-    MalformedCommand,
-    MalformedProtobuf,
     bytes_field,
     fields,
     read_command,
@@ -55,7 +54,7 @@ def test_repeated_numbers_are_read_packed_and_one_by_one():
     ],
 )
 def test_what_is_no_command_is_refused(raw):
-    with pytest.raises((MalformedCommand, MalformedProtobuf)):
+    with refusing("MalformedCommand", "MalformedProtobuf"):
         read_command(raw)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusing
 
 from odf_protocol.s3.signature import (
     ALGORITHM,
@@ -14,7 +15,6 @@ from odf_protocol.s3.signature import (
     DATE_HEADER,
     MUST_BE_SIGNED,
     Claim,
-    MalformedS3Signature,
     S3Request,
     signature,
     time_of,
@@ -81,7 +81,7 @@ def test_what_is_said_of_a_signature_is_read():
     ],
 )
 def test_what_is_said_in_another_form_is_refused(change):
-    with pytest.raises(MalformedS3Signature):
+    with refusing("MalformedS3Signature"):
         Claim.of(request(authorization=RIGHT.replace(*change)))
 
 
@@ -91,12 +91,12 @@ def test_no_text_is_more_than_malformed(text):
         asked = request(authorization=ALGORITHM + text, x_amz_date=text)
     except UnicodeEncodeError:
         return
-    with pytest.raises(MalformedS3Signature):
+    with refusing("MalformedS3Signature"):
         Claim.of(asked)
-    with pytest.raises(MalformedS3Signature):
+    with refusing("MalformedS3Signature"):
         time_of(asked)
 
 
 def test_a_day_that_is_none_is_no_time():
-    with pytest.raises(MalformedS3Signature):
+    with refusing("MalformedS3Signature"):
         time_of(request(x_amz_date="20261399T000000Z"))

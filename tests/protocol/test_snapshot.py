@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 from events import COLUMNS, INPUT, OTHER_INPUT, TIME, day, polling_source, push_source, sql
+from refusals import refusing
 
-from odf_protocol.chain.definition_rules import InvalidEvent
 from odf_protocol.chain.rules import author
-from odf_protocol.chain.snapshot import (
-    InvalidSnapshot,
-    MissingInputs,
-    normalize_event,
-    prepare,
-)
+from odf_protocol.chain.snapshot import MissingInputs, normalize_event, prepare
 from odf_protocol.chain.state import EMPTY
 from odf_protocol.identity import DatasetAlias, DatasetId, DatasetRef
 from odf_protocol.metadata.events import (
@@ -105,16 +100,16 @@ def test_all_unknown_inputs_of_all_transforms_are_named_once():
     ids=lambda event: type(event).__name__,
 )
 def test_history_has_no_place_in_a_manifest(event):
-    with pytest.raises(InvalidSnapshot) as caught:
+    with refusing("InvalidSnapshot") as caught:
         _prepare(SetInfo(description="a"), event)
     assert caught.value.facts["event"] == type(event).__name__
 
 
 def test_sources_and_transforms_belong_to_their_kind_of_dataset():
     for event in (push_source(), polling_source()):
-        with pytest.raises(InvalidSnapshot, match="root"):
+        with refusing("InvalidSnapshot", match="root"):
             _prepare(event, kind=DatasetKind.Derivative)
-    with pytest.raises(InvalidSnapshot, match="derivative"):
+    with refusing("InvalidSnapshot", match="derivative"):
         _prepare(_transform(_input("in1")))
 
 
@@ -128,13 +123,13 @@ def test_sources_and_transforms_belong_to_their_kind_of_dataset():
     ids=["both", "both, one empty", "two unnamed steps"],
 )
 def test_sql_that_can_be_read_in_two_ways_is_refused(query):
-    with pytest.raises(InvalidSnapshot):
+    with refusing("InvalidSnapshot"):
         _prepare(push_source(preprocess=query))
 
 
 def test_faults_of_sql_speak_before_missing_inputs_and_those_before_the_kind():
     both = TransformSql(engine="spark", query="select 1", queries=(SqlQueryStep(query="2"),))
-    with pytest.raises(InvalidSnapshot, match="query"):
+    with refusing("InvalidSnapshot", match="query"):
         _prepare(_transform(_input("no1"), query=both))
     with pytest.raises(MissingInputs):
         _prepare(_transform(_input("no1")))
@@ -142,7 +137,7 @@ def test_faults_of_sql_speak_before_missing_inputs_and_those_before_the_kind():
 
 def test_an_unnamed_step_that_is_not_the_last_fails_on_the_chain():
     events = _prepare(push_source(preprocess=sql((None, "select 1"), ("a", "select 2"))))
-    with pytest.raises(InvalidEvent):
+    with refusing("InvalidEvent"):
         author(EMPTY, events, system_time=TIME)
 
 

@@ -9,20 +9,15 @@ import zlib
 from collections.abc import Callable
 
 import pytest
+from refusals import refusing
 
-from odf_protocol.codec.blocks import MAX_BLOCK_BYTES, BlockTooLarge, MalformedBlock, encode_block
+from odf_protocol.codec.blocks import MAX_BLOCK_BYTES, encode_block
 from odf_protocol.errors import NodeError
 from odf_protocol.identity import DatasetId
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DatasetKind, HashedBlock, MetadataBlock, Seed, SetInfo
 from odf_protocol.multihash import HashMismatch, Multihash
-from odf_protocol.transfer.bundle import (
-    BundleLimits,
-    BundleTooLarge,
-    MalformedBundle,
-    pack,
-    unpack,
-)
+from odf_protocol.transfer.bundle import BundleLimits, pack, unpack
 from odf_protocol.transfer.messages import MetadataBlocksBatch
 from odf_protocol.transfer.phases import decode_payload, encode_payload
 
@@ -112,7 +107,7 @@ def test_long_names_of_other_encodings_are_read() -> None:
 
 
 def _refused(compressed: bytes, num_blocks: int = 1, **changes: str) -> None:
-    with pytest.raises(MalformedBundle):
+    with refusing("MalformedBundle"):
         unpack(_batch(compressed, num_blocks, **changes))
 
 
@@ -134,7 +129,7 @@ def test_a_block_twice_is_refused_except_where_repeats_are_expected() -> None:
     _refused(twice, 2)
     for announced in (1, 2):
         assert len(unpack(_batch(twice, announced), repeats=True)) == 2
-    with pytest.raises(MalformedBundle):
+    with refusing("MalformedBundle"):
         unpack(_batch(twice, 3), repeats=True)
 
 
@@ -159,7 +154,7 @@ def test_content_that_is_not_its_name_is_refused() -> None:
 
 
 def test_a_file_that_is_no_block_is_refused() -> None:
-    with pytest.raises(MalformedBlock):
+    with refusing("MalformedBlock"):
         unpack(_batch(gzip.compress(_tar((str(Multihash.of(b"x")), b"x")))))
 
 
@@ -197,7 +192,7 @@ def test_a_damaged_archive_is_refused(damage: str) -> None:
 
 def test_a_bomb_is_stopped_while_it_inflates() -> None:
     bomb = gzip.compress(bytes(64 << 20))
-    with pytest.raises(BundleTooLarge) as refused:
+    with refusing("BundleTooLarge") as refused:
         unpack(_batch(bomb))
     assert refused.value.facts["limit"] == BundleLimits().max_ratio
 
@@ -207,15 +202,15 @@ def test_a_bomb_is_stopped_while_it_inflates() -> None:
 )
 def test_a_block_above_the_limit_is_refused_before_it_is_read(size: bytes) -> None:
     """Its bytes are not even in the archive."""
-    with pytest.raises(BlockTooLarge):
+    with refusing("BlockTooLarge"):
         unpack(_batch(gzip.compress(_size(size))))
 
 
 def test_a_bundle_beyond_the_size_limit_is_refused() -> None:
-    with pytest.raises(BundleTooLarge):
+    with refusing("BundleTooLarge"):
         unpack(pack(CHAIN), limits=BundleLimits(max_inflated=2048))
 
 
 def test_more_blocks_than_the_limit_are_refused_before_inflating() -> None:
-    with pytest.raises(BundleTooLarge):
+    with refusing("BundleTooLarge"):
         unpack(pack(CHAIN), limits=BundleLimits(max_blocks=4))

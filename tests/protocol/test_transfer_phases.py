@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refusing
 
 from odf_protocol.multihash import Multihash
 from odf_protocol.transfer import messages as m
@@ -18,7 +19,6 @@ from odf_protocol.transfer.phases import (
     PushState,
     Side,
     State,
-    UnexpectedMessage,
     advance,
     awaited,
     transfer_plan,
@@ -123,14 +123,14 @@ def test_a_refused_push_is_over(before: Any, error: m.Message) -> None:
 def test_no_progress_is_asked_for_once_the_uploads_are_complete() -> None:
     state = _run(PushState.START, *PUSH_START, *PUSH_METADATA, *_objects(), DONE)
     for message in (ASK, RUNNING, COMMIT[1]):
-        with pytest.raises(UnexpectedMessage):
+        with refusing("UnexpectedMessage"):
             advance(state, message)
-    with pytest.raises(UnexpectedMessage):
+    with refusing("UnexpectedMessage"):
         awaited(state, Side.SERVER)
 
 
 def test_messages_of_the_other_flow_do_not_belong() -> None:
-    with pytest.raises(UnexpectedMessage) as refused:
+    with refusing("UnexpectedMessage") as refused:
         advance(PullState.START, PUSH_REQUEST)
     assert refused.value.facts == {"state": "start", "received": "DatasetPushRequest"}
 

@@ -23,6 +23,7 @@ from chain_maker import (
     table,
 )
 from msgspec.structs import replace
+from refusals import refusing
 
 from odf_protocol.arrow_schema import from_arrow
 from odf_protocol.chain.definition_rules import ChainRuleBroken
@@ -39,12 +40,10 @@ from odf_storage.datasets.dataset.dataset import (
     BlockNotFound,
     Dataset,
     InvalidInterval,
-    ObjectMissing,
     SeedBlockOverwriteRestricted,
-    SizeMismatch,
 )
 from odf_storage.datasets.dataset.state_cache import StateCache
-from odf_storage.datasets.node.stores import SeedMismatch, Stores
+from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import (
     AliasTaken,
     DatasetIdTaken,
@@ -107,9 +106,9 @@ def test_a_second_dataset_of_the_same_name_or_id_is_refused(stores: Stores) -> N
 def test_the_seed_has_to_be_that_of_the_entry(
     stores: Stores, event: object, kind: DatasetKind
 ) -> None:
-    with pytest.raises(SeedMismatch):
+    with refusing("SeedMismatch"):
         stores.create_dataset(entry(kind=kind), [linked(None, event)])
-    with pytest.raises(SeedMismatch):
+    with refusing("SeedMismatch"):
         stores.create_dataset(entry(kind=kind), [])
     assert stores.registry.page() == []
 
@@ -290,11 +289,11 @@ def test_every_named_object_has_to_be_there_with_its_size(stores: Stores) -> Non
     event = AddData(new_data=part, new_checkpoint=checkpoint)
     block = linked(blocks[-1], event)
     data_key = ObjectKey(ID, ObjectKind.DATA, part.physical_hash)
-    with pytest.raises(ObjectMissing) as refused:
+    with refusing("ObjectMissing") as refused:
         dataset.commit([block], expected=blocks[-1].hash)
     assert refused.value.facts["hash"] == str(part.physical_hash)
     stores.objects.put(data_key, [content])
-    with pytest.raises(ObjectMissing) as refused:
+    with refusing("ObjectMissing") as refused:
         dataset.commit([block], expected=blocks[-1].hash)
     assert refused.value.facts["kind"] == "checkpoint"
     stores.objects.put(ObjectKey(ID, ObjectKind.CHECKPOINT, checkpoint.physical_hash), [b"state"])
@@ -309,7 +308,7 @@ def test_an_object_of_another_size_is_refused(stores: Stores) -> None:
     dataset, blocks = created_with_schema(stores)
     stores.objects.put(ObjectKey(ID, ObjectKind.DATA, part.physical_hash), [content])
     block = linked(blocks[-1], add_data(replace(part, size=part.size + 1)))
-    with pytest.raises(SizeMismatch) as refused:
+    with refusing("SizeMismatch") as refused:
         dataset.commit([block], expected=blocks[-1].hash)
     assert refused.value.facts["actual"] == part.size
 
@@ -416,7 +415,7 @@ def test_a_dataset_made_again_between_check_and_move_is_not_moved_onto_objects_t
     monkeypatch.undo()
     again = stores.dataset(DatasetRef(id=ID))
     assert again.head() == blocks[-1].hash
-    with pytest.raises(ObjectMissing):
+    with refusing("ObjectMissing"):
         again.commit([block], expected=blocks[-1].hash)
     stores.objects.put(key, [content])
     again.commit([block], expected=blocks[-1].hash)

@@ -10,14 +10,10 @@ from pathlib import Path
 import pytest
 from backends import fresh_place
 from buckets import log_in
+from refusals import refusing
 from tests.conformance.keyed_store import KeyedStoreContract
 
-from odf_storage.stores.keyed.folder import (
-    Below,
-    FolderKeyedStore,
-    MalformedKeyedStoreUrl,
-    open_keyed_store,
-)
+from odf_storage.stores.keyed.folder import Below, FolderKeyedStore, open_keyed_store
 from odf_storage.stores.ports import KeyedStore
 from odf_storage.stores.ports.errors import KeyNotFound, KeyRefused
 from odf_storage.stores.ports.keyed import BucketPlace, LinkSource
@@ -114,5 +110,5 @@ def test_a_folder_or_a_pipe_is_no_file(folder):
 
 @pytest.mark.parametrize("url", ["file://host/a", "file:a", "/a", "http://a/b", "file:///a?b"])
 def test_other_urls_name_no_store(url):
-    with pytest.raises(MalformedKeyedStoreUrl):
+    with refusing("MalformedKeyedStoreUrl"):
         open_keyed_store(url)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from chain_maker import some_id
+from refusals import refusing
 
 from odf_protocol.instant import Instant
 from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.stores.objects.local import LocalObjectStore
 from odf_storage.stores.objects.memory import MemoryObjectStore
-from odf_storage.stores.ports.errors import OffsetMismatch, UploadBusy
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind
 
 CONTENT = os.urandom(3_000_000)
@@ -67,7 +67,7 @@ def test_what_arrived_before_a_break_stays(store: LocalObjectStore) -> None:
 def test_an_upload_goes_on_where_it_broke_off_and_nowhere_else(store: LocalObjectStore) -> None:
     append(store, 0, CONTENT[:1000])
     for offset in (0, 999, 1001):
-        with pytest.raises(OffsetMismatch) as refused:
+        with refusing("OffsetMismatch") as refused:
             append(store, offset, CONTENT[offset:])
         assert refused.value.facts["offset"] == 1000
     assert received(store) == 1000
@@ -95,7 +95,7 @@ def test_what_a_crash_garbled_on_disk_is_noticed(store: LocalObjectStore) -> Non
 def test_two_do_not_add_to_one_upload(store: LocalObjectStore) -> None:
     def slowly():
         yield CONTENT[:1000]
-        with pytest.raises(UploadBusy):
+        with refusing("UploadBusy"):
             append(store, 0, CONTENT)
         yield CONTENT[1000:]
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from chain_maker import NOON, chain, entry
+from refusals import refusing
 
 from odf_protocol.instant import NANOS, Instant
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import DatasetNotFound
 from odf_storage.stores.ports.values import JobSpec, Schedule, Variable
-from odf_storage.stores.registers.sealing import MalformedKey, SecretUnreadable, open_keys
+from odf_storage.stores.registers.sealing import open_keys
 
 ID = entry().id
 LATER = Instant(NOON.ns + 60 * NANOS)
@@ -132,7 +133,7 @@ def test_a_secret_is_sealed_for_its_owner_and_name_alone(tmp_path: Path) -> None
         ("owner", replace(sealed, name="OTHER")),
         ("owner", replace(sealed, value=sealed.value[:-1] + bytes([sealed.value[-1] ^ 1]))),
     ):
-        with pytest.raises(SecretUnreadable):
+        with refusing("SecretUnreadable"):
             keys.opened(owner, variable)
 
 
@@ -143,7 +144,7 @@ def test_keys_are_changed_one_after_the_other(tmp_path: Path) -> None:
     assert both.opened("o", sealed) == "hush"
     again = both.sealed("o", "N", "hush", at=NOON)
     assert open_keys(new, tmp_path).opened("o", again) == "hush"
-    with pytest.raises(SecretUnreadable, match="does not have"):
+    with refusing("SecretUnreadable", match="does not have"):
         open_keys(new, tmp_path).opened("o", sealed)
 
 
@@ -155,6 +156,6 @@ def test_a_node_without_keys_makes_one_that_only_its_owner_reads(tmp_path: Path)
 
 @pytest.mark.parametrize("text", ["short", base64.b64encode(b"x" * 31).decode(), "é" * 44])
 def test_a_key_that_is_none_is_refused_and_not_repeated(text: str, tmp_path: Path) -> None:
-    with pytest.raises(MalformedKey) as bad:
+    with refusing("MalformedKey") as bad:
         open_keys(text, tmp_path)
     assert text not in bad.value.message

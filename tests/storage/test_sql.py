@@ -12,19 +12,13 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from chain_maker import chain, entry
+from refusals import refusing
 
 from odf_protocol.identity import DatasetRef
 from odf_protocol.instant import Instant
 from odf_storage.stores.index.sql import DatasetRegistry
-from odf_storage.stores.sql.engine import (
-    UnknownDatabase,
-    open_engine,
-    reading,
-    sqlite_url,
-    storable,
-    writing,
-)
-from odf_storage.stores.sql.migrate import LATEST, DatabaseTooOld, current, migrate, revert
+from odf_storage.stores.sql.engine import open_engine, reading, sqlite_url, storable, writing
+from odf_storage.stores.sql.migrate import LATEST, current, migrate, revert
 from odf_storage.stores.sql.tables import InstantColumn, metadata, moves
 
 ROOT = Path(__file__).parents[2]
@@ -145,7 +139,7 @@ def test_a_schema_of_a_version_before_the_first_is_refused_and_left_as_it_is(
     with engine.begin() as connection:
         connection.execute(sa.text("create table alembic_version (version_num varchar(32))"))
         connection.execute(sa.text(f"insert into alembic_version values ('{schema}')"))
-    with pytest.raises(DatabaseTooOld, match=f"has schema {schema} .* `odf-node index rebuild`"):
+    with refusing("DatabaseTooOld", match=f"has schema {schema} .* `odf-node index rebuild`"):
         migrate(engine)
     assert current(engine) == schema
     assert table_names(engine) == set()
@@ -209,7 +203,7 @@ def test_sqlite_is_opened_durable_with_a_log_and_keys(tmp_path: Path) -> None:
     "url", ["mysql://secret@host/db", "nonsense secret", "", "sqlite://", "sqlite:///:memory:"]
 )
 def test_other_databases_are_refused_without_repeating_the_url(url: str) -> None:
-    with pytest.raises(UnknownDatabase) as refused:
+    with refusing("UnknownDatabase") as refused:
         open_engine(url)
     assert "secret" not in refused.value.message
 
@@ -265,5 +259,5 @@ def test_statements_are_not_prepared_where_the_address_says_so(empty_postgres_ur
 
 
 def test_no_other_number_of_uses_can_be_given() -> None:
-    with pytest.raises(UnknownDatabase, match="prepare_threshold"):
+    with refusing("UnknownDatabase", match="prepare_threshold"):
         open_engine("postgresql://host/name?prepare_threshold=x")

@@ -18,7 +18,9 @@ from odf_protocol.errors import NodeError
 
 ROOMS = (odf_protocol, odf_storage, odf_node, odf_workers)
 BRANCHES = frozenset(
-    kind.__name__ for kind in NodeError.__subclasses__() if kind.__module__ == NodeError.__module__
+    kind.__name__
+    for kind in (NodeError, *NodeError.__subclasses__())
+    if kind.__module__ == NodeError.__module__
 )
 CODE = re.compile(r"[A-Z][A-Za-z0-9]+")
 
@@ -42,7 +44,7 @@ class Known(NamedTuple):
 
 def errors() -> set[Known]:
     """Return every error: the names of classes, and the codes in the source."""
-    kinds = {kind.__name__: kind for kind in classes()}
+    kinds = {kind.__name__: kind for kind in (NodeError, *classes())}
     named = {Known(kind.__name__, kind, kind.__module__.partition(".")[0]) for kind in classes()}
     return named | {
         Known(code, kinds[name], path.parts[0])

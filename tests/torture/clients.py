@@ -16,7 +16,7 @@ from chains import FolderDataset, make_dataset
 
 from odf_node.client import sync
 from odf_node.client.remotes import Location
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import NodeError, code_of
 from odf_storage.stores.ports.values import Visibility
 
 FIELDS = '[{"name": "text", "type": "String"}]'
@@ -58,7 +58,7 @@ def push(url: str, token: str, folder: Path, said: Said, stop: threading.Event) 
                 Location.parse(str(ours.folder)), target, token=token, visibility=Visibility.PUBLIC
             )
         except (NodeError, OSError, httpx.HTTPError) as problem:
-            said.failed(type(problem).__name__)
+            said.failed(code_of(problem))
             stop.wait(TRIES_PAUSE_S)
             continue
         said.heads.append(str(ours.head))
@@ -94,7 +94,7 @@ def post(url: str, token: str, _folder: Path, said: Said, stop: threading.Event)
                     said.failed(f"{answer.status_code} {answer.json().get('type', '')}")
                     stop.wait(TRIES_PAUSE_S)
             except (httpx.HTTPError, ValueError) as problem:
-                said.failed(type(problem).__name__)
+                said.failed(code_of(problem))
                 stop.wait(TRIES_PAUSE_S)
 
 

@@ -197,7 +197,7 @@ class Rotting:
                 token=self.service.token(),
             )
         except NodeError as problem:
-            self.outcome.refused[f"pull {type(problem).__name__}"] += 1
+            self.outcome.refused[f"pull {problem.code}"] += 1
             return
         found = verify_chain(FolderSource(FolderObjects(target)), logical=name != "pushed")
         wrong = [each for each in found.problems if each.reason != "LinkedObjectMissing"]

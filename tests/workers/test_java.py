@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from refusals import refusing
 
-from odf_workers.engines.spark.session import MODULE, JavaNotFound, java_home
+from odf_workers.engines.spark.session import MODULE, java_home
 
 
 def fake_java(home: Path, modules: str) -> Path:
@@ -50,6 +51,6 @@ def test_a_folder_that_runs_no_programs_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.X_OK)
-    with pytest.raises(JavaNotFound, match="noexec") as refused:
+    with refusing("JavaNotFound", match="noexec") as refused:
         java_home({}, tmp_path)
     assert refused.value.facts == {"folder": str(tmp_path)}

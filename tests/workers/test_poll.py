@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from refusals import refusing
 from tests.workers.datasets import bench_without_engine, created, ingest_options, now, upload
 from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
@@ -110,13 +111,12 @@ def test_a_poll_starts_where_the_source_left_off() -> None:
 
 def test_a_command_that_may_not_run_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
     from odf_workers.jobs.sources.poll import run_poll
-    from odf_workers.runtime.command import PipeRefused
 
     stores = throwaway_stores()
     piped = replace_fields(source(WEB), prepare=(PrepStepPipe(command=("sort",)),))
     dataset = created(stores, source=piped)
     bench = bench_without_engine(stores, tmp_path)  # nor may it fetch from anywhere
-    with pytest.raises(PipeRefused) as refused:
+    with refusing("PipeRefused") as refused:
         run_poll(dataset, PollPayload(), bench, now=now())
     assert refused.value.facts["setting"] == "ODF_WORKER_PIPE_COMMANDS"
 
@@ -260,7 +260,6 @@ def test_a_bad_file_keeps_what_was_committed_before_it(
 def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     stores: Stores, bench: WorkerContext, tmp_path: Path
 ) -> None:
-    from odf_workers.jobs.ingest.history import RowsVanished
 
     path = tmp_path / "rows.ndjson"
 
@@ -278,16 +277,16 @@ def test_a_snapshot_that_shrinks_too_much_stops_the_poll(
     assert poll(dataset, bench).rows_added == 30
     head = dataset.head()
     write(14, 2)
-    with pytest.raises(RowsVanished, match="16 of 30 rows"):
+    with refusing("RowsVanished", match="16 of 30 rows"):
         poll(dataset, bench)
     assert dataset.head() == head
     assert poll(dataset, bench, PollPayload(max_vanish_percent=60)).rows_retracted == 16
     write(5, 3)
-    with pytest.raises(RowsVanished, match="9 of 14 rows"):
+    with refusing("RowsVanished", match="9 of 14 rows"):
         poll(dataset, bench, PollPayload(max_vanish_percent=0))
     assert poll(dataset, bench).rows_retracted == 9
     write(0, 4)
-    with pytest.raises(RowsVanished, match="5 of 5 rows"):
+    with refusing("RowsVanished", match="5 of 5 rows"):
         poll(dataset, bench)
     free = replace(bench, polls=replace(bench.polls, max_vanish_percent=100))
     assert poll(dataset, free).rows_retracted == 5

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_fields
+from refusals import refusing
 from tests.workers.datasets import bench_without_engine, created, now
 from throwaway import throwaway_stores
 from web_server import Answer, Asked, web_server
@@ -30,8 +31,8 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.poll_job import PollPayload, PollReceipt
 from odf_storage.datasets.rewrite.compact import reset, set_watermark
 from odf_storage.datasets.rewrite.compaction import Merge, merged_event
-from odf_workers.fetch.values import FetchRules, SourceMissing
-from odf_workers.jobs.sources.poll import NotAFolder, run_poll
+from odf_workers.fetch.values import FetchRules
+from odf_workers.jobs.sources.poll import run_poll
 from odf_workers.jobs.work.context import PollOptions, WorkerContext
 
 ROWS = b'{"n": 1}\n{"n": 2}\n'
@@ -210,7 +211,7 @@ def test_a_file_that_was_rewritten_is_told_and_can_be_read_again(tmp_path: Path)
     again = polled.poll(files=("d-8.csv",))
     assert (again.rows_added, again.has_more) == (1, False)
     assert polled.poll().warnings == ()
-    with pytest.raises(SourceMissing, match=r"d-7\.csv"):
+    with refusing("SourceMissing", match=r"d-7\.csv"):
         polled.poll(files=("d-7.csv",))
 
 
@@ -238,7 +239,7 @@ def test_only_folders_take_files_by_name(tmp_path: Path) -> None:
     path = tmp_path / "rows.ndjson"
     path.write_bytes(ROWS)
     polled = Polled(tmp_path, FetchStepUrl(url=f"file://{path}"))
-    with pytest.raises(NotAFolder):
+    with refusing("NotAFolder"):
         polled.poll(files=("rows.ndjson",))
 
 

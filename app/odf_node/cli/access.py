@@ -220,13 +220,6 @@ def _attempt_line(attempt: dict[str, Any]) -> str:
 PROFILE = "delta-sharing/profile"
 
 
-class ProfileExists(Conflict):
-    """A file of that name exists; it may contain a token that somebody uses."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} exists; remove it, or name another file with --out")
-
-
 @click.group()
 def sharing() -> None:
     """Make files that let others read datasets of a node by Delta Sharing."""
@@ -262,7 +255,7 @@ def profile(
     token, `token revoke` revokes it.
     """
     if out.exists():
-        raise ProfileExists(out)
+        raise Conflict("ProfileExists", f"{out} exists; remove it, or name another file with --out")
     ends = str(parse_expiry(expires, Instant(time.time_ns())))
     wanted = {"label": label, "scopes": [Scope.READ.value], "expiresAt": ends, "dataset": dataset}
     made = ask(node, token, "POST", OWN, wanted)

@@ -22,10 +22,6 @@ from .upkeep import record_command
 PAGE = 500
 
 
-class NoPassword(BadInput):
-    """Standard input was empty where a password was expected."""
-
-
 @click.group()
 def account() -> None:
     """Create and list accounts of a node and set passwords; run on the node's machine."""
@@ -126,7 +122,7 @@ def _from_stdin() -> str:
     """
     line = sys.stdin.readline(2048).rstrip("\r\n")
     if not line:
-        raise NoPassword("standard input held no password")
+        raise BadInput("NoPassword", "standard input held no password")
     return line
 
 

@@ -33,10 +33,6 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 MAX_DAYS = 36_500
 
 
-class UnreadableExpiry(BadInput):
-    """The value of `--expires` is neither an instant nor a duration."""
-
-
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of all commands that open the node's stores."""
     for option in (
@@ -244,8 +240,9 @@ def parse_expiry(text: str, now: Instant) -> Instant:
     try:
         return Instant.parse(text)
     except BadInput:
-        raise UnreadableExpiry(
-            f"--expires takes an instant such as 2030-01-01T00:00:00Z, or 30d, 12h; not {text!r}"
+        raise BadInput(
+            "UnreadableExpiry",
+            f"--expires takes an instant such as 2030-01-01T00:00:00Z, or 30d, 12h; not {text!r}",
         ) from None
 
 

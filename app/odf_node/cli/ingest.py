@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.instant import Instant
 
 from ..client.folder import FILE_TYPES, sendable
@@ -23,7 +23,7 @@ from ..client.home import HOME
 from ..client.http import may_pass, open_http
 from ..client.limits import MOST_TAKEN_BACK, one_line
 from ..client.node_api import REPLAYED, NodeApi, Seen
-from ..client.remotes import Location, UnsupportedUrl
+from ..client.remotes import Location
 from .output import json_option, print_json, stepwise
 from .tokens import token_option
 from .transfer import STDIN, opened_file
@@ -200,7 +200,8 @@ def dataset_base(url: str) -> str:
     """
     location = Location.parse(url)
     if not location.base:
-        raise UnsupportedUrl(
+        raise BadInput(
+            "UnsupportedUrl",
             f"this takes a dataset of a node: its URL http(s)://…, or with --node or {HOME} its "
             f"name, not {url!r}",
             url=url,

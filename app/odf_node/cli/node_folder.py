@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 DATASETS = "datasets"
 
 
-class NoNodeHere(NotFound):
-    """The folder has no database of a node, and the settings name no other database."""
-
-
 def expect_node(settings: Settings) -> None:
     """Raise `NoNodeHere` unless the node has a database."""
     if _has_database(settings):
@@ -25,7 +21,7 @@ def expect_node(settings: Settings) -> None:
     there = f"there is no node in {settings.data}; name its folder with --data"
     if (settings.data / DATASETS).is_dir():
         there += ", or make a database from the datasets there with `odf-node index rebuild`"
-    raise NoNodeHere(there, data=str(settings.data))
+    raise NotFound("NoNodeHere", there, data=str(settings.data))
 
 
 def expect_objects(settings: Settings) -> None:

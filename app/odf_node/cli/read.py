@@ -34,10 +34,6 @@ from .output import json_option, print_json
 from .tokens import token_option
 
 
-class DatasetNotWhole(Damaged):
-    """The chain names an object that its folder or node does not have."""
-
-
 @click.command()
 @click.argument("where", metavar="DATASET")
 @click.option(
@@ -124,7 +120,9 @@ def read(
             asked = request.block()
             if asked is not None and str(asked) in missing.message:
                 raise
-            raise DatasetNotWhole(f"{where} is not whole: {missing.message}") from missing
+            raise Damaged(
+                "DatasetNotWhole", f"{where} is not whole: {missing.message}"
+            ) from missing
 
 
 @contextmanager

@@ -27,10 +27,6 @@ EVERYTHING_IS_READ = (
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class AddressInUse(NodeFault):
-    """The service could not listen on its address."""
-
-
 @click.command()
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 picks one.")
@@ -102,7 +98,8 @@ def run(settings: Settings, *, queries_alone: bool = False) -> None:
         node.stores.close()
         stop_tracing()
     if not server.started:
-        raise AddressInUse(
+        raise NodeFault(
+            "AddressInUse",
             f"cannot listen on {settings.host}:{settings.port}; choose another --port",
             host=settings.host,
             port=settings.port,

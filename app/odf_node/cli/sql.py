@@ -16,7 +16,7 @@ import click
 import httpx
 from click.core import ParameterSource
 
-from odf_protocol.errors import NodeError, NotFound
+from odf_protocol.errors import BadInput, NodeError, NotFound
 from odf_protocol.identity import DatasetAlias, MalformedName
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.job_payloads.query_job import DIALECT
@@ -30,14 +30,7 @@ from ..client.remotes import node_base
 from .ingest import job_progress
 from .output import json_option, print_json, stepwise
 from .read import whole_file
-from .sql_sources import (
-    PIECE_BYTES,
-    FolderQuery,
-    NodeQuery,
-    OneDatasetWanted,
-    Source,
-    lines_as_list,
-)
+from .sql_sources import PIECE_BYTES, FolderQuery, NodeQuery, Source, lines_as_list
 from .tokens import token_option
 
 TABLE_ROWS = 100
@@ -107,7 +100,9 @@ def _pin(
             path = str(DatasetAlias.parse(alias))
             found[alias] = str(NodeApi(f"{base}{path}", token, http=http).dataset()["id"])
     if len(found) != 1:
-        raise OneDatasetWanted(f"--at is for a query of one dataset, not of {len(found)}")
+        raise BadInput(
+            "OneDatasetWanted", f"--at is for a query of one dataset, not of {len(found)}"
+        )
     ((alias, dataset),) = found.items()
     return {"id": dataset, "alias": alias, "blockHash": str(block)}
 

@@ -36,14 +36,6 @@ MAX_KEYS = 1_000
 PIECE_BYTES = 1 << 20
 
 
-class AnswerRefuted(Damaged):
-    """The answer does not match its proof."""
-
-
-class OneDatasetWanted(BadInput):
-    """A block was named, which needs exactly one dataset, but the query uses none or several."""
-
-
 class Source(Protocol):
     """A node or a set of folders that answers queries."""
 
@@ -130,7 +122,9 @@ class NodeQuery:
         raw = _sent(api, {"query": query, "include": ["Input"], "limit": 0})
         datasets = json.loads(raw)["input"]["datasets"]
         if len(datasets) != 1:
-            raise OneDatasetWanted(f"--at is for a query of one dataset, not of {len(datasets)}")
+            raise BadInput(
+                "OneDatasetWanted", f"--at is for a query of one dataset, not of {len(datasets)}"
+            )
         return {"datasets": [datasets[0] | {"blockHash": str(self._block)}]}
 
 
@@ -189,12 +183,15 @@ def check(answer: dict[str, Any], keys: Sequence[dict[str, Any]] | None) -> Text
         except UnicodeEncodeError:  # half of a surrogate pair
             forms = frozenset()
         if not forms:
-            raise AnswerRefuted(f"the answer has another {what} than its commitment says")
+            raise Damaged(
+                "AnswerRefuted", f"the answer has another {what} than its commitment says"
+            )
     if not is_signed(commitment, proof):
-        raise AnswerRefuted("the signature of the answer is not one of its key")
+        raise Damaged("AnswerRefuted", "the signature of the answer is not one of its key")
     if keys is not None and proof.verification_method not in {key.get("id") for key in keys}:
-        raise AnswerRefuted(
-            f"the key {proof.verification_method} is none of the node's, nor the one named"
+        raise Damaged(
+            "AnswerRefuted",
+            f"the key {proof.verification_method} is none of the node's, nor the one named",
         )
     return None if len(forms) > 1 else min(forms)
 

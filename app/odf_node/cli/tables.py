@@ -17,10 +17,6 @@ from odf_storage.lanes import expect, hash_all
 PARQUET_MAGIC, IPC_FILE_MAGIC = b"PAR1", b"ARROW1"
 
 
-class UnreadableTable(BadInput):
-    """A file that is neither Parquet nor Arrow IPC."""
-
-
 def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
     """Return the logical hash of a table file.
 
@@ -33,7 +29,9 @@ def logical_hash_of_stream(stream: BinaryIO) -> Multihash:
     try:
         return _logical_hash(stream)
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableTable(f"neither a Parquet nor an Arrow IPC file: {error}") from error
+        raise BadInput(
+            "UnreadableTable", f"neither a Parquet nor an Arrow IPC file: {error}"
+        ) from error
 
 
 def _logical_hash(stream: BinaryIO) -> Multihash:

@@ -150,10 +150,6 @@ def _option(command: Any, *, is_chosen: bool, is_node: bool = False) -> Any:
     return shown(known(with_token))
 
 
-class NotLoggedIn(Refused):
-    """This person has no valid login at the node, or at any node."""
-
-
 @click.command()
 @click.argument("node", metavar="[NODE]", envvar=HOME)
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser of this machine.")
@@ -200,7 +196,7 @@ def logout(node: str | None, everywhere: bool, as_json: bool) -> None:
     left = list(logins.all()) if node is None else [_base_of(node)]
     forgotten = [base for base in left if logins.forget(base)]
     if node is not None and not forgotten:
-        raise NotLoggedIn(f"there is no login at {left[0]}", node=left[0])
+        raise Refused("NotLoggedIn", f"there is no login at {left[0]}", node=left[0])
     if as_json:
         print_json({"forgotten": forgotten})
     for base in () if as_json else forgotten:
@@ -221,7 +217,9 @@ def whoami(node: str | None, token: str | None, as_json: bool) -> None:
         return
     base = _base_of(node)
     if token is None:
-        raise NotLoggedIn(f"nobody is logged in at {base}; odf-node login {node}", node=base)
+        raise Refused(
+            "NotLoggedIn", f"nobody is logged in at {base}; odf-node login {node}", node=base
+        )
     with open_http() as http:
         found = _account(NodeApi(base, token, http=http))
     if as_json:
@@ -234,7 +232,7 @@ def _show_logins(*, as_json: bool) -> None:
     logins = Logins()
     valid = {base: one for base, one in logins.all().items() if not one.is_over(time.time())}
     if not valid:
-        raise NotLoggedIn("nobody is logged in anywhere; odf-node login NODE")
+        raise Refused("NotLoggedIn", "nobody is logged in anywhere; odf-node login NODE")
     if as_json:
         print_json([_shown(base, one) for base, one in valid.items()])
         return

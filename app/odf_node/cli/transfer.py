@@ -34,18 +34,13 @@ from odf_storage.stores.ports.values import Visibility
 from ..client import sync
 from ..client.folder import FolderRepository, chunks_of
 from ..client.http import Overloaded, Unreachable
-from ..client.limits import LIMITS, TooMuch, one_line
+from ..client.limits import LIMITS, one_line, too_much
 from ..client.receive import ChainReader, Outcome
 from ..client.remotes import Location, Repositories, Transfer, note_remotes, remotes_of
 from ..client.sync import mirror_at
 from ..client.targets import read_address, write_address
 from .output import json_option, print_json, progress_bars
 from .tokens import any_token, token_at, tokens_of
-
-
-class NothingToFollow(BadInput):
-    """A pull names no source, and its folder was not pulled before."""
-
 
 _alias_option = click.option(
     "--no-alias", is_flag=True, help="Do not note in the folder where this went, or came from."
@@ -140,8 +135,9 @@ def _followed(folder: str) -> str:
     """Return the address that a folder was pulled from. Raise `NothingToFollow` without one."""
     noted = remotes_of(Path(folder)).pull
     if noted is None:
-        raise NothingToFollow(
-            f"{folder} was not pulled before: name what to pull, and the folder to pull it into"
+        raise BadInput(
+            "NothingToFollow",
+            f"{folder} was not pulled before: name what to pull, and the folder to pull it into",
         )
     return noted
 
@@ -412,7 +408,7 @@ def read_file(name: str, limit: int) -> bytes:
     with opened_file(name) as stream:
         content = stream.read(limit + 1)
     if len(content) > limit:
-        raise TooMuch(f"the size of {name}", limit)
+        raise too_much(f"the size of {name}", limit)
     return content
 
 

@@ -14,7 +14,7 @@ from odf_protocol.codec.manifests import manifest
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.events import DatasetSnapshot
 
-from ..client.limits import TooMuch, in_columns, one_line
+from ..client.limits import in_columns, one_line, too_much
 from ..client.node_api import NodeApi
 from ..service.pages.cells import cell_text, type_text
 from .transfer import STDIN, opened_file
@@ -83,6 +83,6 @@ def _beginning(name: str) -> bytes:
         return content
     end = content.rfind(b"\n", 0, SAMPLE_BYTES) + 1
     if not name.lower().endswith(LINES) or not end:
-        raise TooMuch(f"the size of the sample {name}", SAMPLE_BYTES)
+        raise too_much(f"the size of the sample {name}", SAMPLE_BYTES)
     click.echo(f"{name} is long: its first {end} bytes are tried", err=True)
     return content[:end]

@@ -45,14 +45,6 @@ MAX_LINE = 1000
 SHOW_EVERY = 100
 
 
-class GraceTooShort(BadInput):
-    """The grace time is too short to cover a commit."""
-
-
-class UnreadableRate(BadInput):
-    """The rate does not have the form 50M or 800K, in bytes a second."""
-
-
 def _store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         json_option,
@@ -270,7 +262,9 @@ def gc(dry_run: bool, grace: str, as_json: bool, **where: Any) -> None:
 
     least = parse_duration(grace)
     if least < LEAST_GRACE:
-        raise GraceTooShort("the grace time is one hour at least, so that it covers every commit")
+        raise BadInput(
+            "GraceTooShort", "the grace time is one hour at least, so that it covers every commit"
+        )
     with _stores(where) as stores, _progress(as_json) as show:
         report = collect_garbage(
             stores,
@@ -345,8 +339,9 @@ def parse_rate(text: str) -> int:
     unit = text[-1:].upper()
     number = text[:-1] if unit in BYTES else text
     if not (number.isascii() and number.isdigit() and len(number) <= 12 and int(number)):
-        raise UnreadableRate(
-            f"a rate is written as 50M or 800K (bytes a second); not {text[:50]!r}"
+        raise BadInput(
+            "UnreadableRate",
+            f"a rate is written as 50M or 800K (bytes a second); not {text[:50]!r}",
         )
     return int(number) * BYTES.get(unit, 1)
 

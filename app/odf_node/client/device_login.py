@@ -24,14 +24,6 @@ LONGEST_WAIT_S = 3600
 Pause = Callable[[float], None]
 
 
-class LoginDenied(Refused):
-    """The user denied the login on the page."""
-
-
-class LoginTooLate(Refused):
-    """The login expired before the user decided on the page."""
-
-
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A login that waits for its user: the address of the page, and how long it waits."""
@@ -98,12 +90,12 @@ def await_session(api: NodeApi, waiting: Waiting, pause: Pause = time.sleep) -> 
                     interval = min(interval + SLOWER_S, LONGEST_PAUSE_S)
                     continue
                 case "access_denied":
-                    raise LoginDenied("the login was denied on the page") from None
+                    raise Refused("LoginDenied", "the login was denied on the page") from None
                 case "expired_token" | "invalid_grant":
                     break
             raise
         return Session(_text(said, "access_token"), _seconds(said, "expires_in"))
-    raise LoginTooLate("nobody decided on the page in time; log in again")
+    raise Refused("LoginTooLate", "nobody decided on the page in time; log in again")
 
 
 def _text(said: dict[str, object], name: str) -> str:

@@ -40,7 +40,7 @@ from odf_protocol.metadata.events import (
 from odf_protocol.metadata.schema import Variant
 
 from .http import DatasetMissing, Overloaded, bearer, missing_of, raise_for_access
-from .limits import LIMITS, ClientLimits, TooMuch, one_line
+from .limits import LIMITS, ClientLimits, one_line, too_much
 
 
 class Ending:
@@ -117,10 +117,6 @@ comments."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 PASSING = frozenset({429, 500, 502, 503, 504})
-
-
-class MalformedEvent(Damaged):
-    """The node's response is not a valid event stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +208,9 @@ def _parsed(response: httpx.Response, ending: Ending) -> Iterator[Event]:
             try:
                 data = json.loads(fields["data"])
             except ValueError:
-                raise MalformedEvent("the data of an event are no JSON") from None
+                raise Damaged("MalformedEvent", "the data of an event are no JSON") from None
             if not isinstance(data, dict):
-                raise MalformedEvent("the data of an event are no object")
+                raise Damaged("MalformedEvent", "the data of an event are no object")
             yield Event(fields.get("id", ""), fields.get("event", ""), data)
             fields = {}
 
@@ -229,7 +225,7 @@ def _lines(response: httpx.Response, ending: Ending) -> Iterator[str]:
             yield buffer[:end].decode("utf-8", "replace").removesuffix("\r")
             del buffer[: end + 1]
         if len(buffer) > MAX_EVENT_BYTES:
-            raise TooMuch("an event", MAX_EVENT_BYTES)
+            raise too_much("an event", MAX_EVENT_BYTES)
 
 
 MAX_DETAIL_CHARS = 100

@@ -37,20 +37,12 @@ from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKind
 
 from .http import CHUNK_BYTES, DatasetMissing
-from .limits import LIMITS, ClientLimits, TooMuch
-from .receive import NeededObject, ObjectSizeMismatch, check_follows
+from .limits import LIMITS, ClientLimits, too_much
+from .receive import NeededObject, check_follows, object_size_mismatch
 from .repositories import malformed_head
 
 LOCK = ".pull-lock"
 KNOWN_ENTRIES = frozenset({*KIND_FOLDERS.values(), "info", "refs"})
-
-
-class FolderBusy(Conflict):
-    """Another pull writes to the same folder."""
-
-
-class NotADatasetFolder(BadInput):
-    """The target folder has foreign content."""
 
 
 class FolderRepository:
@@ -89,7 +81,7 @@ class FolderRepository:
             # if asked for more than the file has, `read` would keep a page of memory per block
             size = os.fstat(handle).st_size
             if size > limit:
-                raise TooMuch(f"block {block}", limit)
+                raise too_much(f"block {block}", limit)
             return read_exactly(stream, size)
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
@@ -115,7 +107,7 @@ class FolderRepository:
         if not is_whole:
             self._objects.delete(kind, object_hash)
         elif actual != size:
-            raise ObjectSizeMismatch(NeededObject(kind, object_hash, size), actual)
+            raise object_size_mismatch(NeededObject(kind, object_hash, size), actual)
         return is_whole
 
     def put(self, kind: ObjectKind, object_hash: Multihash, chunks: Iterable[bytes]) -> None:
@@ -139,7 +131,9 @@ class FolderRepository:
         remove_abandoned(self.path, before=Instant(time.time_ns()))
         self._objects.put_all(ObjectKind.BLOCK, ((block.hash, block.raw) for block in new))
         if self.find_head() != expected:
-            raise FolderBusy(f"the head in {self.path} was moved by somebody else", at=self.name)
+            raise Conflict(
+                "FolderBusy", f"the head in {self.path} was moved by somebody else", at=self.name
+            )
         self._objects.write_ref(HEAD, new[-1].hash)
 
     @contextmanager
@@ -152,8 +146,10 @@ class FolderRepository:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise FolderBusy(
-                    f"another pull is writing to {self.path}; wait for it", at=self.name
+                raise Conflict(
+                    "FolderBusy",
+                    f"another pull is writing to {self.path}; wait for it",
+                    at=self.name,
                 ) from None
             yield
         finally:
@@ -163,14 +159,15 @@ class FolderRepository:
         if not self.path.exists():
             return
         if not self.path.is_dir():
-            raise NotADatasetFolder(f"{self.path} is not a folder", at=self.name)
+            raise BadInput("NotADatasetFolder", f"{self.path} is not a folder", at=self.name)
         strangers = [
             entry.name
             for entry in self.path.iterdir()
             if entry.name not in KNOWN_ENTRIES and not entry.name.startswith(".")
         ]
         if strangers:
-            raise NotADatasetFolder(
+            raise BadInput(
+                "NotADatasetFolder",
                 f"{self.path} holds something that is no dataset ({min(strangers)}); "
                 "name a new or empty folder",
                 at=self.name,
@@ -251,27 +248,23 @@ def _size(stream: BinaryIO) -> int | None:
     return status.st_size - stream.tell() if stat.S_ISREG(status.st_mode) else None
 
 
-class CircularInputs(BadInput):
-    """Datasets are computed from each other."""
-
-
-class NameGivenTwice(BadInput):
-    """Two manifests describe the same dataset."""
-
-
 def in_order(snapshots: Sequence[DatasetSnapshot]) -> list[DatasetSnapshot]:
     """Sort inputs before their derivatives. Raises `CircularInputs`, `NameGivenTwice`."""
     by_name: dict[str, DatasetSnapshot] = {}
     for one in snapshots:
         if by_name.setdefault(one.name.folded, one) is not one:
-            raise NameGivenTwice(f"two manifests are about {one.name}", dataset=str(one.name))
+            raise BadInput(
+                "NameGivenTwice", f"two manifests are about {one.name}", dataset=str(one.name)
+            )
     graph = {name: inputs_among(one, by_name) for name, one in by_name.items()}
     try:
         return [by_name[name] for name in TopologicalSorter(graph).static_order()]
     except CycleError as circle:
         names = [str(by_name[name].name) for name in reversed(circle.args[1])]
-        raise CircularInputs(
-            f"datasets are computed from each other: {' from '.join(names)}", datasets=names
+        raise BadInput(
+            "CircularInputs",
+            f"datasets are computed from each other: {' from '.join(names)}",
+            datasets=names,
         ) from None
 
 

@@ -19,7 +19,7 @@ from odf_storage.stores.ports.values import ObjectKind
 
 from .folder import FolderRepository, chunks_of
 from .http import Overloaded, Unreachable
-from .limits import LIMITS, ClientLimits, TooMuch
+from .limits import LIMITS, ClientLimits, too_much
 from .linked import Fetcher, fetch_link, linked_names
 from .receive import UNWATCHED, NeededObject, objects_of
 from .repositories import Repository
@@ -112,7 +112,7 @@ def _blocks(
             return
         yield block
         at = block.prev
-    raise TooMuch("the number of blocks", limits.blocks)
+    raise too_much("the number of blocks", limits.blocks)
 
 
 def _whole_block(folder: FolderRepository, name: Multihash) -> HashedBlock | None:

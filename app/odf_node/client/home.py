@@ -91,10 +91,6 @@ SHARED = 0o644
 T = TypeVar("T")
 
 
-class UnreadableConfig(BadInput):
-    """A configuration file is not readable as what it should be."""
-
-
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the user's settings."""
     if named := environ.get(CONFIG):
@@ -110,7 +106,7 @@ def read_file(path: Path, kind: type[T]) -> T:
     except (FileNotFoundError, NotADirectoryError):
         return kind()
     except (msgspec.DecodeError, UnicodeError):
-        raise UnreadableConfig(f"{path} cannot be read; correct or remove it") from None
+        raise BadInput("UnreadableConfig", f"{path} cannot be read; correct or remove it") from None
 
 
 def write_file(path: Path, value: object, *, mode: int = PRIVATE) -> None:

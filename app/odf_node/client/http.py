@@ -26,7 +26,7 @@ import httpx
 
 from odf_protocol.errors import Damaged, NodeError, NotFound, Refused, RemoteFailed
 
-from .limits import LIMITS, ClientLimits, TooMuch, one_line
+from .limits import LIMITS, ClientLimits, one_line, too_much
 from .reach import CHALLENGE, INVALID, ForgivingClient, GuardedTransport
 
 CHUNK_BYTES = 256 * 1024
@@ -51,10 +51,6 @@ class Unauthorized(Refused):
 
 class DatasetMissing(NotFound):
     """The dataset does not exist at that address, or the caller may not read it."""
-
-
-class RemoteDamaged(Damaged):
-    """The source reports that a block or object of the chain is damaged."""
 
 
 class RemoteMissing(NotFound):
@@ -119,10 +115,6 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-class TooSlow(TransferFailed):
-    """The peer sends too slowly."""
-
-
 class Pace:
     """Measures the speed of one body."""
 
@@ -136,8 +128,11 @@ class Pace:
         spent = time.monotonic() - self._began
         due = spent * self._limits.slowest_bytes_per_s
         if spent > self._limits.patience_s and self._received < due:
-            raise TooSlow(
-                f"{self._what} comes too slowly", bytes=self._received, seconds=int(spent)
+            raise TransferFailed(
+                "TooSlow",
+                f"{self._what} comes too slowly",
+                bytes=self._received,
+                seconds=int(spent),
             )
 
 
@@ -150,7 +145,7 @@ def read_bounded(
         pace.received(len(chunk))
         body += chunk
         if len(body) > limit:
-            raise TooMuch(what, limit)
+            raise too_much(what, limit)
     return bytes(body)
 
 
@@ -163,7 +158,7 @@ def raise_for_object(response: httpx.Response, url: str, what: str) -> None:
         raise RemoteMissing(f"{what} is not at {origin(url)}", what=what)
     raise_for_access(status)
     if str(_problem(response).get("type", "")).endswith(DAMAGED):
-        raise RemoteDamaged(f"{what} is damaged at {origin(url)}", what=what)
+        raise Damaged("RemoteDamaged", f"{what} is damaged at {origin(url)}", what=what)
     raise TransferFailed(f"{origin(url)} answered {status} for {what}", status=status, what=what)
 
 

@@ -68,13 +68,11 @@ class ClientLimits:
 LIMITS = ClientLimits()
 
 
-class TooMuch(LimitExceeded):
+def too_much(what: str, limit: int) -> LimitExceeded:
     """The peer sends or announces more than the client accepts."""
-
-    def __init__(self, what: str, limit: int) -> None:
-        super().__init__(
-            f"{what} is more than this client takes (limit {limit})", what=what, limit=limit
-        )
+    return LimitExceeded(
+        "TooMuch", f"{what} is more than this client takes (limit {limit})", what=what, limit=limit
+    )
 
 
 STEP = 1024

@@ -44,15 +44,15 @@ from .http import (
     unreachable,
     with_retries,
 )
-from .limits import LIMITS, ClientLimits, TooMuch
+from .limits import LIMITS, ClientLimits, too_much
 from .receive import (
     UNWATCHED,
     ChainReader,
     NeededObject,
-    ObjectSizeMismatch,
     Progress,
     SourceObjectMissing,
     mismatch,
+    object_size_mismatch,
 )
 from .repositories import Repository
 
@@ -90,10 +90,6 @@ LOOK_SECONDS = 0.2
 
 T = TypeVar("T")
 Opener = Callable[[NeededObject], BinaryIO]
-
-
-class Stopped(TransferFailed):
-    """This transfer was given up because another one of the exchange failed."""
 
 
 class UrlExpired(TransferFailed):
@@ -147,14 +143,14 @@ class Fetcher:
         received = 0
         for chunk in chunks_of(stream):
             if self._stop.is_set():
-                raise Stopped("given up because another transfer failed")
+                raise TransferFailed("Stopped", "given up because another transfer failed")
             received += len(chunk)
             if received > needed.size:
-                raise ObjectSizeMismatch(needed, needed.size, at_least=True)
+                raise object_size_mismatch(needed, needed.size, at_least=True)
             self._progress.object_bytes(len(chunk))
             yield chunk
         if received != needed.size:
-            raise ObjectSizeMismatch(needed, received)
+            raise object_size_mismatch(needed, received)
 
 
 def run_all(
@@ -273,7 +269,7 @@ def fetch_link(
         for chunk in chunks_of(stream):
             received += len(chunk)
             if limits.object_bytes is not None and received > limits.object_bytes:
-                raise TooMuch(what, limits.object_bytes)
+                raise too_much(what, limits.object_bytes)
             progress.object_bytes(len(chunk))
             yield chunk
 
@@ -329,10 +325,6 @@ def _is_in(target: Target, name: Multihash) -> bool:
     return True
 
 
-class NotTheRange(TransferFailed):
-    """The server did not send the requested bytes."""
-
-
 def read_range(
     http: httpx.Client,
     url: str,
@@ -365,12 +357,17 @@ def _read(
             raise_for_object(response, url, "file")
             said = response.headers.get("content-range", "")
             if status != 206 or not said.startswith(f"bytes {start}-{end - 1}/"):
-                raise NotTheRange(
-                    f"{origin(url)} does not send parts of files", status=status, range=said[:100]
+                raise TransferFailed(
+                    "NotTheRange",
+                    f"{origin(url)} does not send parts of files",
+                    status=status,
+                    range=said[:100],
                 )
             body = read_bounded(response, end - start, "a part of a file", limits=limits)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise unreachable(url, error) from error
     if len(body) != end - start:
-        raise NotTheRange(f"{origin(url)} sent {len(body)} of {end - start} bytes")
+        raise TransferFailed(
+            "NotTheRange", f"{origin(url)} sent {len(body)} of {end - start} bytes"
+        )
     return body

@@ -20,17 +20,7 @@ from odf_protocol.multihash import Multihash
 
 from .node_api import NodeApi, RequestConflict
 from .receive import ChainReader
-from .remotes import UnsupportedUrl
 from .repositories import HttpRepository
-
-
-class RowsNotTaken(BadInput):
-    """The node refused the rows of a new dataset. The message says what remains of it."""
-
-
-class RowsLost(RemoteFailed):
-    """The rows of a new dataset did not arrive, or the answer did not. The message says what
-    remains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,9 @@ def node_and_alias(base: str) -> tuple[str, str]:
     path = urlsplit(base).path
     alias = unquote(path).strip("/")
     if not alias or alias.count("/") > 1:
-        raise UnsupportedUrl(f"name a dataset, http(s)://node/[account/]name, not {base}", url=base)
+        raise BadInput(
+            "UnsupportedUrl", f"name a dataset, http(s)://node/[account/]name, not {base}", url=base
+        )
     return base[: len(base) - len(path)] + "/", alias
 
 
@@ -100,10 +92,10 @@ def kept_if_filled(dataset: NewDataset, api: NodeApi) -> Iterator[None]:
         yield
     except (BadInput, LimitExceeded, Refused, Conflict) as refused:
         what = f"{refused.message}; {_given_up(dataset, api)}"
-        raise RowsNotTaken(what, **refused.facts) from refused
+        raise BadInput("RowsNotTaken", what, **refused.facts) from refused
     except NodeError as broken:
         what = f"{broken.message}; {_given_up(dataset, api)}"
-        raise RowsLost(what, **broken.facts) from broken
+        raise RemoteFailed("RowsLost", what, **broken.facts) from broken
     except KeyboardInterrupt:
         _given_up(dataset, api)
         raise

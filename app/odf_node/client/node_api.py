@@ -73,19 +73,6 @@ class NotOffered(NotFound):
     """The node is of another make, and does not have what is requested."""
 
 
-class NotANode(NotFound):
-    """The address is not that of a node."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(
-            f"{url} takes no datasets; name the node itself, not an account or a dataset", url=url
-        )
-
-
-class NodeReportsFailure(TransferFailed):
-    """The node reports an internal failure."""
-
-
 class NodeApi:
     """Requests to one node, or to one dataset of it; `base` ends in `/`."""
 
@@ -118,7 +105,12 @@ class NodeApi:
             )
         except (RequestRefused, NothingThere) as refused:
             if refused.facts.get("status") in (404, 405):
-                raise NotANode(self._base) from refused
+                raise NotFound(
+                    "NotANode",
+                    f"{self._base} takes no datasets; name the node itself, not an account or a "
+                    "dataset",
+                    url=self._base,
+                ) from refused
             raise
 
     def try_manifests(
@@ -545,7 +537,7 @@ def _error(status: int, problem: Mapping[str, Any], *, hint: str = "") -> Except
     facts |= {"status": status, "reported": problem.get("type")}
     if status in range(400, 500):
         return _KINDS.get(status, RequestRefused)(message, **facts)
-    return NodeReportsFailure(message, **facts)
+    return TransferFailed("NodeReportsFailure", message, **facts)
 
 
 _KINDS: dict[int, type[NodeError]] = {

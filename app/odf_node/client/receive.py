@@ -26,7 +26,7 @@ from odf_protocol.multihash import HashMismatch, Multihash
 from odf_storage.runtime.clock import without_garbage_collection
 from odf_storage.stores.ports.values import ObjectKind
 
-from .limits import LIMITS, ClientLimits, TooMuch
+from .limits import LIMITS, ClientLimits, too_much
 from .repositories import Repository
 
 
@@ -56,19 +56,11 @@ class Unwatched:
 UNWATCHED: Progress = Unwatched()
 
 
-class BlockOutOfOrder(Damaged):
-    """The number of a block does not fit the block after it."""
-
-
 class BlockMissing(Damaged):
     """The repository does not have a block of its own chain."""
 
     def __init__(self, block: Multihash, where: str) -> None:
         super().__init__(f"block {block} is missing in {where}", block=str(block), at=where)
-
-
-class NoSeed(Damaged):
-    """The chain does not begin with a Seed, so its dataset is unknown."""
 
 
 def mismatch(error: HashMismatch, what: str, **names: object) -> HashMismatch:
@@ -98,14 +90,14 @@ class ChainReader:
         if (known := self._seen.get(block_hash)) is not None:
             return known
         if len(self._seen) >= self._limits.blocks:
-            raise TooMuch("the number of blocks", self._limits.blocks)
+            raise too_much("the number of blocks", self._limits.blocks)
         try:
             raw = self.source.block_bytes(block_hash)
         except NotFound as error:
             raise BlockMissing(block_hash, self.source.name) from error
         self._bytes += len(raw)
         if self._bytes > self._limits.metadata_bytes:
-            raise TooMuch("the metadata of the dataset", self._limits.metadata_bytes)
+            raise too_much("the metadata of the dataset", self._limits.metadata_bytes)
         try:
             decoded = decode_block(raw, expected=block_hash)
         except HashMismatch as error:
@@ -120,7 +112,7 @@ class ChainReader:
         """Return the id of the dataset of the chain up to `head`. Raises `NoSeed`."""
         seed = self.chain(head)[0].event
         if not isinstance(seed, Seed):
-            raise NoSeed("the chain does not begin with a Seed")
+            raise Damaged("NoSeed", "the chain does not begin with a Seed")
         return seed.dataset_id
 
     def before(self, block: HashedBlock) -> HashedBlock | None:
@@ -129,7 +121,8 @@ class ChainReader:
             return None
         previous = self.block(block.prev)
         if previous.sequence_number != block.sequence_number - 1:
-            raise BlockOutOfOrder(
+            raise Damaged(
+                "BlockOutOfOrder",
                 f"block {block.hash} has number {block.sequence_number}, "
                 f"but the one before it has {previous.sequence_number}",
                 block=str(block.hash),
@@ -245,27 +238,25 @@ class Diverged(Conflict):
         )
 
 
-class SeedOverwrite(Conflict):
+def seed_overwrite() -> Conflict:
     """The Seeds differ; force replaces the history, but never the identity of a dataset."""
+    return Conflict(
+        "SeedOverwrite",
+        "the destination holds another dataset: its Seed differs in id or kind, "
+        "and force does not overwrite a Seed",
+    )
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the destination holds another dataset: its Seed differs in id or kind, "
-            "and force does not overwrite a Seed"
-        )
 
-
-class ObjectSizeMismatch(Damaged):
+def object_size_mismatch(needed: NeededObject, actual: int, *, at_least: bool = False) -> Damaged:
     """An object is longer or shorter than its block says."""
-
-    def __init__(self, needed: NeededObject, actual: int, *, at_least: bool = False) -> None:
-        super().__init__(
-            f"{needed.name} has {'more than ' if at_least else ''}{actual} bytes, "
-            f"its block says {needed.size}",
-            object=needed.name,
-            expected=needed.size,
-            actual=actual,
-        )
+    return Damaged(
+        "ObjectSizeMismatch",
+        f"{needed.name} has {'more than ' if at_least else ''}{actual} bytes, "
+        f"its block says {needed.size}",
+        object=needed.name,
+        expected=needed.size,
+        actual=actual,
+    )
 
 
 class SourceObjectMissing(Damaged):
@@ -276,18 +267,6 @@ class SourceObjectMissing(Damaged):
         super().__init__(
             f"Source {word} file is missing: {needed.hash}",
             object=needed.name,
-        )
-
-
-class SourceRewritten(Conflict):
-    """The source's history was rewritten during the pull, and parts of the old one are gone."""
-
-    def __init__(self, before: Multihash, now: Multihash) -> None:
-        super().__init__(
-            f"the source moved from {before} to {now} while it was copied, and what the old "
-            "head leads to is not all there any more; pull again",
-            old_head=str(before),
-            head=str(now),
         )
 
 
@@ -305,7 +284,13 @@ def while_at(source: Repository, head: Multihash) -> Iterator[None]:
         now = None if is_ours else source.find_head()
         if now is None or now == head:
             raise
-        raise SourceRewritten(head, now) from missing
+        raise Conflict(
+            "SourceRewritten",
+            f"the source moved from {head} to {now} while it was copied, and what the old "
+            "head leads to is not all there any more; pull again",
+            old_head=str(head),
+            head=str(now),
+        ) from missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,10 +341,10 @@ def objects_of(blocks: Sequence[HashedBlock], limits: ClientLimits = LIMITS) -> 
             named.append(NeededObject(ObjectKind.CHECKPOINT, point.physical_hash, point.size))
         for needed in named:
             if limits.object_bytes is not None and needed.size > limits.object_bytes:
-                raise TooMuch(needed.name, limits.object_bytes)
+                raise too_much(needed.name, limits.object_bytes)
             known = found.setdefault((needed.kind, needed.hash), needed)
             if known.size != needed.size:
-                raise ObjectSizeMismatch(known, needed.size)
+                raise object_size_mismatch(known, needed.size)
     return list(found.values())
 
 
@@ -367,7 +352,7 @@ def check_same_seed(local: HashedBlock, received: HashedBlock) -> None:
     """Check the Seeds before force replaces the history. Raises `SeedOverwrite`."""
     mine, theirs = local.event, received.event
     if not isinstance(mine, Seed) or not isinstance(theirs, Seed) or mine != theirs:
-        raise SeedOverwrite
+        raise seed_overwrite()
 
 
 def check_continues(local: Sequence[HashedBlock], new: Sequence[HashedBlock]) -> None:
@@ -408,7 +393,7 @@ def refuse_uncommon(found: Comparison) -> None:
         case Relation.BEHIND:
             raise DestinationAhead(len(found.destination_only), found.ancestor)
         case Relation.DIVERGED if found.ancestor is None and _other_dataset(found):
-            raise SeedOverwrite
+            raise seed_overwrite()
         case Relation.DIVERGED:
             raise Diverged(
                 source=len(found.source_only),

@@ -32,10 +32,6 @@ ODF = "odf+"
 MAX_URL_CHARS = 4096
 
 
-class UnsupportedUrl(BadInput):
-    """The text is no location of a dataset that the client supports."""
-
-
 class Transfer(Enum):
     """How bytes are transferred to and from a location."""
 
@@ -63,7 +59,7 @@ class Location:
                 query or a fragment.
         """
         if not text or len(text) > MAX_URL_CHARS or "\0" in text:
-            raise UnsupportedUrl("a dataset location is a URL or a path of a folder")
+            raise BadInput("UnsupportedUrl", "a dataset location is a URL or a path of a folder")
         scheme, separator, _ = text.partition("://")
         if not separator:
             return cls(transfer=Transfer.FOLDER, path=Path(text))
@@ -76,7 +72,8 @@ class Location:
                 return cls(transfer=Transfer.SMART, base=http_base(text[len(ODF) :]))
             case "s3" | "s3+http" | "s3+https":
                 return cls(transfer=Transfer.BUCKET, bucket=text.rstrip("/") + "/")
-        raise UnsupportedUrl(
+        raise BadInput(
+            "UnsupportedUrl",
             f"cannot reach {scheme}:// locations; use odf+http(s)://, http(s)://, s3://, file://, "
             "a path",
             url=text,
@@ -102,15 +99,19 @@ def http_base(text: str) -> str:
         parts = urlsplit(text)
         host, user, _ = parts.hostname, parts.username, parts.port
     except ValueError:
-        raise UnsupportedUrl(f"not a URL: {text!r}") from None
+        raise BadInput("UnsupportedUrl", f"not a URL: {text!r}") from None
     if not host:
-        raise UnsupportedUrl(f"the URL names no host: {text!r}", url=text)
+        raise BadInput("UnsupportedUrl", f"the URL names no host: {text!r}", url=text)
     if user is not None:
-        raise UnsupportedUrl("credentials do not belong into the URL; pass a token instead")
+        raise BadInput(
+            "UnsupportedUrl", "credentials do not belong into the URL; pass a token instead"
+        )
     if parts.query or parts.fragment:
-        raise UnsupportedUrl("the URL of a dataset has no query and no fragment", url=text)
+        raise BadInput(
+            "UnsupportedUrl", "the URL of a dataset has no query and no fragment", url=text
+        )
     if any(ord(char) <= 0x20 for char in text):
-        raise UnsupportedUrl(f"the URL contains blanks or control characters: {text!r}")
+        raise BadInput("UnsupportedUrl", f"the URL contains blanks or control characters: {text!r}")
     path = parts.path if parts.path.endswith("/") else parts.path + "/"
     return urlunsplit((parts.scheme.lower(), parts.netloc, path, "", ""))
 
@@ -119,16 +120,18 @@ def node_base(text: str) -> str:
     """Normalize the URL of a node (not of a dataset), with or without `odf+`, to end in `/`."""
     bare = text[len(ODF) :] if text.lower().startswith(ODF) else text
     if not bare.lower().startswith(("http://", "https://")):
-        raise UnsupportedUrl(f"a node is reached by http:// or https://, not by {text!r}", url=text)
+        raise BadInput(
+            "UnsupportedUrl", f"a node is reached by http:// or https://, not by {text!r}", url=text
+        )
     return http_base(bare)
 
 
 def _file_path(text: str) -> Path:
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
-        raise UnsupportedUrl(f"a file:// URL names no other host: {text!r}", url=text)
+        raise BadInput("UnsupportedUrl", f"a file:// URL names no other host: {text!r}", url=text)
     if not parts.path:
-        raise UnsupportedUrl(f"the URL names no folder: {text!r}", url=text)
+        raise BadInput("UnsupportedUrl", f"the URL names no folder: {text!r}", url=text)
     return Path(unquote(parts.path))
 
 
@@ -136,14 +139,6 @@ REPOSITORIES = "repositories.json"
 REMOTES = ".remotes.json"
 MAX_PUSHED = 8
 """Limit of push addresses that a folder records."""
-
-
-class RepositoryUnknown(NotFound):
-    """There is no repository of this name."""
-
-
-class RepositoryExists(Conflict):
-    """There is already a repository of this name."""
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -203,7 +198,9 @@ class Repositories:
         """Return a repository. Raises `RepositoryUnknown`."""
         found = self.find(name)
         if found is None:
-            raise RepositoryUnknown(f"there is no repository {name!r}; add it with repo add")
+            raise NotFound(
+                "RepositoryUnknown", f"there is no repository {name!r}; add it with repo add"
+            )
         return found
 
     def token_at(self, address: str, by: Repository | None = None) -> str | None:
@@ -226,7 +223,9 @@ class Repositories:
         """Add a repository. Raises `RepositoryExists`, `MalformedName`, `UnsupportedUrl`."""
         Name(name)
         if self.find(name) is not None:
-            raise RepositoryExists(f"there is a repository {name!r} already", repository=name)
+            raise Conflict(
+                "RepositoryExists", f"there is a repository {name!r} already", repository=name
+            )
         base = node_base(url)
         repository = Repository(url=("odf+" + base) if url.lower().startswith("odf+") else base)
         repository = msgspec.structs.replace(repository, token=token)

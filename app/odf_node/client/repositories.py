@@ -38,10 +38,6 @@ from .http import (
 from .limits import LIMITS, ClientLimits
 
 
-class MalformedHead(Damaged):
-    """`refs/head` exists but is not the text of a hash."""
-
-
 class Repository(Protocol):
     """One readable dataset. `name` is its address for messages."""
 
@@ -139,8 +135,9 @@ def parse_head(body: bytes, where: str) -> Multihash:
         raise malformed_head(body, where) from None
 
 
-def malformed_head(body: bytes, where: str) -> MalformedHead:
-    return MalformedHead(
+def malformed_head(body: bytes, where: str) -> Damaged:
+    return Damaged(
+        "MalformedHead",
         f"refs/head of {where} is no hash (it must hold the hash alone, without a newline)",
         head=body[:100].decode("latin-1"),
     )

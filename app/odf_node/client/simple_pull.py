@@ -44,8 +44,8 @@ from odf_storage.stores.objects.layout import HEAD, object_path, ref_path
 from odf_storage.stores.ports.errors import ObjectNotFound
 from odf_storage.stores.ports.values import ObjectKind
 
-from .http import dataset_missing, open_http
-from .limits import LIMITS, ClientLimits, TooMuch
+from .http import TransferFailed, dataset_missing, open_http
+from .limits import LIMITS, ClientLimits, too_much
 from .linked import Fetcher, Target, fetch_links, missing_in
 from .receive import (
     UNWATCHED,
@@ -63,7 +63,7 @@ from .receive import (
 from .remotes import Location, Transfer
 from .repositories import HttpRepository, Repository, parse_head
 from .smart_pull import blocks_of, check_plan, success_of
-from .socket import UnintelligibleAnswer, conversation
+from .socket import conversation
 
 
 def pull_simple(
@@ -152,14 +152,6 @@ AT_ONCE = 16
 _HEAD = str(ref_path(HEAD))
 
 
-class BucketBusy(Conflict):
-    """Another client moved the head meanwhile."""
-
-
-class BucketsNeedAnExtra(BadInput):
-    """The package for access to buckets is not installed."""
-
-
 class BucketRepository:
     """One dataset below a prefix. boto3 finds the credentials."""
 
@@ -168,8 +160,9 @@ class BucketRepository:
         try:
             from odf_storage.stores.objects.s3_bucket import Bucket, S3Location
         except ModuleNotFoundError as missing:
-            raise BucketsNeedAnExtra(
-                f"datasets in S3 need the package {missing.name}: install odf-node[s3]"
+            raise BadInput(
+                "BucketsNeedAnExtra",
+                f"datasets in S3 need the package {missing.name}: install odf-node[s3]",
             ) from None
         self.name = url
         self._bucket = Bucket(S3Location.parse(url.rstrip("/")))
@@ -187,7 +180,7 @@ class BucketRepository:
         with answer["Body"] as body:
             text = body.read(self._limits.ref_bytes + 1)
         if len(text) > self._limits.ref_bytes:
-            raise TooMuch("refs/head", self._limits.ref_bytes)
+            raise too_much("refs/head", self._limits.ref_bytes)
         self._head_etag = str(answer["ETag"])
         return parse_head(text, self.name)
 
@@ -202,7 +195,7 @@ class BucketRepository:
         with self.open_object(ObjectKind.BLOCK, block) as stream:
             raw = stream.read(limit + 1)
         if len(raw) > limit:
-            raise TooMuch(f"block {block}", limit)
+            raise too_much(f"block {block}", limit)
         return raw
 
     def open_object(self, kind: ObjectKind, object_hash: Multihash) -> BinaryIO:
@@ -245,7 +238,9 @@ class BucketRepository:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(self._put_block, new))
         if self.find_head() != expected:
-            raise BucketBusy(f"the head in {self.name} was moved by somebody else", at=self.name)
+            raise Conflict(
+                "BucketBusy", f"the head in {self.name} was moved by somebody else", at=self.name
+            )
         only: dict[str, Any] = {"IfNoneMatch": "*"}
         if self._head_etag is not None:
             only = {"IfMatch": self._head_etag}
@@ -258,8 +253,8 @@ class BucketRepository:
                 **only,
             )
         except PreconditionLost:
-            raise BucketBusy(
-                f"the head in {self.name} was moved by somebody else", at=self.name
+            raise Conflict(
+                "BucketBusy", f"the head in {self.name} was moved by somebody else", at=self.name
             ) from None
 
     def _put_block(self, block: HashedBlock) -> None:
@@ -276,7 +271,7 @@ def _copied(chunks: Iterable[bytes], sink: Any) -> Iterator[bytes]:
     for chunk in chunks:
         size += len(chunk)
         if size > MAX_ONE_PUT_BYTES:
-            raise TooMuch("an object", MAX_ONE_PUT_BYTES)
+            raise too_much("an object", MAX_ONE_PUT_BYTES)
         sink.write(chunk)
         yield chunk
 
@@ -299,7 +294,9 @@ def first_block(
         else:
             first = ChainReader(remote, limits=limits).chain(head)[0]
     if not isinstance(first.event, Seed):
-        raise UnintelligibleAnswer("the chain of the remote does not begin with a Seed")
+        raise TransferFailed(
+            "UnintelligibleAnswer", "the chain of the remote does not begin with a Seed"
+        )
     return first, first.event
 
 
@@ -313,5 +310,5 @@ def _of_batch(source: Location, token: str | None, limits: ClientLimits) -> Hash
         blocks = blocks_of(batch, limits, encoding=talk.encoding)
         talk.close(PULL_SUCCEEDED)
     if not blocks:
-        raise UnintelligibleAnswer("the node has a head, but sends no blocks")
+        raise TransferFailed("UnintelligibleAnswer", "the node has a head, but sends no blocks")
     return blocks[0]

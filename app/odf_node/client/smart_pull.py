@@ -57,7 +57,7 @@ from odf_storage.runtime.clock import without_garbage_collection
 from odf_storage.stores.ports.values import ObjectKind
 
 from .http import TransferFailed, Unauthenticated, Unauthorized, open_http
-from .limits import LIMITS, ClientLimits, TooMuch
+from .limits import LIMITS, ClientLimits, too_much
 from .linked import Fetcher, Target, UrlExpired, fetch_links, missing_in
 from .receive import (
     UNWATCHED,
@@ -74,7 +74,7 @@ from .receive import (
 )
 from .remotes import Location
 from .repositories import HttpRepository, open_body
-from .socket import Conversation, UnintelligibleAnswer, conversation, error_of
+from .socket import Conversation, conversation, error_of
 
 _log = logging.getLogger("odf.client")
 OBJECT_TYPES: dict[ObjectKind, ObjectType] = {
@@ -144,23 +144,26 @@ def targets_for(
         file = strategy.object_file
         one = asked.pop((file.object_type, file.physical_hash), None)
         if one is None:
-            raise UnintelligibleAnswer(
+            raise TransferFailed(
+                "UnintelligibleAnswer",
                 f"the node answers for {file.object_type.value} {file.physical_hash}, "
-                "which was not asked for, or answers twice"
+                "which was not asked for, or answers twice",
             )
         answered.append((one, strategy))
     if asked:
         forgotten = next(iter(asked.values()))
-        raise UnintelligibleAnswer(f"the node forgot to answer for {forgotten.name}")
+        raise TransferFailed(
+            "UnintelligibleAnswer", f"the node forgot to answer for {forgotten.name}"
+        )
     return answered
 
 
 def check_plan(plan: TransferPlan, limits: ClientLimits) -> None:
     """Refuse a plan above the limits, before any transfer. Raises `TooMuch`."""
     if plan.num_blocks > limits.blocks:
-        raise TooMuch("the announced number of blocks", limits.blocks)
+        raise too_much("the announced number of blocks", limits.blocks)
     if plan.bytes_in_raw_blocks > limits.metadata_bytes:
-        raise TooMuch("the announced size of the metadata", limits.metadata_bytes)
+        raise too_much("the announced size of the metadata", limits.metadata_bytes)
 
 
 class WholeChainRepository(HttpRepository):
@@ -216,8 +219,9 @@ def receive_blocks(
     batch = talk.receive(DatasetMetadataPullResponse).blocks
     blocks = blocks_of(batch, limits, encoding=talk.encoding)
     if len(blocks) < plan.num_blocks:
-        raise UnintelligibleAnswer(
-            f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}"
+        raise TransferFailed(
+            "UnintelligibleAnswer",
+            f"the node announced {plan.num_blocks} blocks and sent {len(blocks)}",
         )
     blocks = once_each(blocks)
     for _ in blocks:
@@ -285,7 +289,9 @@ class _Exchange:
         if not new:
             talk.close(PULL_SUCCEEDED)
             if self._old is None:
-                raise UnintelligibleAnswer("the node has a head, but announces no blocks")
+                raise TransferFailed(
+                    "UnintelligibleAnswer", "the node has a head, but announces no blocks"
+                )
             return Outcome(outcome="up-to-date", old_head=self._old, new_head=self._old)
         self._target.check(new, old=self._old, force=self._force)
         missing = missing_in(

@@ -51,31 +51,20 @@ from .receive import (
     ChainReader,
     Diverged,
     NeededObject,
-    ObjectSizeMismatch,
     Outcome,
     Progress,
     SourceObjectMissing,
     check_continues,
     compare,
+    object_size_mismatch,
     objects_of,
     refuse_uncommon,
 )
 from .remotes import Location
 from .repositories import HttpRepository
 from .smart_pull import reference_to, success_of, targets_for
-from .socket import (
-    Conversation,
-    Disconnected,
-    NodeFailed,
-    UnintelligibleAnswer,
-    conversation,
-    error_in_text,
-)
+from .socket import Conversation, Disconnected, NodeFailed, conversation, error_in_text
 from .uploads import Uploader
-
-
-class PushUnconfirmed(TransferFailed):
-    """The node did not confirm the push, and its chain does not have our head."""
 
 
 def push_smart(
@@ -164,7 +153,7 @@ def _check_present(folder: FolderRepository, needed: Sequence[NeededObject]) -> 
         if size is None:
             raise SourceObjectMissing(one)
         if size != one.size:
-            raise ObjectSizeMismatch(one, size)
+            raise object_size_mismatch(one, size)
 
 
 class _Exchange:
@@ -215,7 +204,9 @@ class _Exchange:
             if strategy.push_strategy == "SkipUpload":
                 continue
             if strategy.upload_to is None:
-                raise UnintelligibleAnswer(f"the node wants {one.name}, but says not where")
+                raise TransferFailed(
+                    "UnintelligibleAnswer", f"the node wants {one.name}, but says not where"
+                )
             uploads.append((one, strategy.upload_to))
         return uploads
 
@@ -256,7 +247,8 @@ class _Exchange:
                 return
             # this `{}` was a progress request that the node sent before it read "Complete"
         if not self._is_committed(head):
-            raise PushUnconfirmed(
+            raise TransferFailed(
+                "PushUnconfirmed",
                 "the node did not confirm the push; push again to find out what became of it",
                 head=str(head.hash),
             )

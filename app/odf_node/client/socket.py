@@ -54,7 +54,7 @@ from .http import (
 )
 from .limits import LIMITS, ClientLimits, one_line
 from .reach import connected, warn
-from .receive import Diverged, SeedOverwrite
+from .receive import Diverged, seed_overwrite
 from .remotes import Location
 
 FRAME_CHARS = 8 * 1024 * 1024
@@ -66,36 +66,12 @@ STARTS: dict[str, State] = {PULL: PullState.START, "push": PushState.START}
 M = TypeVar("M", bound=Message)
 
 
-class HandshakeRefused(BadInput):
-    """The node refuses the handshake: the protocol version differs, or the URL is no dataset."""
-
-
-class NodeBusy(TransferFailed):
-    """The node sent nothing for longer than this client waits."""
-
-
 class Disconnected(Unreachable):
     """The connection ended in the middle of the exchange."""
 
 
 class NodeFailed(TransferFailed):
     """The node reports an internal error."""
-
-
-class UnintelligibleAnswer(TransferFailed):
-    """The node sent a message that the protocol does not allow here."""
-
-
-class RefCollision(Conflict):
-    """The node knows this dataset under another name."""
-
-
-class NameCollision(Conflict):
-    """The node knows another dataset under this name."""
-
-
-class HeadMoved(Conflict):
-    """Another client has pushed in the meantime."""
 
 
 @contextmanager
@@ -208,7 +184,9 @@ def refusal(response: Response, location: Location, action: str) -> NodeError:
             refuse_challenged(response.headers, 404)
             return dataset_missing(str(location), _document(bytes(response.body or b"")))
         case 400 | 426:
-            return HandshakeRefused(text or "the node does not take this request", status=status)
+            return BadInput(
+                "HandshakeRefused", text or "the node does not take this request", status=status
+            )
     return TransferFailed(f"the node answered {status} {text}".rstrip(), status=status)
 
 
@@ -269,11 +247,11 @@ class Conversation:
         wait = self._limits.message_s
         text = self.poll(wait)
         if text is None:
-            raise NodeBusy(f"the node stayed silent for {wait:g} s", seconds=wait)
+            raise TransferFailed("NodeBusy", f"the node stayed silent for {wait:g} s", seconds=wait)
         try:
             message = decode(text, kind)
         except MalformedMessage as error:
-            raise UnintelligibleAnswer(one_line(error.message)) from error
+            raise TransferFailed("UnintelligibleAnswer", one_line(error.message)) from error
         self._state = advance(self._state, message)
         return message
 
@@ -286,7 +264,9 @@ class Conversation:
         except ConnectionClosed as closed:
             raise closing_error(closed) from closed
         if not isinstance(message, str):
-            raise UnintelligibleAnswer("the node sent a binary message; the protocol has only text")
+            raise TransferFailed(
+                "UnintelligibleAnswer", "the node sent a binary message; the protocol has only text"
+            )
         return message
 
     def close(self, reason: str) -> None:
@@ -345,18 +325,21 @@ def _internal(facts: dict[str, str]) -> NodeError:
 ERRORS: dict[str, Callable[[dict[str, str]], NodeError]] = {
     "Internal": _internal,
     "InvalidInterval": lambda _: Diverged(),
-    "InvalidHead": lambda facts: HeadMoved(
+    "InvalidHead": lambda facts: Conflict(
+        "HeadMoved",
         "the head on the node was moved by somebody else in the meantime; push again",
         # the protocol's two names mean the opposite of what they say
         claimed_head=facts.get("actual_head"),
         node_head=facts.get("expected_head"),
     ),
-    "SeedBlockOverwriteRestricted": lambda _: SeedOverwrite(),
-    "RefCollision": lambda facts: RefCollision(
+    "SeedBlockOverwriteRestricted": lambda _: seed_overwrite(),
+    "RefCollision": lambda facts: Conflict(
+        "RefCollision",
         f"the node has dataset {facts.get('dataset_id', '')} already, under another name",
         dataset_id=facts.get("dataset_id"),
     ),
-    "NameCollision": lambda facts: NameCollision(
+    "NameCollision": lambda facts: Conflict(
+        "NameCollision",
         f"the node has another dataset called {facts.get('dataset_alias', '')}",
         dataset_alias=facts.get("dataset_alias"),
     ),
@@ -371,5 +354,7 @@ def error_in_text(text: str) -> NodeError | None:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        return UnintelligibleAnswer("the node confirms the push with something that is no message")
+        return TransferFailed(
+            "UnintelligibleAnswer", "the node confirms the push with something that is no message"
+        )
     return error_in(document)

@@ -32,7 +32,7 @@ from .limits import LIMITS, ClientLimits
 from .linked import Target
 from .node_api import NodeApi, NothingThere
 from .receive import UNWATCHED, Outcome, Progress
-from .remotes import Location, Transfer, UnsupportedUrl
+from .remotes import Location, Transfer
 from .repositories import HttpRepository, Repository
 from .simple_pull import BucketRepository, pull_simple
 from .smart_pull import WholeChainRepository, pull_smart
@@ -54,7 +54,9 @@ def opened(
     """
     if location.path is not None or location.bucket:
         if limits.networks is not None:
-            raise UnsupportedUrl("a node follows URLs, no folders or buckets", url=str(location))
+            raise BadInput(
+                "UnsupportedUrl", "a node follows URLs, no folders or buckets", url=str(location)
+            )
         yield target_at(location, limits)
         return
     with open_http(limits) as http:
@@ -69,8 +71,10 @@ def target_at(location: Location, limits: ClientLimits) -> Target:
     if location.bucket:
         return BucketRepository(location.bucket, limits=limits)
     if location.path is None:
-        raise UnsupportedUrl(
-            f"a pull writes into a folder or bucket, not to {location}", url=str(location)
+        raise BadInput(
+            "UnsupportedUrl",
+            f"a pull writes into a folder or bucket, not to {location}",
+            url=str(location),
         )
     return FolderRepository(location.path, limits=limits)
 
@@ -123,10 +127,14 @@ def push(
 ) -> Outcome:
     """Bring `target` to the head of the folder `source`; without `create`, it must exist."""
     if source.path is None:
-        raise UnsupportedUrl(f"a push reads from a folder, not from {source}", url=str(source))
+        raise BadInput(
+            "UnsupportedUrl", f"a push reads from a folder, not from {source}", url=str(source)
+        )
     folder = FolderRepository(source.path, limits=limits)
     if target.transfer is Transfer.SIMPLE:
-        raise UnsupportedUrl(f"{target} can only be read; push to odf+{target}", url=str(target))
+        raise BadInput(
+            "UnsupportedUrl", f"{target} can only be read; push to odf+{target}", url=str(target)
+        )
     if target.path is not None or target.bucket:
         mirror = target_at(target, limits)
         if not create:
@@ -146,10 +154,6 @@ def push(
 
 Create = Callable[[bytes], dict[str, Any]]
 Delete = Callable[[dict[str, Any]], None]
-
-
-class LeftBehind(TransferFailed):
-    """A manifest was refused, and some datasets created before could not be deleted."""
 
 
 def create_all(
@@ -177,15 +181,12 @@ def _undo(created: list[dict[str, Any]], delete: Delete, refused: NodeError) -> 
         except NodeError:
             left.append(str(one.get("alias")))
     if left:
-        raise LeftBehind(
+        raise TransferFailed(
+            "LeftBehind",
             f"{refused.message}; these were created and could not be deleted again: "
             f"{', '.join(left)}",
             datasets=left,
         ) from refused
-
-
-class NotOnANode(BadInput):
-    """The source or the target of a mirror is not on a node."""
 
 
 def mirror_at(
@@ -204,7 +205,7 @@ def mirror_at(
         NotOnANode, RequestRefused, RequestConflict, Refused, TransferFailed
     """
     if source.transfer not in (Transfer.SMART, Transfer.SIMPLE):
-        raise NotOnANode(f"a node can mirror a URL, not {source}")
+        raise BadInput("NotOnANode", f"a node can mirror a URL, not {source}")
     base, name = _on_node(target)
     with open_http(limits) as http:
         there = NodeApi(target.base, token, http=http, limits=limits)
@@ -223,5 +224,7 @@ def _on_node(target: Location) -> tuple[str, str]:
     parts = urlsplit(target.base)
     segments = [unquote(part) for part in parts.path.split("/") if part]
     if target.transfer is not Transfer.SMART or not 1 <= len(segments) <= 2:
-        raise NotOnANode(f"a node mirrors at odf+http(s)://host/[account/]name, not at {target}")
+        raise BadInput(
+            "NotOnANode", f"a node mirrors at odf+http(s)://host/[account/]name, not at {target}"
+        )
     return f"{parts.scheme}://{parts.netloc}/", "/".join(segments)

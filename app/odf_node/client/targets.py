@@ -30,19 +30,6 @@ from .limits import LIMITS, ClientLimits
 from .node_api import NodeApi, NothingThere, RequestRefused
 from .remotes import Location, Repositories, Repository, Transfer, node_base, remotes_of
 
-
-class AmbiguousTarget(BadInput):
-    """There are several repositories, and the text names none of them."""
-
-
-class NoTarget(BadInput):
-    """There is no repository, and the text names no target."""
-
-
-class NotADataset(BadInput):
-    """The text does not name a dataset of the repository or node."""
-
-
 DID = "did:odf:"
 MOST_PARTS = 2
 """Parts of a dataset's name on a node: account and name."""
@@ -80,7 +67,9 @@ def read_address(
     tokens = tokens or repositories.token_at
     if node is not None:
         if "://" in text or (path := _path(text)) is None:
-            raise NotADataset(f"{text} is no name of a dataset of {node}; a URL needs no --node")
+            raise BadInput(
+                "NotADataset", f"{text} is no name of a dataset of {node}; a URL needs no --node"
+            )
         return address_at(node_at(node, repositories), path, tokens, is_node=True, limits=limits)
     found = named(text, repositories)
     if found is None:
@@ -91,7 +80,7 @@ def read_address(
         return address_at(node_at(home, repositories), path, tokens, is_node=True, limits=limits)
     repository, path = found
     if not path:
-        raise NotADataset(f"{text} is a repository; name a dataset of it: {text}/name")
+        raise BadInput("NotADataset", f"{text} is a repository; name a dataset of it: {text}/name")
     return address_at(repository, path, tokens, is_node=is_on_node, limits=limits)
 
 
@@ -107,7 +96,7 @@ def node_at(text: str, repositories: Repositories) -> Repository:
         return Repository(url=base, token=repositories.token_of_repository(base))
     repository, path = found
     if path:
-        raise NotADataset(f"{text} is a dataset; name the node alone")
+        raise BadInput("NotADataset", f"{text} is a dataset; name the node alone")
     return repository
 
 
@@ -165,10 +154,14 @@ def address_at(
 def _only(repositories: Repositories) -> str:
     names = list(repositories.all())
     if not names:
-        raise NoTarget("nothing says where to push to: name a URL, or add a repository (repo add)")
+        raise BadInput(
+            "NoTarget", "nothing says where to push to: name a URL, or add a repository (repo add)"
+        )
     if len(names) > 1:
         known = ", ".join(names)
-        raise AmbiguousTarget(f"there are several repositories ({known}); name one of them")
+        raise BadInput(
+            "AmbiguousTarget", f"there are several repositories ({known}); name one of them"
+        )
     return names[0]
 
 
@@ -181,7 +174,9 @@ def named(text: str, repositories: Repositories) -> tuple[Repository, list[str]]
     if repository is None:
         return None
     if len(rest) > MOST_PARTS:
-        raise NotADataset(f"{text} has too many parts: repository, account and name at most")
+        raise BadInput(
+            "NotADataset", f"{text} has too many parts: repository, account and name at most"
+        )
     if rest and rest[0].startswith(DID):
         return repository, [str(DatasetId.parse(rest[0]))]
     return repository, [str(Name(part)) for part in rest]

@@ -28,16 +28,11 @@ from .http import (
     with_retries,
 )
 from .limits import ClientLimits
-from .receive import NeededObject, ObjectSizeMismatch, Progress, mismatch
-from .socket import UnintelligibleAnswer
+from .receive import NeededObject, Progress, mismatch, object_size_mismatch
 
 OFFSET, LENGTH = "upload-offset", "upload-length"
 OCTETS = ("content-type", "application/octet-stream")
 Headers = list[tuple[str, str]]
-
-
-class UploadRefused(TransferFailed):
-    """The URL that the node named did not accept an object."""
 
 
 class Uploader:
@@ -61,7 +56,9 @@ class Uploader:
         Raises `UploadRefused`, `ObjectSizeMismatch`, `HashMismatch`, `TransferFailed`.
         """
         if not target.url.startswith(("http://", "https://")):
-            raise UnintelligibleAnswer(f"cannot put {needed.name}: only http(s) URLs are used")
+            raise TransferFailed(
+                "UnintelligibleAnswer", f"cannot put {needed.name}: only http(s) URLs are used"
+            )
         with_retries(lambda: self._attempt(needed, target), limits=self._limits)
         self._progress.object_done()
 
@@ -117,11 +114,13 @@ class Uploader:
         with self._folder.open_object(needed.kind, needed.hash) as stream:
             for chunk in chunks_of(stream):
                 if self._stop.is_set():
-                    raise UploadRefused("given up because another transfer failed")
+                    raise TransferFailed(
+                        "UploadRefused", "given up because another transfer failed"
+                    )
                 digest.update(chunk)
                 size += len(chunk)
                 if size > needed.size:
-                    raise ObjectSizeMismatch(needed, needed.size, at_least=True)
+                    raise object_size_mismatch(needed, needed.size, at_least=True)
                 if last:
                     yield last
                     self._progress.object_bytes(len(last))
@@ -148,7 +147,8 @@ def _check_accepted(answer: httpx.Response, needed: NeededObject, url: str) -> N
     status = answer.status_code
     refuse_overloaded(answer.headers, status, url, needed.name)
     raise_for_access(status)
-    raise UploadRefused(
+    raise TransferFailed(
+        "UploadRefused",
         f"{origin(url)} did not take {needed.name}: status {status}",
         object=needed.name,
         status=status,

@@ -63,10 +63,6 @@ WIDEST = 38
 _DECIMAL = re.compile(r"Decimal\((\d{1,2}), ?(\d{1,2})\)")
 
 
-class UnknownColumn(BadInput):
-    """A choice for a column that the file does not have, or of an unknown type."""
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column in the proposal."""
@@ -127,7 +123,8 @@ def named_type(text: str, column: str) -> tuple[str, DataType]:
     precision, scale = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 0 < precision <= WIDEST or scale > precision:
         known = ", ".join(TYPES)
-        raise UnknownColumn(
+        raise BadInput(
+            "UnknownColumn",
             f"a type is one of {known}, or Decimal(DIGITS,FRACTION) of up to {WIDEST} digits, not "
             f"{text[:50]!r}",
             column=column[:100],
@@ -201,7 +198,9 @@ def columns_of(
 def _check_known(types: Mapping[str, str], names: Sequence[str]) -> None:
     for name in types:
         if name not in names:
-            raise UnknownColumn(f"the file has no column {name[:100]!r}", column=name[:100])
+            raise BadInput(
+                "UnknownColumn", f"the file has no column {name[:100]!r}", column=name[:100]
+            )
 
 
 def _without(values: Sequence[Any], words: frozenset[str]) -> Sequence[Any]:

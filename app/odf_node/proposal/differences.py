@@ -183,10 +183,6 @@ _UNTIL_NAME = re.compile(
 )
 
 
-class UnusableChoice(BadInput):
-    """A key, event time or merge that does not fit the file, or each other."""
-
-
 def proposed_key(rows: pa.Table, *, is_whole: bool) -> tuple[tuple[str, ...], list[str]]:
     """Return the key, and remarks. One is proposed only if all rows were read."""
     if rows.num_rows < 2:
@@ -221,14 +217,15 @@ def check_key(rows: pa.Table, key: Sequence[str]) -> None:
     for name in key:
         kind = rows.schema.field(name).type
         if not _is_key_type(kind):
-            raise UnusableChoice(f"{name} is {kind}, which is no key", column=name)
+            raise BadInput("UnusableChoice", f"{name} is {kind}, which is no key", column=name)
     columns = [rows.column(name).to_pylist() for name in key]
     seen: dict[tuple[Any, ...], int] = {}
     for number, row in enumerate(zip(*columns, strict=True), 1):
         if None in row:
-            raise UnusableChoice(f"row {number} has no value in its key", rows=[number])
+            raise BadInput("UnusableChoice", f"row {number} has no value in its key", rows=[number])
         if (before := seen.setdefault(row, number)) != number:
-            raise UnusableChoice(
+            raise BadInput(
+                "UnusableChoice",
                 f"rows {before} and {number} have the same key ({', '.join(key)}), as they would "
                 "be stored, so that one would take the place of the other; choose more columns, or "
                 "--no-key",
@@ -240,7 +237,7 @@ def check_event_time(rows: pa.Table, name: str | None) -> None:
     """Refuse a column without times. Raises `UnusableChoice`."""
     if name is not None and not _is_time(rows.column(name)):
         kind = rows.schema.field(name).type
-        raise UnusableChoice(f"{name} is {kind}, which is no time", column=name)
+        raise BadInput("UnusableChoice", f"{name} is {kind}, which is no time", column=name)
 
 
 def proposed_event_time(rows: pa.Table, now: datetime) -> tuple[str | None, list[str]]:

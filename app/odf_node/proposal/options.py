@@ -22,10 +22,6 @@ NONE = ""
 """Value of an event time or a path that a person declines."""
 
 
-class UnusableOption(BadInput):
-    """An option is unknown, or has a value that no file can be read by."""
-
-
 class DateOrder(StrEnum):
     """Whether the day or the month is first in numeric dates."""
 
@@ -201,7 +197,9 @@ def chosen(given: Mapping[str, Any], *, name: str | None = None) -> Choices:
         option = BY_NAME.get(key)
         if option is None:
             known = ", ".join(BY_NAME)
-            raise UnusableOption(f"there is no option {key[:50]!r}; options are {known}")
+            raise BadInput(
+                "UnusableOption", f"there is no option {key[:50]!r}; options are {known}"
+            )
         if value is None or (value in ("", ()) and option.kind not in _MAY_BE_NONE):
             continue
         found[key] = _VALUES[option.kind](option, value)
@@ -257,8 +255,8 @@ def _types(option: Option, value: Any) -> Mapping[str, str]:
     return {name: kind for name, _, kind in pairs}
 
 
-def _unusable(option: Option, wanted: str) -> UnusableOption:
-    return UnusableOption(f"{option.flag} takes {wanted}", option=option.name)
+def _unusable(option: Option, wanted: str) -> BadInput:
+    return BadInput("UnusableOption", f"{option.flag} takes {wanted}", option=option.name)
 
 
 _MAY_BE_NONE = (Kind.COLUMN, Kind.COLUMNS)

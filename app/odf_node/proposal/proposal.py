@@ -42,7 +42,6 @@ from odf_storage.runtime.clock import system_clock
 
 from .columns import JSON_TEXT, Column, Columns, columns_of, columns_read
 from .differences import (
-    UnusableChoice,
     check_event_time,
     check_key,
     differences,
@@ -88,10 +87,6 @@ _RECORDS = {
 }
 
 
-class QuestionOpen(BadInput):
-    """The file leaves a question open that a person has to answer."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A proposed dataset for a file."""
@@ -126,7 +121,7 @@ class Proposal:
     def check_decided(self) -> None:
         """Raise `QuestionOpen` if a person has to answer a question."""
         if self.questions:
-            raise QuestionOpen("; ".join(self.questions))
+            raise BadInput("QuestionOpen", "; ".join(self.questions))
 
     def rows(self) -> list[list[Any]]:
         """Return the first rows of the sample, as they would be stored."""
@@ -257,9 +252,10 @@ def _proved(draft: Proposal, records: Records, rows: pa.Table, now: Instant) -> 
     proposal = replace(draft, read=read)
     seen = _seen(proposal, records, now)
     if seen.stored.num_rows != rows.num_rows:
-        raise UnusableChoice(
+        raise BadInput(
+            "UnusableChoice",
             f"of {rows.num_rows} rows, {seen.stored.num_rows} would be stored: those of one key "
-            "take each other's place; choose more columns, or --no-key"
+            "take each other's place; choose more columns, or --no-key",
         )
     return replace(proposal, notes=tuple(dict.fromkeys((*draft.notes, *seen.warnings))))
 
@@ -360,9 +356,11 @@ def _merge(key: Sequence[str], merge: str | None) -> MergeStrategy:
     """Return the merge strategy. Raises `UnusableChoice`."""
     chosen = merge or ("upsert" if key else "append")
     if chosen not in MERGES:
-        raise UnusableChoice(f"merge is one of {', '.join(MERGES)}, not {chosen[:50]!r}")
+        raise BadInput(
+            "UnusableChoice", f"merge is one of {', '.join(MERGES)}, not {chosen[:50]!r}"
+        )
     if bool(key) != (chosen != "append"):
-        raise UnusableChoice(f"{chosen} {'has no' if key else 'needs a'} key")
+        raise BadInput("UnusableChoice", f"{chosen} {'has no' if key else 'needs a'} key")
     match chosen:
         case "ledger":
             return MergeStrategyLedger(primary_key=tuple(key))
@@ -388,7 +386,9 @@ def _refuse_unknown(columns: Sequence[Column], chosen: Choices) -> None:
     known = {one.name for one in columns}
     for name in (*(chosen.key or ()), *([chosen.event_time] if chosen.event_time else [])):
         if name not in known:
-            raise UnusableChoice(f"the file has no column {name[:100]!r}", column=name[:100])
+            raise BadInput(
+                "UnusableChoice", f"the file has no column {name[:100]!r}", column=name[:100]
+            )
 
 
 def _renamed(columns: Sequence[Column]) -> list[tuple[str, str, str]]:

@@ -71,18 +71,6 @@ MEDIA_TYPES: dict[Format, str] = {
 TEXT = frozenset({Format.CSV, Format.JSON, Format.NDJSON, Format.GEOJSON, Format.NDGEOJSON})
 
 
-class UnknownFormat(BadInput):
-    """The format of a file cannot be determined from its name or its beginning."""
-
-
-class DamagedPacking(BadInput):
-    """A packed file that cannot be unpacked, or that does not contain exactly one file."""
-
-
-class NotUtf8(BadInput):
-    """Text that is not in the encoding that is told, by default UTF-8."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The beginning of a file: its format, its bytes, and whether they are the whole file."""
@@ -106,7 +94,8 @@ class Sample:
         tells. A character that the end of the sample cuts is left out. Raises `NotUtf8`."""
         codec = self._codec(encoding)
         if codec == UTF8 and b"\0" in self.data[:PIECE_BYTES]:
-            raise NotUtf8(
+            raise BadInput(
+                "NotUtf8",
                 f"{self.name} has zero bytes, as UTF-16 has; --encoding names the encoding, "
                 "such as utf-16-le",
                 line=1,
@@ -119,7 +108,8 @@ class Sample:
             start = bad.start if isinstance(bad, UnicodeDecodeError) else 0
             line = self.data.count(b"\n", 0, start) + 1
             shown = self.data[max(0, start - 12) : start + 12].decode("cp1252", "replace")
-            raise NotUtf8(
+            raise BadInput(
+                "NotUtf8",
                 f"line {line} of {self.name} is not {codec.upper()}; --encoding names another "
                 f"encoding, such as windows-1252, which would read {shown!r} here",
                 line=line,
@@ -140,7 +130,7 @@ class Sample:
             return marked_encoding(self.data) or UTF8
         codec = encoding_of(encoding)
         if codec is None:
-            raise NotUtf8(f"--encoding: no encoding is called {encoding[:50]!r}")
+            raise BadInput("NotUtf8", f"--encoding: no encoding is called {encoding[:50]!r}")
         return codec
 
 
@@ -177,11 +167,14 @@ def sample_of(
     form = form or _by_name(name, begin) or _by_content(begin)
     if form is None:
         known = " ".join(FORMATS)
-        raise UnknownFormat(
-            f"cannot tell the format of {name} (known: {known}); say it by --format"
+        raise BadInput(
+            "UnknownFormat",
+            f"cannot tell the format of {name} (known: {known}); say it by --format",
         )
     if form is Format.SHAPEFILE:
-        raise UnknownFormat("a shapefile is published as a zip archive with its .shp and .dbf")
+        raise BadInput(
+            "UnknownFormat", "a shapefile is published as a zip archive with its .shp and .dbf"
+        )
     if form is Format.PARQUET:
         return Sample(name, form, begin, is_whole)
     return Sample(name, form, begin[:most], is_whole and len(begin) <= most)
@@ -206,8 +199,9 @@ def sample_of_stream(
     if begin.startswith(EVERYTHING_FIRST):
         begin = _beginning(file, ARCHIVE_BYTES)
         if size > len(begin):
-            raise UnknownFormat(
-                f"{name} has more than {ARCHIVE_BYTES >> 20} MiB, and is needed whole; unpack it"
+            raise BadInput(
+                "UnknownFormat",
+                f"{name} has more than {ARCHIVE_BYTES >> 20} MiB, and is needed whole; unpack it",
             )
     return sample_of(name, begin, is_whole=size <= len(begin), most=most, form=form)
 
@@ -256,14 +250,14 @@ def _gunzip(data: bytes, most: int) -> Unpacked:
     try:
         return _members(lambda: zlib.decompressobj(16 + zlib.MAX_WBITS), data, most)
     except zlib.error as bad:
-        raise DamagedPacking(f"the file is no intact gzip file ({bad})") from None
+        raise BadInput("DamagedPacking", f"the file is no intact gzip file ({bad})") from None
 
 
 def _bunzip2(data: bytes, most: int) -> Unpacked:
     try:
         return _members(bz2.BZ2Decompressor, data, most)
     except (OSError, ValueError) as bad:
-        raise DamagedPacking(f"the file is no intact bzip2 file ({bad})") from None
+        raise BadInput("DamagedPacking", f"the file is no intact bzip2 file ({bad})") from None
 
 
 def _members(begun: Callable[[], Any], data: bytes, most: int) -> Unpacked:
@@ -286,7 +280,7 @@ def _unzstd(data: bytes, most: int) -> Unpacked:
                 out += piece
     except (pa.ArrowException, OSError) as bad:
         if not out:
-            raise DamagedPacking(f"the file is no intact zstd file ({bad})") from None
+            raise BadInput("DamagedPacking", f"the file is no intact zstd file ({bad})") from None
         return bytes(out), False, None  # the sample ends within a frame
     return bytes(out), len(out) < most, None
 
@@ -296,8 +290,9 @@ def _unzip(data: bytes, most: int) -> Unpacked:
         with zipfile.ZipFile(_Bounded(data)) as archive:
             entries = entries_of(archive)
             if len(entries) != 1:
-                raise DamagedPacking(
-                    f"the archive holds {len(entries)} files; publish them one by one"
+                raise BadInput(
+                    "DamagedPacking",
+                    f"the archive holds {len(entries)} files; publish them one by one",
                 )
             out = bytearray()
             for piece in unpacked(archive, entries[0], piece_bytes=PIECE_BYTES):
@@ -305,8 +300,8 @@ def _unzip(data: bytes, most: int) -> Unpacked:
                 if len(out) >= most:
                     break
     except DAMAGED as bad:
-        raise DamagedPacking(
-            f"the file is no intact zip archive that a node can unpack ({bad})"
+        raise BadInput(
+            "DamagedPacking", f"the file is no intact zip archive that a node can unpack ({bad})"
         ) from None
     return bytes(out[:most]), len(out) < most, PurePath(entries[0].filename).name
 
@@ -319,8 +314,9 @@ class _Bounded(io.BytesIO):
         wanted = DIRECTORY_BYTES + 1 if size is None or size < 0 else min(size, DIRECTORY_BYTES + 1)
         data = super().read(wanted)
         if len(data) > DIRECTORY_BYTES:
-            raise DamagedPacking(
-                f"the table of contents of the archive is longer than {DIRECTORY_BYTES} bytes"
+            raise BadInput(
+                "DamagedPacking",
+                f"the table of contents of the archive is longer than {DIRECTORY_BYTES} bytes",
             )
         return data
 

@@ -31,7 +31,6 @@ from .following import (
     Following,
     FromChain,
     FromNode,
-    NothingToFollow,
     Place,
     Position,
     Rows,
@@ -74,14 +73,6 @@ Time = str | datetime
 FOLLOWED_ROWS = 1_000_000
 """Default limit of the rows in memory at once while a dataset is followed."""
 ProjectionName = Literal["changelog", "state", "facts"]
-
-
-class TimeWithoutZone(BadInput):
-    """A time without a zone."""
-
-
-class OtherProjection(BadInput):
-    """`changelog=True` beside another projection."""
 
 
 class Selection(TypedDict, total=False):
@@ -221,7 +212,7 @@ class Dataset:
             NothingToFollow: the dataset was opened `at` a block. Also the errors of `batches`.
         """
         if self._at is not None:
-            raise NothingToFollow(f"{self!r} does not change; open it without at=")
+            raise BadInput("NothingToFollow", f"{self!r} does not change; open it without at=")
         position = Position.of(since)
         return Following(
             self._place, self._source, position, timeout_s=timeout, poll_s=poll, limit=limit
@@ -248,7 +239,7 @@ class Dataset:
             block. RequestRefused: a row was changed meanwhile. Also the errors of `batches`.
         """
         if self._at is not None:
-            raise NothingToFollow(f"{self!r} does not change; open it without at=")
+            raise BadInput("NothingToFollow", f"{self!r} does not change; open it without at=")
         filters = (filter,) if isinstance(filter, str) else tuple(filter)
         found = standing(self._place, filters=filters, key=key, offsets=offsets, most=most)
         return Receipt.of(found.take_back(dry_run=dry_run))
@@ -306,7 +297,9 @@ def _projection(selection: Selection) -> str | None:
     if not selection.get("changelog"):
         return named
     if named not in (None, CHANGELOG):
-        raise OtherProjection(f"changelog=True and projection={named!r}: give one of them")
+        raise BadInput(
+            "OtherProjection", f"changelog=True and projection={named!r}: give one of them"
+        )
     return CHANGELOG
 
 
@@ -314,7 +307,9 @@ def _text(time: Time) -> str:
     if isinstance(time, str):
         return time
     if time.tzinfo is None:
-        raise TimeWithoutZone(f"{time} has no zone; say tzinfo=datetime.UTC", time=str(time))
+        raise BadInput(
+            "TimeWithoutZone", f"{time} has no zone; say tzinfo=datetime.UTC", time=str(time)
+        )
     return time.isoformat()
 
 

@@ -39,7 +39,7 @@ from ..client import events
 from ..client.events import Ending
 from ..client.home import token_for
 from ..client.http import TransferFailed, Unreachable, open_http, unreachable
-from ..client.limits import LIMITS, TooMuch
+from ..client.limits import LIMITS, too_much
 from ..client.node_api import NodeApi, NothingThere, NotOffered
 from ..client.remotes import Location, Repositories, Repository
 from ..client.repositories import HttpRepository
@@ -91,10 +91,6 @@ BLOCK = "odf-block"
 """Header with the block as of which rows were read."""
 
 
-class NoRows(RemoteFailed):
-    """The response of the server is not a stream of rows."""
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows in offset order, read on demand, and the block as of which they are read."""
@@ -138,7 +134,8 @@ class FromNode:
                 return
             block = headers.get(BLOCK)
             if block is None:
-                raise NoRows(
+                raise RemoteFailed(
+                    "NoRows",
                     f"{place.location} is no node that reads datasets; "
                     "open it with verify=True to read its files",
                     url=str(place.location),
@@ -159,7 +156,7 @@ class _Messages(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= self._most:
-            raise TooMuch("a message of rows", self._most)
+            raise too_much("a message of rows", self._most)
         return self._body.read(size)
 
 
@@ -216,14 +213,6 @@ def _query(request: ReadRequest) -> dict[str, Any]:
 _TEXT = re.compile(r"(\d{1,16})(?:@(f1620[0-9a-f]{64}))?")
 
 
-class MalformedPosition(BadInput):
-    """A text that is not a position of a dataset."""
-
-
-class HistoryReplaced(Conflict):
-    """The history of the dataset was replaced, so rows read before may no longer be in it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Position:
     """The next offset, and the block as of which the earlier rows were read."""
@@ -238,7 +227,9 @@ class Position:
             return since
         found = _TEXT.fullmatch(str(since))
         if found is None:
-            raise MalformedPosition(f"{str(since)[:100]!r} is no offset and no OFFSET@BLOCK")
+            raise BadInput(
+                "MalformedPosition", f"{str(since)[:100]!r} is no offset and no OFFSET@BLOCK"
+            )
         return cls(int(found[1]), found[2])
 
     def __str__(self) -> str:
@@ -275,7 +266,8 @@ def require_same_history(source: RowSource, since: Position) -> None:
     except NotFound as gone:
         if gone.facts.get("block") != since.block:
             raise
-        raise HistoryReplaced(
+        raise Conflict(
+            "HistoryReplaced",
             f"block {since.block}, up to which changes were read, is not in the dataset any more: "
             "its history was replaced; read it from the beginning",
             block=since.block,
@@ -288,14 +280,6 @@ PAUSE_S = 1.0
 """Seconds until rows are requested again from a node that was unavailable."""
 
 T = TypeVar("T")
-
-
-class NothingToFollow(BadInput):
-    """A dataset as of one block, which does not change."""
-
-
-class ImpossiblePace(BadInput):
-    """A limit of less than one row, or an invalid time."""
 
 
 class Following(Iterator[Changes]):
@@ -315,7 +299,8 @@ class Following(Iterator[Changes]):
         limit: int,
     ) -> None:
         if limit < 1 or (poll_s is not None and poll_s <= 0) or (timeout_s or 0) < 0:
-            raise ImpossiblePace(
+            raise BadInput(
+                "ImpossiblePace",
                 "limit is 1 row or more, poll more than 0 seconds, timeout 0 seconds or more",
                 limit=limit,
             )

@@ -40,10 +40,6 @@ _FILE = re.compile(r"(?:\d{20}|current)-f1620[0-9a-f]{64}\.parquet")
 _OF_CHANGELOG = f"@{CHANGELOG}"
 
 
-class AnotherNode(BadInput):
-    """A path on a host other than the token's node, or a token without a host."""
-
-
 @dataclass(frozen=True, slots=True)
 class SliceFile:
     """A data slice as a file, or a file of current rows."""
@@ -104,7 +100,9 @@ class NodeFiles:
     ) -> NodeFiles:
         """Check the options and create an instance. Raises `AnotherNode`."""
         if token is not None and host is None:
-            raise AnotherNode("name the node that the token is for: host='node.example'")
+            raise BadInput(
+                "AnotherNode", "name the node that the token is for: host='node.example'"
+            )
         folder = None if cache is None else FolderRepository(Path(cache))
         return cls(host=host, scheme=scheme, token=token, at=at, cache=folder)
 
@@ -216,7 +214,9 @@ class NodeFiles:
         """Return the URL of a node or a dataset, with a slash at the end. Raises `AnotherNode`."""
         host, _, inner = path.partition("/")
         if self.host is not None and host != self.host:
-            raise AnotherNode(f"these are files of {self.host}, not of {host}", host=host)
+            raise BadInput(
+                "AnotherNode", f"these are files of {self.host}, not of {host}", host=host
+            )
         scheme = self.scheme or ("http" if is_home(f"http://{host}", None) else "https")
         inner = inner.removesuffix(_OF_CHANGELOG)
         return f"{scheme}://{host}/{quote(inner)}{'/' if inner else ''}"

@@ -26,7 +26,6 @@ from ..client.http import open_http
 from ..client.limits import MOST_TAKEN_BACK
 from ..client.new_dataset import NewDataset, kept_if_filled, new_dataset, node_and_alias
 from ..client.node_api import REPLAYED, NodeApi, NothingThere, RequestConflict
-from ..client.remotes import UnsupportedUrl
 from ..service.read.read import FACTS, ReadRequest
 from .following import FromNode, Place, place_of
 
@@ -42,10 +41,6 @@ MergeName = Literal["append", "ledger", "snapshot", "upsert"]
 MEDIA_TYPE = "application/vnd.apache.parquet"
 ROW_GROUP_ROWS = 1 << 17
 """Rows of a group: the first groups are looked at for a new dataset."""
-
-
-class NotATable(BadInput):
-    """Data without rows and columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +157,9 @@ def _request_key(rows: _Rows, head: str, *, adds: bool) -> str:
 def _node_place(url: str, token: str | None) -> Place:
     place = place_of(url, token)
     if not place.is_served:
-        raise UnsupportedUrl(f"rows are posted to a node, http(s)://…, not to {url!r}", url=url)
+        raise BadInput(
+            "UnsupportedUrl", f"rows are posted to a node, http(s)://…, not to {url!r}", url=url
+        )
     return place
 
 
@@ -247,8 +244,8 @@ def table_of(data: Any) -> pa.Table:
             return pa.Table.from_pylist(data)
         return pa.table(data)
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as broken:
-        raise NotATable(
-            f"a {type(data).__name__} cannot be read as a table: {str(broken)[:200]}"
+        raise BadInput(
+            "NotATable", f"a {type(data).__name__} cannot be read as a table: {str(broken)[:200]}"
         ) from broken
 
 
@@ -285,18 +282,6 @@ _NAMES = {
 }
 """The node's own columns: the key of each in a vocabulary, and its usual name."""
 _RETRACT = 1
-
-
-class NoRowsNamed(BadInput):
-    """Nothing says which rows to take back."""
-
-
-class NoSuchRows(NotFound):
-    """No current row fits."""
-
-
-class TooManyRows(LimitExceeded):
-    """More rows fit than may be taken back at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,9 +341,10 @@ def standing(
         of `Dataset.batches`.
     """
     if not (filters or key or offsets):
-        raise NoRowsNamed("say which rows to take back: by a key, offsets or a filter")
+        raise BadInput("NoRowsNamed", "say which rows to take back: by a key, offsets or a filter")
     if not place.is_served:
-        raise UnsupportedUrl(
+        raise BadInput(
+            "UnsupportedUrl",
             f"a node takes rows back, http(s)://…; {place.location} is none",
             url=str(place.location),
         )
@@ -368,9 +354,10 @@ def standing(
     with FromNode(place).rows(request) as found:
         rows = found.reader.read_all()
     if not rows.num_rows:
-        raise NoSuchRows("no current row fits; `odf-node read` shows the current rows")
+        raise NotFound("NoSuchRows", "no current row fits; `odf-node read` shows the current rows")
     if rows.num_rows > most:
-        raise TooManyRows(
+        raise LimitExceeded(
+            "TooManyRows",
             f"more than {most} rows fit; name fewer, or allow more by the limit of rows "
             "(--max-rows, most=)",
             limit=most,

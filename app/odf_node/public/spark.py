@@ -104,10 +104,6 @@ DECIMAL_DIGITS = 38
 """Largest number of digits in a decimal of Spark."""
 
 
-class UnknownToSpark(BadInput):
-    """A column of a type that Spark does not have."""
-
-
 def spark_schema(schema: pa.Schema, names: Sequence[str] | None) -> StructType:
     """Return the Spark schema of all columns, or of these in their order. Raises `UnknownColumn`,
     `UnknownToSpark`."""
@@ -144,8 +140,9 @@ def _known(name: str, given: pa.DataType) -> pa.DataType:
     return wider
 
 
-def _unknown(name: str, given: pa.DataType) -> UnknownToSpark:
-    return UnknownToSpark(
+def _unknown(name: str, given: pa.DataType) -> BadInput:
+    return BadInput(
+        "UnknownToSpark",
         f"Spark has no type for column {name[:100]!r}, which is {given}; leave it out by the "
         "option columns='…'",
         column=name[:100],
@@ -163,10 +160,6 @@ PROJECTIONS = tuple(Projection)
 NEXT, BLOCK = "next", "block"
 """Keys in an offset of a stream: the next offset of the dataset, and the block of its
 `Position`."""
-
-
-class UnusableOption(BadInput):
-    """An option of the source that is unknown, missing, or has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +186,10 @@ class Options:
         if unknown or "path" not in words:
             known = ", ".join(cls.__slots__)
             said = f"no option {unknown[0][:100]!r}" if unknown else "no address: load('https://…')"
-            raise UnusableOption(f"{said}; known are {known}")
+            raise BadInput("UnusableOption", f"{said}; known are {known}")
         if words.get("projection", FACTS) not in PROJECTIONS:
             known, said = ", ".join(PROJECTIONS), words["projection"]
-            raise UnusableOption(f"a projection is one of {known}, not {said[:50]!r}")
+            raise BadInput("UnusableOption", f"a projection is one of {known}, not {said[:50]!r}")
         for name in ("maxfilespertrigger", "maxrowspertrigger", "maxpartitionbytes"):
             if name in words:
                 words[name] = _count(name, words[name])
@@ -215,7 +208,9 @@ class Options:
         try:
             return Multihash.parse(self.at)
         except NodeError:
-            raise UnusableOption(f"at is the hash of a block, not {self.at[:100]!r}") from None
+            raise BadInput(
+                "UnusableOption", f"at is the hash of a block, not {self.at[:100]!r}"
+            ) from None
 
     def listed(self, since: int = 0, at: Multihash | None = None) -> Listed:
         return listed(place_of(self.path, self.token), at or self.block, since=since)
@@ -223,7 +218,7 @@ class Options:
 
 def _count(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise UnusableOption(f"{name} is a whole number above 0, not {text[:50]!r}")
+        raise BadInput("UnusableOption", f"{name} is a whole number above 0, not {text[:50]!r}")
     return int(text)
 
 
@@ -307,9 +302,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         if options.at is not None:
-            raise UnusableOption("a stream has no end: leave the option at= out")
+            raise BadInput("UnusableOption", "a stream has no end: leave the option at= out")
         if options.projection not in (None, CHANGELOG):
-            raise UnusableOption("a stream has the rows of the changelog: leave projection= out")
+            raise BadInput(
+                "UnusableOption", "a stream has the rows of the changelog: leave projection= out"
+            )
         self._last: Multihash | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's

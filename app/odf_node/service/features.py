@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from odf_storage.runtime.features import Feature, FeatureUnusable, installed
+from odf_protocol.errors import NodeFault
+from odf_storage.runtime.features import Feature, installed
 
 _HERE = "odf_node.service"
 OWN = (
@@ -67,5 +68,7 @@ def features() -> Iterator[Feature]:
     names = {feature.name for feature in OWN}
     for feature in installed():
         if feature.name in names:
-            raise FeatureUnusable(f"an installed feature is called {feature.name}, as one of ours")
+            raise NodeFault(
+                "FeatureUnusable", f"an installed feature is called {feature.name}, as one of ours"
+            )
         yield feature

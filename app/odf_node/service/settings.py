@@ -12,13 +12,9 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any, ClassVar, TypeVar
 
+from odf_protocol.errors import BadInput
 from odf_storage.runtime import environment
-from odf_storage.runtime.environment import (
-    BaseSettings,
-    InvalidSetting,
-    read_settings,
-    variable_of,
-)
+from odf_storage.runtime.environment import BaseSettings, read_settings, variable_of
 
 from ..client.home import VARIABLES as OF_CLIENT
 from .setting_groups.listening import ListeningSettings, NewsSettings, TransferSettings
@@ -67,7 +63,8 @@ def load_settings(**given: Any) -> Settings:
     for each in POOLS:
         whole = getattr(settings, each)
         if settings.share < 1 and settings.share_of(whole) >= whole:
-            raise InvalidSetting(
+            raise BadInput(
+                "InvalidSetting",
                 f"a share of {settings.share} of {variable_of(Settings, each)}={whole}, rounded "
                 "up, is all: one caller could hold all; raise the number, or set "
                 "ODF_NODE_SHARE=1 to allow this",

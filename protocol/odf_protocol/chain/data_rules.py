@@ -16,12 +16,7 @@ from ..metadata.events import (
     HashedBlock,
 )
 from ..multihash import Multihash
-from .definition_rules import (
-    InvalidEvent,
-    NoOpEvent,
-    OffsetsAreNotSequential,
-    WatermarkIsNotMonotonic,
-)
+from .definition_rules import ChainRuleBroken
 from .state import ChainState
 
 DataEvent = AddData | ExecuteTransform
@@ -35,7 +30,8 @@ def slice_starts_after_previous_offset(
     start = event.new_data.offset_interval.start
     expected = 0 if event.prev_offset is None else event.prev_offset + 1
     if start != expected:
-        raise OffsetsAreNotSequential(
+        raise ChainRuleBroken(
+            "OffsetsAreNotSequential",
             block,
             f"its slice starts at offset {start}, the next one is {expected}",
             expected=expected,
@@ -48,8 +44,10 @@ def slice_has_rows(state: ChainState, block: HashedBlock, event: DataEvent) -> N
         return
     interval = event.new_data.offset_interval
     if interval.end < interval.start:
-        raise InvalidEvent(
-            block, f"its slice ends at offset {interval.end}, before its start {interval.start}"
+        raise ChainRuleBroken(
+            "InvalidEvent",
+            block,
+            f"its slice ends at offset {interval.end}, before its start {interval.start}",
         )
 
 
@@ -60,12 +58,14 @@ def added_data_is_not_empty(state: ChainState, block: HashedBlock, event: AddDat
         and event.new_watermark is None
         and event.new_source_state is None
     ):
-        raise NoOpEvent(block, "it is empty: no data, checkpoint, watermark or source state")
+        raise ChainRuleBroken(
+            "NoOpEvent", block, "it is empty: no data, checkpoint, watermark or source state"
+        )
 
 
 def execution_is_not_empty(state: ChainState, block: HashedBlock, event: ExecuteTransform) -> None:
     if event.new_data is None and event.new_checkpoint is None and event.new_watermark is None:
-        raise NoOpEvent(block, "it is empty: no data, checkpoint or watermark")
+        raise ChainRuleBroken("NoOpEvent", block, "it is empty: no data, checkpoint or watermark")
 
 
 def input_progress_is_no_repetition(
@@ -73,13 +73,19 @@ def input_progress_is_no_repetition(
 ) -> None:
     for item in event.query_inputs:
         if item.new_offset is not None and item.new_block_hash is None:
-            raise InvalidEvent(
-                block, f"offsets of input {item.dataset_id} advance without its blocks"
+            raise ChainRuleBroken(
+                "InvalidEvent",
+                block,
+                f"offsets of input {item.dataset_id} advance without its blocks",
             )
         if item.new_block_hash is not None and item.new_block_hash == item.prev_block_hash:
-            raise InvalidEvent(block, f"input {item.dataset_id} repeats its previous block as new")
+            raise ChainRuleBroken(
+                "InvalidEvent", block, f"input {item.dataset_id} repeats its previous block as new"
+            )
         if item.new_offset is not None and item.new_offset == item.prev_offset:
-            raise InvalidEvent(block, f"input {item.dataset_id} repeats its previous offset as new")
+            raise ChainRuleBroken(
+                "InvalidEvent", block, f"input {item.dataset_id} repeats its previous offset as new"
+            )
 
 
 def watermark_never_goes_back(state: ChainState, block: HashedBlock, event: DataEvent) -> None:
@@ -87,11 +93,15 @@ def watermark_never_goes_back(state: ChainState, block: HashedBlock, event: Data
     if before is None:
         return
     if now is None:
-        raise WatermarkIsNotMonotonic(
-            block, f"it has no watermark, the data before it had {before}", previous=str(before)
+        raise ChainRuleBroken(
+            "WatermarkIsNotMonotonic",
+            block,
+            f"it has no watermark, the data before it had {before}",
+            previous=str(before),
         )
     if now.ns < before.ns:
-        raise WatermarkIsNotMonotonic(
+        raise ChainRuleBroken(
+            "WatermarkIsNotMonotonic",
             block,
             f"its watermark {now} is earlier than {before}",
             previous=str(before),
@@ -101,7 +111,8 @@ def watermark_never_goes_back(state: ChainState, block: HashedBlock, event: Data
 
 def offsets_continue(state: ChainState, block: HashedBlock, event: DataEvent) -> None:
     if state.has_data_blocks and event.prev_offset != state.last_offset:
-        raise InvalidEvent(
+        raise ChainRuleBroken(
+            "InvalidEvent",
             block,
             f"its previous offset is {_or_none(event.prev_offset)}, "
             f"the chain's last offset is {_or_none(state.last_offset)}",
@@ -112,14 +123,16 @@ def first_data_has_no_previous_offset(
     state: ChainState, block: HashedBlock, event: DataEvent
 ) -> None:
     if not state.has_data_blocks and event.prev_offset is not None:
-        raise InvalidEvent(
-            block, f"its previous offset is {event.prev_offset}, but the chain holds no data yet"
+        raise ChainRuleBroken(
+            "InvalidEvent",
+            block,
+            f"its previous offset is {event.prev_offset}, but the chain holds no data yet",
         )
 
 
 def schema_comes_before_data(state: ChainState, block: HashedBlock, event: DataEvent) -> None:
     if event.new_data is not None and state.schema is None:
-        raise InvalidEvent(block, "it adds a slice before any SetDataSchema")
+        raise ChainRuleBroken("InvalidEvent", block, "it adds a slice before any SetDataSchema")
 
 
 def added_checkpoint_continues(state: ChainState, block: HashedBlock, event: AddData) -> None:
@@ -135,7 +148,8 @@ def executed_checkpoint_continues(
 def _checkpoint_continues(block: HashedBlock, event: DataEvent, last: DataEvent | None) -> None:
     expected = _hash_of(last.new_checkpoint) if last is not None else None
     if event.prev_checkpoint != expected:
-        raise InvalidEvent(
+        raise ChainRuleBroken(
+            "InvalidEvent",
             block,
             f"its previous checkpoint is {_or_none(event.prev_checkpoint)}, "
             f"the last one is {_or_none(expected)}",
@@ -150,7 +164,9 @@ def added_data_changes_something(state: ChainState, block: HashedBlock, event: A
         and event.new_watermark == (last.new_watermark if last else None)
         and event.new_source_state == (last.new_source_state if last else None)
     ):
-        raise NoOpEvent(block, "no data, and checkpoint, watermark and source state are the same")
+        raise ChainRuleBroken(
+            "NoOpEvent", block, "no data, and checkpoint, watermark and source state are the same"
+        )
 
 
 def execution_changes_something(
@@ -163,7 +179,9 @@ def execution_changes_something(
         and event.new_watermark == (last.new_watermark if last else None)
         and all(item.new_block_hash is None for item in event.query_inputs)
     ):
-        raise NoOpEvent(block, "no data, same checkpoint and watermark, and no input advanced")
+        raise ChainRuleBroken(
+            "NoOpEvent", block, "no data, same checkpoint and watermark, and no input advanced"
+        )
 
 
 def inputs_are_the_declared_ones(
@@ -172,8 +190,10 @@ def inputs_are_the_declared_ones(
     if state.declared_inputs is None:
         return
     if tuple(item.dataset_id for item in event.query_inputs) != state.declared_inputs:
-        raise InvalidEvent(
-            block, "its inputs are not those of the transform, or stand in another order"
+        raise ChainRuleBroken(
+            "InvalidEvent",
+            block,
+            "its inputs are not those of the transform, or stand in another order",
         )
 
 
@@ -181,7 +201,9 @@ def transform_comes_before_execution(
     state: ChainState, block: HashedBlock, event: ExecuteTransform
 ) -> None:
     if state.declared_inputs is None:
-        raise InvalidEvent(block, "it executes a transform, but there is no SetTransform before it")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, "it executes a transform, but there is no SetTransform before it"
+        )
 
 
 def inputs_continue(state: ChainState, block: HashedBlock, event: ExecuteTransform) -> None:
@@ -190,13 +212,17 @@ def inputs_continue(state: ChainState, block: HashedBlock, event: ExecuteTransfo
         if (last := before.get(item.dataset_id)) is None:
             continue
         if item.prev_block_hash != (last.new_block_hash or last.prev_block_hash):
-            raise InvalidEvent(
-                block, f"blocks of input {item.dataset_id} do not continue the last execution"
+            raise ChainRuleBroken(
+                "InvalidEvent",
+                block,
+                f"blocks of input {item.dataset_id} do not continue the last execution",
             )
         offset = last.prev_offset if last.new_offset is None else last.new_offset
         if item.prev_offset != offset:
-            raise InvalidEvent(
-                block, f"offsets of input {item.dataset_id} do not continue the last execution"
+            raise ChainRuleBroken(
+                "InvalidEvent",
+                block,
+                f"offsets of input {item.dataset_id} do not continue the last execution",
             )
 
 
@@ -207,7 +233,8 @@ def new_inputs_start_from_nothing(
     for item in event.query_inputs:
         filled = item.prev_block_hash is not None or item.prev_offset is not None
         if filled and item.dataset_id not in before:
-            raise InvalidEvent(
+            raise ChainRuleBroken(
+                "InvalidEvent",
                 block,
                 f"input {item.dataset_id} was never consumed, but a previous block or offset "
                 "of it is named",

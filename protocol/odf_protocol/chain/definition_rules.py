@@ -43,12 +43,13 @@ class ChainRuleBroken(BadInput):
     """The block may not follow this chain. `reason` says why in words.
 
     Facts: `rule` (name of the broken rule), `block` (hash), `sequenceNumber`, `event`
-    (kind of the event), `reason`, and further facts of the subclass.
+    (kind of the event), `reason`, and further facts of the code.
     """
 
-    def __init__(self, block: HashedBlock, reason: str, **facts: object) -> None:
+    def __init__(self, code: str, block: HashedBlock, reason: str, /, **facts: object) -> None:
         event = type(block.event).__name__
         super().__init__(
+            code,
             f"block {block.sequence_number} ({block.hash}, {event}) "
             f"may not follow this chain: {reason}",
             block=str(block.hash),
@@ -65,42 +66,6 @@ class ChainRuleBroken(BadInput):
         self.rule = self.facts["rule"] = rule
         self.origin = origin
         return self
-
-
-class FirstBlockMustBeSeed(ChainRuleBroken):
-    """The first event of the chain is not `Seed`."""
-
-
-class AppendingSeedBlockToNonEmptyChain(ChainRuleBroken):
-    """A block after the first one has the event `Seed`."""
-
-
-class PrevBlockNotFound(ChainRuleBroken):
-    """The previous block named in the block is not the end of this chain."""
-
-
-class SequenceIntegrity(ChainRuleBroken):
-    """The number is not the next one. Facts: `prevBlockHash`, `prevNumber`, `nextNumber`."""
-
-
-class SystemTimeIsNotMonotonic(ChainRuleBroken):
-    """The system time of the block is earlier than that of the block before it."""
-
-
-class WatermarkIsNotMonotonic(ChainRuleBroken):
-    """The watermark decreased or is missing."""
-
-
-class OffsetsAreNotSequential(ChainRuleBroken):
-    """A slice starts at the wrong offset. Facts: `expected`, `new` (first offsets)."""
-
-
-class InvalidEvent(ChainRuleBroken):
-    """The event breaks another rule, which the reason describes."""
-
-
-class NoOpEvent(ChainRuleBroken):
-    """The event changes nothing, so it must not be recorded."""
 
 
 # ruff: noqa: ARG001 - all rules have the same parameters, and few need all three
@@ -124,19 +89,23 @@ def transform_is_normalised(state: ChainState, block: HashedBlock, event: SetTra
 def _check_normalised(block: HashedBlock, transform: Transform) -> None:
     """Require `queries` instead of `query`, with an alias for every step but the last."""
     if transform.query is not None:
-        raise InvalidEvent(block, "its SQL is not normalised: query must be one of queries")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, "its SQL is not normalised: query must be one of queries"
+        )
     if not transform.queries:
-        raise InvalidEvent(block, "its SQL has no queries")
+        raise ChainRuleBroken("InvalidEvent", block, "its SQL has no queries")
     *steps, last = transform.queries
     if any(step.alias is None for step in steps):
-        raise InvalidEvent(block, "every SQL step but the last must have an alias")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, "every SQL step but the last must have an alias"
+        )
     if last.alias is not None:
-        raise InvalidEvent(block, "the last SQL step must not have an alias")
+        raise ChainRuleBroken("InvalidEvent", block, "the last SQL step must not have an alias")
 
 
 def one_schema_notation(state: ChainState, block: HashedBlock, event: Source) -> None:
     if event.read.schema is not None and event.read.ddl_schema is not None:
-        raise InvalidEvent(block, "its read step has both schema and ddlSchema")
+        raise ChainRuleBroken("InvalidEvent", block, "its read step has both schema and ddlSchema")
 
 
 def ethereum_source_names_a_chain(
@@ -144,12 +113,14 @@ def ethereum_source_names_a_chain(
 ) -> None:
     fetch = event.fetch
     if isinstance(fetch, FetchStepEthereumLogs) and fetch.chain_id is None and not fetch.node_url:
-        raise InvalidEvent(block, "an Ethereum logs source needs a chainId or a nodeUrl")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, "an Ethereum logs source needs a chainId or a nodeUrl"
+        )
 
 
 def transform_has_inputs(state: ChainState, block: HashedBlock, event: SetTransform) -> None:
     if not event.inputs:
-        raise InvalidEvent(block, "a transform needs at least one input")
+        raise ChainRuleBroken("InvalidEvent", block, "a transform needs at least one input")
 
 
 def transform_inputs_are_resolved(
@@ -157,59 +128,71 @@ def transform_inputs_are_resolved(
 ) -> None:
     for item in event.inputs:
         if item.dataset_ref.id is None:
-            raise InvalidEvent(block, f"input {item.dataset_ref} is named by alias, not by id")
+            raise ChainRuleBroken(
+                "InvalidEvent", block, f"input {item.dataset_ref} is named by alias, not by id"
+            )
         if item.alias is None:
-            raise InvalidEvent(block, f"input {item.dataset_ref} has no alias")
+            raise ChainRuleBroken("InvalidEvent", block, f"input {item.dataset_ref} has no alias")
 
 
 def transform_inputs_differ(state: ChainState, block: HashedBlock, event: SetTransform) -> None:
     ids = [str(item.dataset_ref).lower() for item in event.inputs]
     if len(set(ids)) != len(ids):
-        raise InvalidEvent(block, "one dataset is an input twice")
+        raise ChainRuleBroken("InvalidEvent", block, "one dataset is an input twice")
 
 
 def push_excludes_polling(state: ChainState, block: HashedBlock, event: AddPushSource) -> None:
     if state.polling_source is not None:
-        raise InvalidEvent(block, "a push source cannot be added while a polling source is active")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, "a push source cannot be added while a polling source is active"
+        )
 
 
 def push_source_changes_something(
     state: ChainState, block: HashedBlock, event: AddPushSource
 ) -> None:
     if state.push_sources.get(event.source_name) == event:
-        raise NoOpEvent(block, f"push source {event.source_name!r} is defined like this already")
+        raise ChainRuleBroken(
+            "NoOpEvent", block, f"push source {event.source_name!r} is defined like this already"
+        )
 
 
 def push_sources_stay_few(state: ChainState, block: HashedBlock, event: AddPushSource) -> None:
     sources = state.push_sources
     if len(sources) >= MAX_PUSH_SOURCES and event.source_name not in sources:
-        raise InvalidEvent(block, f"a dataset has at most {MAX_PUSH_SOURCES} active push sources")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, f"a dataset has at most {MAX_PUSH_SOURCES} active push sources"
+        )
 
 
 def polling_excludes_push(state: ChainState, block: HashedBlock, event: SetPollingSource) -> None:
     if state.push_sources:
-        raise InvalidEvent(block, "a polling source cannot be set while a push source is active")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, "a polling source cannot be set while a push source is active"
+        )
 
 
 def polling_source_changes_something(
     state: ChainState, block: HashedBlock, event: SetPollingSource
 ) -> None:
     if state.polling_source == event:
-        raise NoOpEvent(block, "the polling source is defined like this already")
+        raise ChainRuleBroken("NoOpEvent", block, "the polling source is defined like this already")
 
 
 def disabled_push_source_is_active(
     state: ChainState, block: HashedBlock, event: DisablePushSource
 ) -> None:
     if event.source_name not in state.push_sources:
-        raise InvalidEvent(block, f"there is no active push source {event.source_name!r}")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, f"there is no active push source {event.source_name!r}"
+        )
 
 
 def disabled_polling_source_is_active(
     state: ChainState, block: HashedBlock, event: DisablePollingSource
 ) -> None:
     if state.polling_source is None:
-        raise InvalidEvent(block, "there is no active polling source")
+        raise ChainRuleBroken("InvalidEvent", block, "there is no active polling source")
 
 
 def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:
@@ -219,13 +202,15 @@ def schema_only_grows(state: ChainState, block: HashedBlock, event: SetDataSchem
     try:
         current = state.data_schema
     except BadInput as problem:
-        raise InvalidEvent(
-            block, f"the schema before it cannot be read, so it has no successor ({problem})"
+        raise ChainRuleBroken(
+            "InvalidEvent",
+            block,
+            f"the schema before it cannot be read, so it has no successor ({problem})",
         ) from problem
     if current is None:
         return
     if is_same(current, event.schema):
-        raise NoOpEvent(block, "the schema is the same as before")
+        raise ChainRuleBroken("NoOpEvent", block, "the schema is the same as before")
     _check_compatible(state, block, current, event.schema, only_aligned=True)
 
 
@@ -250,7 +235,9 @@ def _check_compatible(
         current, new, forgive_optionality=not state.has_odf_schema, only_aligned=only_aligned
     )
     if difference is not None:
-        raise InvalidEvent(block, f"its schema does not fit the data before it: {difference}")
+        raise ChainRuleBroken(
+            "InvalidEvent", block, f"its schema does not fit the data before it: {difference}"
+        )
 
 
 def system_columns_are_declared(
@@ -266,7 +253,7 @@ def system_columns_are_declared(
     if len({field.name for field in schema.fields}) < len(schema.fields):
         problems.append("two columns share one name")
     if problems:
-        raise InvalidEvent(block, "; ".join(problems))
+        raise ChainRuleBroken("InvalidEvent", block, "; ".join(problems))
 
 
 def _readable(event: SetDataSchema | None) -> DataSchema | None:
@@ -279,11 +266,13 @@ def _readable(event: SetDataSchema | None) -> DataSchema | None:
 
 def schema_has_one_form(state: ChainState, block: HashedBlock, event: SetDataSchema) -> None:
     if (event.schema is None) == (event.raw_arrow_schema is None):
-        raise InvalidEvent(block, "it must hold either schema or rawArrowSchema")
+        raise ChainRuleBroken("InvalidEvent", block, "it must hold either schema or rawArrowSchema")
 
 
 def vocabulary_keeps_its_columns(state: ChainState, block: HashedBlock, event: SetVocab) -> None:
     if state.schema is not None and Vocab.of(event).columns != state.vocab.columns:
-        raise InvalidEvent(
-            block, "it renames system columns, but the dataset has a schema with the old names"
+        raise ChainRuleBroken(
+            "InvalidEvent",
+            block,
+            "it renames system columns, but the dataset has a schema with the old names",
         )

@@ -40,12 +40,12 @@ ONLY_IN_A: dict[type, DatasetKind] = {
 }
 
 
-class InvalidSnapshot(BadInput):
+def invalid_snapshot(event: MetadataEvent, reason: str) -> BadInput:
     """The manifest does not describe a dataset. Facts: `event` (kind), `reason`."""
-
-    def __init__(self, event: MetadataEvent, reason: str) -> None:
-        kind = type(event).__name__
-        super().__init__(f"{kind} in the manifest: {reason}", event=kind, reason=reason)
+    kind = type(event).__name__
+    return BadInput(
+        "InvalidSnapshot", f"{kind} in the manifest: {reason}", event=kind, reason=reason
+    )
 
 
 class MissingInputs(BadInput):
@@ -94,12 +94,12 @@ def _normalise_sql(event: MetadataEvent) -> MetadataEvent:
 def _steps_only(event: MetadataEvent, transform: Transform) -> Transform:
     if transform.query is not None:
         if transform.queries is not None:
-            raise InvalidSnapshot(event, "give either query or queries, not both")
+            raise invalid_snapshot(event, "give either query or queries, not both")
         step = SqlQueryStep(query=transform.query)
         return replace(transform, query=None, queries=(step,))
     unnamed = sum(step.alias is None for step in transform.queries or ())
     if unnamed > 1:
-        raise InvalidSnapshot(event, "only the last of the queries goes without an alias")
+        raise invalid_snapshot(event, "only the last of the queries goes without an alias")
     return transform
 
 
@@ -129,7 +129,7 @@ def _resolved(item: TransformInput, resolve: Resolve, missing: dict[str, None]) 
 
 def _check_allowed(event: MetadataEvent, kind: DatasetKind) -> None:
     if isinstance(event, NEVER_IN_A_SNAPSHOT):
-        raise InvalidSnapshot(event, "a manifest holds definitions only, this is history")
+        raise invalid_snapshot(event, "a manifest holds definitions only, this is history")
     wanted = ONLY_IN_A.get(type(event), kind)
     if wanted is not kind:
-        raise InvalidSnapshot(event, f"it belongs into a {wanted.lower()}, not a {kind.lower()}")
+        raise invalid_snapshot(event, f"it belongs into a {wanted.lower()}, not a {kind.lower()}")

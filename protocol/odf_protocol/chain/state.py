@@ -37,7 +37,6 @@ from ..metadata.events import (
     ExecuteTransform,
     HashedBlock,
     MetadataBlock,
-    NotUnderstood,
     Seed,
     SetAttachments,
     SetDataSchema,
@@ -183,7 +182,8 @@ class ChainState(Struct, frozen=True, kw_only=True):
             NotUnderstood: the chain contains events of a newer writer.
         """
         if self.not_understood:
-            raise NotUnderstood(
+            raise BadInput(
+                "NotUnderstood",
                 f"block {self.not_understood[0]} was written by a newer peer and is not "
                 "understood here; upgrade this node before working on the dataset",
                 blocks=[str(block) for block in self.not_understood],
@@ -313,10 +313,6 @@ _PLAIN = (
 )
 
 
-class UnreadableSummary(BadInput):
-    """The bytes are not a summary of this form."""
-
-
 def summarize(state: ChainState) -> bytes | None:
     """Return the state as bytes; None for the rare state that would not be read back equal."""
     try:
@@ -331,10 +327,10 @@ def read_summary(content: bytes) -> ChainState:
     try:
         found = msgspec.msgpack.decode(content)
         if found["form"] != FORM:
-            raise UnreadableSummary("the summary has another form")
+            raise BadInput("UnreadableSummary", "the summary has another form")
         return _state(found)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError):
-        raise UnreadableSummary("the bytes are no summary of a chain") from None
+        raise BadInput("UnreadableSummary", "the bytes are no summary of a chain") from None
 
 
 def _content(state: ChainState) -> dict[str, Any]:

@@ -48,21 +48,13 @@ TIMESTAMP_ALIGNMENT: dict[BlockVersion, int] = {2: 1, 3: 4}
 """The only difference between the versions, which matters only for writing."""
 
 
-class MalformedBlock(BadInput):
-    """The bytes are not a metadata block."""
-
-
-class BlockTooLarge(MalformedBlock):
+def block_too_large() -> BadInput:
     """The block has more than `MAX_BLOCK_BYTES`."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"a metadata block has more than {MAX_BLOCK_BYTES} bytes", limit=MAX_BLOCK_BYTES
-        )
-
-
-class UnsupportedBlockVersion(BadInput):
-    """The metadata block has a version that this node does not read."""
+    return BadInput(
+        "BlockTooLarge",
+        f"a metadata block has more than {MAX_BLOCK_BYTES} bytes",
+        limit=MAX_BLOCK_BYTES,
+    )
 
 
 class Manifest(Table, frozen=True, kw_only=True):
@@ -120,15 +112,19 @@ def decode_hashed(actual: Multihash, raw: bytes) -> HashedBlock:
         version, content = _opened(raw)
         block: MetadataBlock = read_guarded(content, _read_block)
     except NotKnown as problem:
-        raise MalformedBlock(f"not a metadata block: {problem}", hash=str(actual)) from None
+        raise BadInput(
+            "MalformedBlock", f"not a metadata block: {problem}", hash=str(actual)
+        ) from None
     except MalformedBuffer as problem:
-        raise MalformedBlock(f"not a metadata block: {problem}", hash=str(actual)) from None
+        raise BadInput(
+            "MalformedBlock", f"not a metadata block: {problem}", hash=str(actual)
+        ) from None
     return HashedBlock(actual, raw, block, version)
 
 
 def _check_size(raw: bytes) -> None:
     if len(raw) > MAX_BLOCK_BYTES:
-        raise BlockTooLarge
+        raise block_too_large()
 
 
 class BlockFrame(Table, frozen=True, kw_only=True):
@@ -153,7 +149,7 @@ def peek_block(raw: bytes, actual: Multihash | None = None) -> BlockFrame:
         _, content = _opened(raw)
         frame: dict[str, Any] = read_guarded(content, _read_frame)
     except (NotKnown, MalformedBuffer) as problem:
-        raise MalformedBlock(f"not a metadata block: {problem}") from None
+        raise BadInput("MalformedBlock", f"not a metadata block: {problem}") from None
     return BlockFrame(hash=actual or Multihash.of(raw), **frame)
 
 
@@ -213,13 +209,15 @@ def _remember(source: Source, version: BlockVersion) -> None:
 
 def _block_version(manifest: Manifest) -> BlockVersion:
     if manifest.kind != METADATA_BLOCK_CODE:
-        raise MalformedBlock(
-            f"manifest of kind {manifest.kind:#x}, a metadata block has {METADATA_BLOCK_CODE:#x}"
+        raise BadInput(
+            "MalformedBlock",
+            f"manifest of kind {manifest.kind:#x}, a metadata block has {METADATA_BLOCK_CODE:#x}",
         )
     if manifest.version in TIMESTAMP_ALIGNMENT:
         return 2 if manifest.version == 2 else 3
     state = "obsolete" if manifest.version == OBSOLETE_VERSION else "unsupported"
-    raise UnsupportedBlockVersion(
+    raise BadInput(
+        "UnsupportedBlockVersion",
         f"metadata block of {state} version {manifest.version}; this node reads versions 2 and 3",
         version=manifest.version,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import overload
 from urllib.parse import quote, unquote
 
 from ..errors import BadInput, NotFound
@@ -19,21 +20,19 @@ from ..errors import BadInput, NotFound
 class BadKartothek(BadInput):
     """A file of a dataset is not what the format says it must be."""
 
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"{key[:300]}: {reason}", key=key[:300], reason=reason)
-        self.key, self.reason = key, reason
+    @overload
+    def __init__(self, key: str, reason: str, /) -> None: ...
+    @overload
+    def __init__(self, code: str, key: str, reason: str, /) -> None: ...
+    def __init__(self, *words: str) -> None:
+        *code, self.key, self.reason = words
+        key, reason = self.key[:300], self.reason
+        name = code[0] if code else type(self).__name__
+        super().__init__(name, f"{key}: {reason}", key=key, reason=reason)
 
 
 class MalformedUuid(BadKartothek):
     """A dataset uuid is empty or has other characters than `A-Z a-z 0-9 + _ -`."""
-
-
-class MalformedState(BadKartothek):
-    """A state file cannot be read, or contains what the format does not allow."""
-
-
-class MalformedSchemaFile(BadKartothek):
-    """A schema file is not a Parquet file, or is too large."""
 
 
 class MalformedIndex(BadKartothek):
@@ -44,24 +43,8 @@ class ForbiddenKey(BadKartothek):
     """A key leads out of the store, or is one that no store can have."""
 
 
-class NotParquet(BadKartothek):
-    """A data file has another format."""
-
-
 class MalformedPartition(BadKartothek):
     """The partition columns in a file key differ from those of other keys, or have no value."""
-
-
-class TypeConflict(BadKartothek):
-    """A data file has a column of another kind than the schema file declares."""
-
-
-class UnreadableDataFile(BadKartothek):
-    """A data file is not a Parquet file, or is damaged."""
-
-
-class TableNotChosen(BadKartothek):
-    """A dataset of several tables needs the name of a table, or lacks the named table."""
 
 
 class MalformedPredicate(BadInput):
@@ -163,7 +146,9 @@ def checked_data_key(key: str, named_by: str) -> str:
     """Return the key of a Parquet data file if valid. Raises `ForbiddenKey`, `NotParquet`."""
     checked_key(key, named_by)
     if not key.endswith(DATA_SUFFIX) or key.endswith("/" + DATA_SUFFIX):
-        raise NotParquet(key, f"data files are read as Parquet only, named …{DATA_SUFFIX}")
+        raise BadKartothek(
+            "NotParquet", key, f"data files are read as Parquet only, named …{DATA_SUFFIX}"
+        )
     return key
 
 

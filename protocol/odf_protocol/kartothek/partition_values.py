@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from ..slice_file import UnreadableSlice, open_slice
-from .keys import MalformedPartition, MalformedSchemaFile, UnsupportedColumn
+from .keys import BadKartothek, MalformedPartition, UnsupportedColumn
 
 INDEXABLE = ("bool", "integer", "float", "text", "date", "timestamp", "timestamp with zone")
 """Kinds of columns that get an index. Binary is not one, because other readers cut such values."""
@@ -301,16 +301,16 @@ def decode_schema(raw: bytes, key: str) -> pa.Schema:
         MalformedSchemaFile: no Parquet, too large, or columns that a table cannot have.
     """
     if len(raw) > MAX_SCHEMA_BYTES:
-        raise MalformedSchemaFile(key, f"larger than {MAX_SCHEMA_BYTES} bytes")
+        raise BadKartothek("MalformedSchemaFile", key, f"larger than {MAX_SCHEMA_BYTES} bytes")
     try:
         found = open_slice(pa.py_buffer(raw)).schema_arrow
         fields = [pa.field(field.name, plain(field.type)) for field in found]
     except (UnreadableSlice, UnsupportedColumn) as error:
-        raise MalformedSchemaFile(key, error.message) from None
+        raise BadKartothek("MalformedSchemaFile", key, error.message) from None
     except RecursionError:
-        raise MalformedSchemaFile(key, "a type is nested too deep") from None
+        raise BadKartothek("MalformedSchemaFile", key, "a type is nested too deep") from None
     if len(set(found.names)) != len(found.names):
-        raise MalformedSchemaFile(key, "two columns have one name")
+        raise BadKartothek("MalformedSchemaFile", key, "two columns have one name")
     return pa.schema(fields)
 
 

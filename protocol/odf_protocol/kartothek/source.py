@@ -29,14 +29,6 @@ STATE_PREFIX = "kartothek/1:"
 """Prefix of the source state, before the digest of the file list."""
 
 
-class MalformedAddress(BadInput):
-    """The address is not that of a dataset in a store."""
-
-
-class UnfitSource(BadInput):
-    """A source has options that a Kartothek table cannot support."""
-
-
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
     """`store` is the URL of a keyed store without a slash at its end; `table` is None for the only
@@ -82,11 +74,12 @@ def parse_address(url: str) -> SourceAddress:
     )
 
 
-def _malformed() -> MalformedAddress:
-    return MalformedAddress(
+def _malformed() -> BadInput:
+    return BadInput(
+        "MalformedAddress",
         "a Kartothek dataset is at kartothek+file:///folder/uuid, kartothek+s3://bucket/uuid or "
         "kartothek+https://host/path/uuid, with ?table=name where it has several tables; a uuid "
-        "has letters, digits, '+', '_' and '-' only"
+        "has letters, digits, '+', '_' and '-' only",
     )
 
 
@@ -98,18 +91,25 @@ def is_address(url: str) -> bool:
 def check_source(source: SetPollingSource) -> None:
     """Check that a source can be polled from a Kartothek table. Raises `UnfitSource`."""
     if isinstance(source.merge, MergeStrategyAppend | MergeStrategyChangelogStream):
-        raise UnfitSource(
+        raise BadInput(
+            "UnfitSource",
             "a Kartothek source is read again whenever its files change, so its merge strategy "
             "needs a key: use Ledger or Snapshot",
             merge=type(source.merge).__name__.removeprefix("MergeStrategy"),
         )
     if source.prepare:
-        raise UnfitSource("the files of a Kartothek source are read as they are: it has no prepare")
+        raise BadInput(
+            "UnfitSource", "the files of a Kartothek source are read as they are: it has no prepare"
+        )
     if not isinstance(source.read, ReadStepParquet):
-        raise UnfitSource("the files of a Kartothek source are Parquet: its read step is Parquet")
+        raise BadInput(
+            "UnfitSource", "the files of a Kartothek source are Parquet: its read step is Parquet"
+        )
     if isinstance(getattr(source.fetch, "event_time", None), EventTimeSourceFromPath):
-        raise UnfitSource(
-            "the path of a Kartothek source holds no event time: use FromMetadata or FromSystemTime"
+        raise BadInput(
+            "UnfitSource",
+            "the path of a Kartothek source holds no event time: use FromMetadata or "
+            "FromSystemTime",
         )
 
 

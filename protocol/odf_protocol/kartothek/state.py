@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
-from .keys import MalformedState, checked_data_key, checked_key, checked_uuid
+from .keys import BadKartothek, checked_data_key, checked_key, checked_uuid
 
 VERSION = 4
 MAX_STATE_BYTES = 256 << 20
@@ -78,7 +78,7 @@ def decode_json(raw: bytes, *, key: str, uuid: str) -> State:
     try:
         found = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:
-        raise MalformedState(key, f"no JSON: {str(error)[:200]}") from None
+        raise BadKartothek("MalformedState", key, f"no JSON: {str(error)[:200]}") from None
     return _Reader(key).state(found, uuid)
 
 
@@ -89,18 +89,18 @@ def decode_msgpack(raw: bytes, *, key: str, uuid: str) -> State:
         with pa.CompressedInputStream(pa.BufferReader(raw), "zstd") as stream:
             unpacked = stream.read(MAX_STATE_BYTES + 1)
     except (pa.ArrowException, OSError) as error:
-        raise MalformedState(key, f"no zstd frame: {str(error)[:200]}") from None
+        raise BadKartothek("MalformedState", key, f"no zstd frame: {str(error)[:200]}") from None
     _check_size(len(unpacked), key)
     try:
         found = msgspec.msgpack.decode(unpacked)
     except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-        raise MalformedState(key, f"no MessagePack: {str(error)[:200]}") from None
+        raise BadKartothek("MalformedState", key, f"no MessagePack: {str(error)[:200]}") from None
     return _Reader(key).state(found, uuid)
 
 
 def _check_size(size: int, key: str) -> None:
     if size > MAX_STATE_BYTES:
-        raise MalformedState(key, f"larger than {MAX_STATE_BYTES} bytes")
+        raise BadKartothek("MalformedState", key, f"larger than {MAX_STATE_BYTES} bytes")
 
 
 class _Reader:
@@ -182,4 +182,4 @@ class _Reader:
         return found
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise MalformedState(self._key, reason)
+        raise BadKartothek("MalformedState", self._key, reason)

@@ -33,7 +33,6 @@ from typing import Literal
 from msgspec import Struct
 
 from ..attributes import Attributes
-from ..errors import BadInput
 from ..identity import DatasetAlias, DatasetId, DatasetRef
 from ..instant import Instant
 from ..multihash import Multihash
@@ -264,10 +263,6 @@ class UnknownEvent(Variant, tag="Unknown", frozen=True, kw_only=True):
     discriminator: int
     name: str | None = None
     detail: str = ""
-
-
-class NotUnderstood(BadInput):
-    """A newer peer wrote the event of the block, and its meaning is unknown here."""
 
 
 class MetadataBlock(Table, frozen=True, kw_only=True):

@@ -33,11 +33,9 @@ _HEADER = re.compile(
 _TIME = re.compile(r"\d{8}T\d{6}Z", re.ASCII)
 
 
-class MalformedS3Signature(BadInput):
+def malformed_s3_signature(what: str) -> BadInput:
     """The request has no signature of the known form."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"the signature of the request cannot be read: {what}")
+    return BadInput("MalformedS3Signature", f"the signature of the request cannot be read: {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +71,11 @@ class Claim:
         text = request.header("authorization")
         match = _HEADER.fullmatch(text) if len(text) <= MAX_CHARS else None
         if match is None:
-            raise MalformedS3Signature(f"Authorization is no header of {ALGORITHM} for s3")
+            raise malformed_s3_signature(f"Authorization is no header of {ALGORITHM} for s3")
         signed = tuple(match[4].split(";"))
         lacking = sorted(MUST_BE_SIGNED - set(signed))
         if lacking:
-            raise MalformedS3Signature(f"the headers {', '.join(lacking)} are not signed")
+            raise malformed_s3_signature(f"the headers {', '.join(lacking)} are not signed")
         return cls(match[2], match[3], signed, match[5])
 
 
@@ -89,7 +87,7 @@ def time_of(request: S3Request) -> int:
             raise ValueError
         return int(datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp())
     except ValueError:
-        raise MalformedS3Signature(f"{DATE_HEADER} is no time like 20260131T235959Z") from None
+        raise malformed_s3_signature(f"{DATE_HEADER} is no time like 20260131T235959Z") from None
 
 
 def signature(request: S3Request, claim: Claim, secret: str) -> str:

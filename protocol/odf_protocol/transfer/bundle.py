@@ -17,7 +17,7 @@ from zlib import adler32
 
 from msgspec import Raw
 
-from ..codec.blocks import MAX_BLOCK_BYTES, BlockTooLarge, decode_hashed
+from ..codec.blocks import MAX_BLOCK_BYTES, block_too_large, decode_hashed
 from ..errors import BadInput, LimitExceeded
 from ..metadata.events import HashedBlock
 from ..multihash import HashMismatch, MalformedHash, MalformedMultibase, Multihash
@@ -32,14 +32,6 @@ INFLATE_STEP = 1 << 20
 """Bytes inflated between two checks of the limits."""
 MAX_PAX_BYTES = 64 << 10
 """Limit in bytes of an extended header."""
-
-
-class MalformedBundle(BadInput):
-    """The batch is not a bundle of blocks."""
-
-
-class BundleTooLarge(LimitExceeded):
-    """The inflated bundle exceeds a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,29 +125,34 @@ def _named(
 ) -> Iterator[tuple[Multihash, bytes]]:
     """Yield the verified hash and the content of each entry."""
     if batch.media_type != BATCH_MEDIA_TYPE or batch.encoding not in (BATCH_ENCODING, encoding):
-        raise MalformedBundle(
+        raise BadInput(
+            "MalformedBundle",
             f"a batch has to be {BATCH_MEDIA_TYPE} in encoding {encoding}",
             media_type=batch.media_type[:100],
             encoding=batch.encoding[:100],
         )
     if batch.num_blocks > limits.max_blocks:
-        raise BundleTooLarge("the batch has too many blocks", limit=limits.max_blocks)
+        raise LimitExceeded(
+            "BundleTooLarge", "the batch has too many blocks", limit=limits.max_blocks
+        )
     seen: set[bytes] = set()
     count = 0
     for name, raw in _files(_inflate(decode_payload(batch.payload, batch.encoding), limits)):
         actual = Multihash.of(raw)
         is_repeat = repeats and actual.digest in seen
         if len(seen) == batch.num_blocks and not is_repeat:
-            raise MalformedBundle(f"more blocks than the {batch.num_blocks} announced")
+            raise BadInput("MalformedBundle", f"more blocks than the {batch.num_blocks} announced")
         if name != str(actual).encode():
             _check_name(name, actual)
         if actual.digest in seen and not is_repeat:
-            raise MalformedBundle(f"the block {actual} is there twice")
+            raise BadInput("MalformedBundle", f"the block {actual} is there twice")
         seen.add(actual.digest)
         count += 1
         yield actual, raw
     if batch.num_blocks not in (len(seen), count):
-        raise MalformedBundle(f"{len(seen)} blocks where {batch.num_blocks} were announced")
+        raise BadInput(
+            "MalformedBundle", f"{len(seen)} blocks where {batch.num_blocks} were announced"
+        )
 
 
 def _check_name(name: bytes, actual: Multihash) -> None:
@@ -168,7 +165,9 @@ def _hash_of_name(name: bytes) -> Multihash:
     try:
         return Multihash.parse(name.decode("ascii"))
     except (UnicodeDecodeError, MalformedHash, MalformedMultibase):
-        raise MalformedBundle(f"an entry is named {name[:100]!r}, which is no hash") from None
+        raise BadInput(
+            "MalformedBundle", f"an entry is named {name[:100]!r}, which is no hash"
+        ) from None
 
 
 # --- gzip -----------------------------------------------------------------------------------
@@ -186,22 +185,26 @@ def _inflate(pieces: Iterable[bytes], limits: BundleLimits) -> Iterator[bytes]:
             try:
                 step = inflate.decompress(piece, INFLATE_STEP)
             except zlib.error:
-                raise MalformedBundle("the payload is no gzip") from None
+                raise BadInput("MalformedBundle", "the payload is no gzip") from None
             inflated += len(step)
             _check_size(inflated, compressed, limits)
             yield step
             piece = inflate.unconsumed_tail
     if not inflate.eof:
-        raise MalformedBundle("the gzip breaks off")
+        raise BadInput("MalformedBundle", "the gzip breaks off")
     if inflate.unused_data or piece:
-        raise MalformedBundle("something follows the gzip member")
+        raise BadInput("MalformedBundle", "something follows the gzip member")
 
 
 def _check_size(inflated: int, compressed: int, limits: BundleLimits) -> None:
     if inflated > limits.max_inflated:
-        raise BundleTooLarge("the bundle inflates to too many bytes", limit=limits.max_inflated)
+        raise LimitExceeded(
+            "BundleTooLarge", "the bundle inflates to too many bytes", limit=limits.max_inflated
+        )
     if inflated > limits.ratio_from and inflated > compressed * limits.max_ratio:
-        raise BundleTooLarge("the bundle inflates out of proportion", limit=limits.max_ratio)
+        raise LimitExceeded(
+            "BundleTooLarge", "the bundle inflates out of proportion", limit=limits.max_ratio
+        )
 
 
 # --- tar ------------------------------------------------------------------------------------
@@ -265,10 +268,10 @@ def _files(steps: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
         if own_size is not None:
             size = _number(own_size, 10)
         if size > MAX_BLOCK_BYTES:
-            raise BlockTooLarge
+            raise block_too_large()
         filled = tar.read(size + -size % TAR_BLOCK)
         if len(filled) < size:
-            raise MalformedBundle("the tar breaks off")
+            raise BadInput("MalformedBundle", "the tar breaks off")
         content = filled[:size]
         if kind in _REGULAR:
             yield longer.get(b"path", _name(header)), content
@@ -276,20 +279,20 @@ def _files(steps: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
         else:
             longer |= _extension(kind, content)
     else:
-        raise MalformedBundle("the tar has no end")
+        raise BadInput("MalformedBundle", "the tar has no end")
     if longer:
-        raise MalformedBundle("a tar header belongs to no file")
+        raise BadInput("MalformedBundle", "a tar header belongs to no file")
     if any(piece.strip(b"\0") for piece in tar.rest()):
-        raise MalformedBundle("something follows the tar")
+        raise BadInput("MalformedBundle", "something follows the tar")
 
 
 def _checked(header: bytes) -> tuple[bytes, int]:
     """Check the checksum of a header; return type and size of the entry."""
     if len(header) != TAR_BLOCK:
-        raise MalformedBundle("the tar breaks off")
+        raise BadInput("MalformedBundle", "the tar breaks off")
     digits = header[_CHECKSUM]
     if _number(digits.strip(b" \0"), 8) != _sum(header) - sum(digits) + 8 * ord(" "):
-        raise MalformedBundle("a tar header has a wrong checksum")
+        raise BadInput("MalformedBundle", "a tar header has a wrong checksum")
     field = header[_SIZE]
     if field[0] & 0x80:  # base 256, for sizes too large for octal digits
         return header[156:157], int.from_bytes(field, "big") & ((1 << 95) - 1)
@@ -298,11 +301,11 @@ def _checked(header: bytes) -> tuple[bytes, int]:
 
 def _number(digits: bytes, base: int) -> int:
     if not digits.isdigit() or len(digits) > 20:
-        raise MalformedBundle("a tar header has no number where one belongs")
+        raise BadInput("MalformedBundle", "a tar header has no number where one belongs")
     try:
         return int(digits, base)
     except ValueError:
-        raise MalformedBundle("a tar header has no number where one belongs") from None
+        raise BadInput("MalformedBundle", "a tar header has no number where one belongs") from None
 
 
 def _name(header: bytes) -> bytes:
@@ -314,9 +317,11 @@ def _name(header: bytes) -> bytes:
 def _extension(kind: bytes, content: bytes) -> dict[bytes, bytes]:
     """Return what a long-name or PAX header says about the following file."""
     if kind not in (b"L", b"x"):
-        raise MalformedBundle(f"a tar entry of type {kind!r} is no regular file")
+        raise BadInput("MalformedBundle", f"a tar entry of type {kind!r} is no regular file")
     if len(content) > MAX_PAX_BYTES:
-        raise BundleTooLarge("an extended tar header is too long", limit=MAX_PAX_BYTES)
+        raise LimitExceeded(
+            "BundleTooLarge", "an extended tar header is too long", limit=MAX_PAX_BYTES
+        )
     if kind == b"L":
         return {b"path": content.rstrip(b"\0")}
     records: dict[bytes, bytes] = {}
@@ -327,7 +332,7 @@ def _extension(kind: bytes, content: bytes) -> dict[bytes, bytes]:
         record = content[at + len(digits) + 1 : end]
         key, equals, value = record.partition(b"=")
         if not blank or not equals or end > len(content) or value[-1:] != b"\n":
-            raise MalformedBundle("an extended tar header cannot be read")
+            raise BadInput("MalformedBundle", "an extended tar header cannot be read")
         records[key] = value[:-1]
         at = end
     return records

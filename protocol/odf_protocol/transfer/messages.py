@@ -53,10 +53,6 @@ class MalformedMessage(BadInput):
     """The text is not the message that the exchange expects."""
 
 
-class MessageTooLarge(LimitExceeded):
-    """A message is longer than the protocol allows."""
-
-
 class Visibility(StrEnum):
     """Visibility of a dataset that a push creates. Names are read in any case."""
 
@@ -381,7 +377,9 @@ def decode(text: str | bytes, kind: type[M], *, max_bytes: int = MAX_MESSAGE_BYT
         MessageTooLarge: longer than `max_bytes`.
     """
     if len(text) > max_bytes:
-        raise MessageTooLarge(f"the message is longer than {max_bytes} bytes", limit=max_bytes)
+        raise LimitExceeded(
+            "MessageTooLarge", f"the message is longer than {max_bytes} bytes", limit=max_bytes
+        )
     try:
         if isinstance(text, bytes):
             text = text.decode()  # checks UTF-8 also in ignored fields, which msgspec skips

@@ -119,10 +119,6 @@ class Branch(Enum):
     COMPLETE = "complete"
 
 
-class UnexpectedMessage(BadInput):
-    """The message is not allowed in the current state of the exchange."""
-
-
 _Key = tuple[type[Message], Branch | None]
 
 _PULL: dict[State, dict[_Key, State]] = {
@@ -250,7 +246,8 @@ def advance(state: State, message: Message) -> State:
         return NEXT[state][type(message), branch(message)]
     except KeyError:
         name = type(message).__name__
-        raise UnexpectedMessage(
+        raise BadInput(
+            "UnexpectedMessage",
             f"{name} does not belong to the state {state.value!r} of a {_flow(state)}",
             state=state.value,
             received=name,
@@ -266,7 +263,8 @@ def awaited(state: State, sender: Side) -> type[Message]:
     for kind, _ in NEXT[state]:
         if SPEAKER[kind] is sender:
             return kind
-    raise UnexpectedMessage(
+    raise BadInput(
+        "UnexpectedMessage",
         f"nothing may come from the {sender.value} in the state {state.value!r} of a "
         f"{_flow(state)}",
         state=state.value,

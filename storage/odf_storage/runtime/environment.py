@@ -218,10 +218,6 @@ GONE = {
 """Settings that are gone, with the setting that has their place; none: the value is fixed."""
 
 
-class SettingTwice(BadInput):
-    """The environment has a setting under both its old and its new name."""
-
-
 def by_new_names(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment with names in capitals and old names replaced by new ones.
 
@@ -232,7 +228,8 @@ def by_new_names(environ: Mapping[str, str]) -> dict[str, str]:
     for old, new in RENAMED.items():
         if old in texts:
             if new in texts:
-                raise SettingTwice(
+                raise BadInput(
+                    "SettingTwice",
                     f"{old} is the old name of {new}, and both are set; keep {new}",
                     setting=new,
                     old=old,
@@ -318,14 +315,6 @@ class SharedSettings(BaseSettings):
 S = TypeVar("S", bound=BaseSettings)
 
 
-class InvalidSetting(BadInput):
-    """A setting has a value of the wrong type or out of range."""
-
-
-class UnknownSetting(BadInput):
-    """The environment names a setting that does not exist."""
-
-
 def read_settings(
     kind: type[S],
     environ: Mapping[str, str],
@@ -356,8 +345,10 @@ def read_settings(
     except ValidationError as broken:
         first = broken.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise InvalidSetting(
-            f"setting {name} ({variable_of(kind, name)}): {first['msg']}", setting=name
+        raise BadInput(
+            "InvalidSetting",
+            f"setting {name} ({variable_of(kind, name)}): {first['msg']}",
+            setting=name,
         ) from None
 
 
@@ -398,10 +389,12 @@ def _refuse_unknown(
                 place = GONE[name]
                 instead = f"use {place} instead" if place else "its value is fixed now; remove it"
                 message = f"the setting {name} is gone: {instead}"
-                raise UnknownSetting(message, setting=name, meant=place or None)
+                raise BadInput("UnknownSetting", message, setting=name, meant=place or None)
             meant = _alike(name, known | {*RENAMED.values()})
             guess = f"; did you mean {meant}?" if meant else "; see settings.example.env"
-            raise UnknownSetting(f"there is no setting {name}{guess}", setting=name, meant=meant)
+            raise BadInput(
+                "UnknownSetting", f"there is no setting {name}{guess}", setting=name, meant=meant
+            )
 
 
 def _alike(name: str, known: set[str]) -> str | None:
@@ -418,7 +411,7 @@ def _value(field: FieldInfo, variable: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise InvalidSetting(f"{variable} is not JSON", setting=variable) from None
+        raise BadInput("InvalidSetting", f"{variable} is not JSON", setting=variable) from None
 
 
 def _text(default: Any) -> str:

@@ -47,22 +47,20 @@ EXTRAS = dict.fromkeys(_OF_SERVER, "server") | {
 """Extra by the first part of a module's name."""
 
 
-class ExtraMissing(NodeFault):
-    """This installation lacks an extra that the command needs."""
-
-
 def need(module: str, what: str) -> None:
     """Raise `ExtraMissing` if the module is not installed; `what` needs it."""
     if find_spec(module) is None:
-        raise ExtraMissing(f"{what}; {module} {_install(module)}", package=module)
+        raise NodeFault("ExtraMissing", f"{what}; {module} {_install(module)}", package=module)
 
 
-def extra_missing(error: ModuleNotFoundError) -> ExtraMissing | None:
+def extra_missing(error: ModuleNotFoundError) -> NodeFault | None:
     """Return the error that names the extra; None if the missing module is of none."""
     module = (error.name or "").partition(".")[0]
     if module not in EXTRAS:
         return None
-    return ExtraMissing(f"this needs {module}, which {_install(module)}", package=module)
+    return NodeFault(
+        "ExtraMissing", f"this needs {module}, which {_install(module)}", package=module
+    )
 
 
 def _install(module: str) -> str:

@@ -25,10 +25,6 @@ Place = str
 """The name of an attribute, `module:attribute`."""
 
 
-class FeatureUnusable(NodeFault):
-    """An installed feature cannot be loaded, or claims a name that another one has."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Feature:
     """What one feature adds to a node. Everything but its name may be left out."""
@@ -83,9 +79,10 @@ def installed() -> tuple[Feature, ...]:
             value = getattr(feature, what)
             for name in [value] if isinstance(value, str) else value:
                 if name in claimed:
-                    raise FeatureUnusable(
+                    raise NodeFault(
+                        "FeatureUnusable",
                         f"two installed features claim {name!r} in their {what}: "
-                        f"{claimed[name]} and {feature.name}; uninstall one"
+                        f"{claimed[name]} and {feature.name}; uninstall one",
                     )
                 claimed[name] = feature.name
     return found
@@ -95,11 +92,13 @@ def _record(point: EntryPoint) -> Feature:
     try:
         record = point.load()
     except Exception as error:
-        raise FeatureUnusable(
-            f"the installed feature {point.name} ({point.value}) cannot be loaded: {error!r}"
+        raise NodeFault(
+            "FeatureUnusable",
+            f"the installed feature {point.name} ({point.value}) cannot be loaded: {error!r}",
         ) from error
     if not isinstance(record, Feature):
-        raise FeatureUnusable(
-            f"the installed feature {point.name} ({point.value}) is no Feature record"
+        raise NodeFault(
+            "FeatureUnusable",
+            f"the installed feature {point.name} ({point.value}) is no Feature record",
         )
     return record

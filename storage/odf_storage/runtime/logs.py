@@ -221,10 +221,6 @@ _provider: Any = None
 """The provider of the process; None until tracing has started."""
 
 
-class TelemetryNotInstalled(BadInput):
-    """The environment enables traces, but the packages for them are not installed."""
-
-
 def is_wanted(environ: Mapping[str, str] = os.environ) -> bool:
     off = environ.get(OFF, "").lower() == "true"
     none = environ.get("OTEL_TRACES_EXPORTER", "otlp").lower() == "none"
@@ -242,7 +238,8 @@ def start_tracing(service: str, version: str) -> None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ModuleNotFoundError as missing:
-        raise TelemetryNotInstalled(
+        raise BadInput(
+            "TelemetryNotInstalled",
             f"traces need the package {missing.name}: install odf-node[telemetry], or unset "
             + " and ".join(ENDPOINTS),
             package=missing.name,

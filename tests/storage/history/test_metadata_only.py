@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from chain_maker import infos, linked
+from refusals import refusing
 from upkeep_parts import begun, dataset_of, grow, grown
 
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.rewrite.compact import keep_metadata_only, plan_hard
-from odf_storage.datasets.rewrite.compaction import InvalidDatasetKind, SliceLimits
+from odf_storage.datasets.rewrite.compaction import SliceLimits
 from odf_storage.datasets.upkeep.fsck import check_stores
 from odf_storage.stores.ports.errors import RefConflict
 from odf_storage.stores.ports.values import DatasetEntry
@@ -67,5 +68,5 @@ def test_only_roots_are_compacted_hard(stores: Stores) -> None:
     other = DatasetEntry(
         made.id, made.alias, DatasetKind.Derivative, made.visibility, made.created_at
     )
-    with pytest.raises(InvalidDatasetKind):
+    with refusing("InvalidDatasetKind"):
         plan_hard(type(dataset_of(stores, made))(other, stores), SliceLimits())

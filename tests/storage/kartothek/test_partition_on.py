@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kartothek_published import A2, A, C, D, Growing, Publisher, R, Watched, by_city
 from plateau_peer import Plateau
+from refusals import refusing
 
 from odf_protocol.kartothek.predicates import Op, Term
-from odf_storage.datasets.kartothek.definition import Mode, UnusablePublication
-from odf_storage.datasets.kartothek.publish import UnusablePartitionValue
+from odf_storage.datasets.kartothek.definition import Mode
 from odf_storage.datasets.kartothek.rows import whole_table
 from odf_storage.datasets.kartothek.select import open_table, selected
 
@@ -81,7 +81,7 @@ def test_a_row_without_a_value_is_refused_and_readers_see_what_they_saw(made, st
     made.add([(A, "a", 1)])
     refresh()
     made.add([(A, None, 2)])
-    with pytest.raises(UnusablePartitionValue, match=r"'city'.*null"):
+    with refusing("UnusablePartitionValue", match=r"'city'.*null"):
         refresh()
     assert rows_in(store) == [(0, A, "a", 1)]
 
@@ -109,7 +109,7 @@ def test_a_damaged_index_is_built_anew_by_partition(made, store, tmp_path):
     ],
 )
 def test_what_cannot_make_partitions_is_refused(made, store, tmp_path, config):
-    with pytest.raises(UnusablePublication):
+    with refusing("UnusablePublication"):
         publisher(made, store, tmp_path, **config)()
 
 

@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 from kartothek_published import A2, A, C, D, Growing, Killed, Publisher, R, Watched, by_city
 from plateau_peer import Plateau
+from refusals import refusing
 
 from odf_protocol.kartothek.predicates import Op, Term
-from odf_storage.datasets.kartothek.definition import (
-    Mode,
-    PublicationConflict,
-    StateFormat,
-    UnusablePublication,
-)
+from odf_storage.datasets.kartothek.definition import Mode, PublicationConflict, StateFormat
 from odf_storage.datasets.kartothek.publish import withdraw
 from odf_storage.datasets.kartothek.rows import whole_table
 from odf_storage.datasets.kartothek.select import open_table, selected
@@ -304,7 +300,7 @@ def test_an_index_that_is_too_large_is_left_out_and_said(made, store, tmp_path):
 
 
 def test_columns_that_are_not_there_are_refused(made, store, tmp_path):
-    with pytest.raises(UnusablePublication, match="'town'"):
+    with refusing("UnusablePublication", match="'town'"):
         Publisher(made, store, tmp_path, primary_key=("town",))()
 
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 from kartothek_made import Made, parquet
 from kartothek_vectors import KARTOTHEK, expectations, in_any_order
+from refusals import refusing
 
 from odf_protocol.kartothek import keys as errors
 from odf_protocol.kartothek.predicates import Op, Term
-from odf_storage.datasets.kartothek.rows import UnknownKartothekColumn, rows_of, whole_table
+from odf_storage.datasets.kartothek.rows import rows_of, whole_table
 from odf_storage.datasets.kartothek.select import open_table, selected
 from odf_storage.stores.keyed.folder import FolderKeyedStore
 
@@ -63,9 +64,9 @@ def test_types_are_those_of_the_schema_file():
 
 
 def test_of_several_tables_one_has_to_be_named():
-    with pytest.raises(errors.TableNotChosen, match="core, helper"):
+    with refusing("TableNotChosen", match="core, helper"):
         open_table(vector_store("legacy"), "twotables")
-    with pytest.raises(errors.TableNotChosen, match="not table"):
+    with refusing("TableNotChosen", match="not table"):
         open_table(vector_store("legacy"), "twotables", "table")
 
 
@@ -180,7 +181,7 @@ def test_columns_are_cast_dropped_and_filled_up(made):
 )
 def test_a_column_of_another_kind_is_refused_with_its_file(made, wanted, values):
     made.schema({"c": wanted}).file("good", {"c": pa.nulls(1)}).file("bad", {"c": values})
-    with pytest.raises(errors.TypeConflict, match="column 'c'") as refused:
+    with refusing("TypeConflict", match="column 'c'") as refused:
         read(made)
     assert refused.value.key == "u/table/bad.parquet"
 
@@ -200,7 +201,7 @@ def test_files_may_be_anywhere_in_the_store(made):
 def test_unknown_columns_are_refused_at_once(made):
     made.schema({"x": pa.int64()})
     table = open_table(made.write_state(), "u")
-    with pytest.raises(UnknownKartothekColumn, match="'y'"):
+    with refusing("UnknownKartothekColumn", match="'y'"):
         rows_of(table, columns=["y"])
     with pytest.raises(errors.MalformedPredicate, match="'y'"):
         rows_of(table, predicate=[[Term("y", Op.IS_NULL)]])
@@ -223,14 +224,14 @@ def test_partitions_are_found_by_listing_where_the_state_names_none(made):
 def test_a_listed_file_that_is_no_parquet_is_refused(made):
     made.schema({"x": pa.int64()}).file("a", {"x": [1]})
     made.store.put("u/table/b.csv", [b"x\n1\n"])
-    with pytest.raises(errors.NotParquet, match=r"u/table/b\.csv"):
+    with refusing("NotParquet", match=r"u/table/b\.csv"):
         read(made, partitions="-")
 
 
 def test_listed_tables_have_the_same_partitions(made):
     made.schema({"x": pa.int64()}).file("a", {"x": [1]})
     made.file("a", {"x": [1]}, "other").file("b", {"x": [1]}, "other")
-    with pytest.raises(errors.MalformedState, match="'b' has no file in table"):
+    with refusing("MalformedState", match="'b' has no file in table"):
         read(made, partitions="-")
 
 
@@ -238,7 +239,7 @@ def test_a_table_without_partitions_is_found_by_its_schema_file(made):
     made.schema({"x": pa.int64()}, "core")
     assert read(made).schema.names == ["x"]
     made.schema({"x": pa.int64()}, "more")
-    with pytest.raises(errors.TableNotChosen, match="core, more"):
+    with refusing("TableNotChosen", match="core, more"):
         read(made)
 
 
@@ -266,7 +267,7 @@ def test_a_data_file_that_is_missing_is_named(made):
 def test_a_data_file_that_is_damaged_is_named(made, raw):
     made.schema({"x": pa.int64()}).partition("b", "u/table/b.parquet")
     made.store.put("u/table/b.parquet", [raw])
-    with pytest.raises(errors.UnreadableDataFile, match=r"u/table/b\.parquet"):
+    with refusing("UnreadableDataFile", match=r"u/table/b\.parquet"):
         read(made)
 
 

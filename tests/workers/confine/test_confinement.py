@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refusing
 
-from odf_storage.runtime.environment import InvalidSetting
 from odf_workers import confine
 from odf_workers.confine import Rules, environment, landlock, launcher, program_reads, seccomp
 from odf_workers.confine.apply import check_alone
@@ -193,7 +193,7 @@ def test_a_kernel_that_cannot_confine_is_told_once_or_refused(
     assert "any address by TCP" in said
     assert "ODF_WORKER_ENGINE_CONFINEMENT" in said
     assert "any file" not in said
-    with pytest.raises(InvalidSetting, match="ODF_WORKER_ENGINE_CONFINEMENT"):
+    with refusing("InvalidSetting", match="ODF_WORKER_ENGINE_CONFINEMENT"):
         lifetime.check_confinement("require")
     metrics = WorkerMetrics()
     metrics.confinement("auto")

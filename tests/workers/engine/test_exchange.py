@@ -15,6 +15,7 @@ from chain_maker import some_id
 from fault_proxy import FAULTS, fault_proxy
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
+from refusals import refusing
 from static_files import static_files
 from tests.workers.executors import Executors, no_plans
 
@@ -26,13 +27,7 @@ from odf_storage.stores.objects.s3_bucket import Bucket
 from odf_storage.stores.ports.values import ObjectKey, ObjectKind, StoredFile
 from odf_workers.engines.exchange import links, worker_side
 from odf_workers.engines.exchange import links as executor_side
-from odf_workers.engines.exchange.links import (
-    ATTEMPTS,
-    ExchangeFailed,
-    ExchangeFault,
-    Loan,
-    name_of,
-)
+from odf_workers.engines.exchange.links import ATTEMPTS, ExchangeFault, Loan, name_of
 from odf_workers.engines.exchange.worker_side import failed
 from odf_workers.engines.spark.frames import reading, write_delivered
 
@@ -133,7 +128,7 @@ def test_other_bytes_than_executors_wrote_are_no_result(bucket, tmp_path, which)
         found = sorted(each.name for each in bucket.walk(f"{EXCHANGE}/"))
         bucket.call("put_object", found[which], Body=file_of(1, 2, 4))  # as good a file
 
-    with pytest.raises(ExchangeFailed, match="other bytes than an executor wrote"):
+    with refusing("ExchangeFailed", match="other bytes than an executor wrote"):
         files_written(bucket, tmp_path / "sorted", swap)
     assert len(list((tmp_path / "sorted").iterdir())) == which  # none that is wrong
 
@@ -246,9 +241,9 @@ def test_what_a_failing_bucket_keeps_is_removed_after_another_job(bucket, s3, tm
 
 def test_what_was_delivered_and_is_gone_is_no_result(bucket, tmp_path):
     lost = StoredFile(f"{EXCHANGE}/none/0-0", Multihash.of(b"rows"), '"etag"')
-    with pytest.raises(ExchangeFailed, match="lost what an executor wrote"):
+    with refusing("ExchangeFailed", match="lost what an executor wrote"):
         worker_side.collect(url_of(bucket), lost, tmp_path / "x")
-    with pytest.raises(ExchangeFailed, match="lost what an executor wrote"):
+    with refusing("ExchangeFailed", match="lost what an executor wrote"):
         worker_side.keep(url_of(bucket), lost, ObjectKey(DATASET, ObjectKind.DATA, lost.hash))
 
 
@@ -283,7 +278,7 @@ def test_the_bucket_itself_copies_what_was_delivered_to_its_key(bucket, s3, tmp_
 def test_what_changed_since_it_was_delivered_becomes_no_object(bucket, tmp_path):
     stored, key = delivered_to(bucket, tmp_path, b"rows" * 10_000)
     bucket.call("put_object", stored.name, Body=b"rots" * 10_000)
-    with pytest.raises(ExchangeFailed, match="other bytes than an executor wrote"):
+    with refusing("ExchangeFailed", match="other bytes than an executor wrote"):
         worker_side.keep(url_of(bucket), stored, key)
     assert S3ObjectStore(bucket).stat(key) is None
     worker_side.clear()
@@ -292,7 +287,7 @@ def test_what_changed_since_it_was_delivered_becomes_no_object(bucket, tmp_path)
 def test_what_was_not_hashed_to_its_key_becomes_no_object(bucket, tmp_path):
     stored, key = delivered_to(bucket, tmp_path, b"rows" * 10_000)
     other = replace(key, hash=Multihash.of(b"another slice"))
-    with pytest.raises(ExchangeFailed, match="other bytes than an executor wrote"):
+    with refusing("ExchangeFailed", match="other bytes than an executor wrote"):
         worker_side.keep(url_of(bucket), stored, other)
     assert S3ObjectStore(bucket).stat(other) is None
     worker_side.clear()
@@ -301,7 +296,7 @@ def test_what_was_not_hashed_to_its_key_becomes_no_object(bucket, tmp_path):
 def test_a_damaged_object_is_replaced_by_what_was_delivered(bucket, tmp_path):
     stored, key = delivered_to(bucket, tmp_path, content := b"rows" * 10_000)
     bucket.call("put_object", bucket_name(key), Body=b"rots" * 10_000)
-    with pytest.raises(ExchangeFailed):
+    with refusing("ExchangeFailed"):
         worker_side.keep(url_of(bucket), stored, key)  # puts it aside
     worker_side.keep(url_of(bucket), stored, key)
     with S3ObjectStore(bucket).open(key) as stream:

@@ -10,9 +10,11 @@ from typing import Any, get_args
 from unittest import mock
 
 import pytest
+from refusals import refusing
 from tests.workers.datasets import created, ndjson, submit, worker_of
 from throwaway import throwaway_stores
 
+from odf_protocol.errors import NodeFault
 from odf_protocol.metadata.events import RawQueryRequest, SqlQueryStep, TransformSql
 from odf_storage.stores.ports.values import Succeeded
 
@@ -74,10 +76,11 @@ def test_without_a_start_a_query_is_no_wrong_query(later: Any, starts: mock.Mock
 
 def test_that_there_is_no_java_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from odf_workers.engines.spark import session as spark
-    from odf_workers.engines.spark.session import JavaNotFound
 
-    monkeypatch.setattr(spark, "java_home", mock.Mock(side_effect=JavaNotFound("no Java")))
-    with pytest.raises(JavaNotFound):
+    monkeypatch.setattr(
+        spark, "java_home", mock.Mock(side_effect=NodeFault("JavaNotFound", "no Java"))
+    )
+    with refusing("JavaNotFound"):
         spark.SparkWhenNeeded(spark.SparkOptions())
 
 

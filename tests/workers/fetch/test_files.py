@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ftp_server import ftp_server
+from refusals import refusing
 from tests.workers.fetch.runtime import Runtime, ran_by
 
 from odf_protocol.instant import Instant
@@ -21,10 +22,8 @@ from odf_protocol.metadata.sources import (
     SourceOrdering,
 )
 from odf_workers.fetch import values
-from odf_workers.fetch.container import ContainerFailed, InvalidParameterFormat
 from odf_workers.fetch.glob import from_path
 from odf_workers.fetch.run import fetch
-from odf_workers.fetch.values import ValueNotFound
 
 Ask = Callable[..., values.FetchRequest]
 
@@ -35,25 +34,25 @@ def test_files_outside_of_the_allowed_folders_are_refused(asked: Ask, tmp_path: 
     (root / "link").symlink_to("/etc/passwd")
     (root / "way").symlink_to("/etc")
     for path in ("/etc/passwd", f"{root}/../../etc/passwd", f"{root}/link", f"{root}/way/passwd"):
-        with pytest.raises(values.SourceRefused):
+        with refusing("SourceRefused"):
             fetch(FetchStepUrl(url=f"file://{path}"), asked(roots=(root,)))
     for pattern in ("/etc/pass*", f"{root}/way/pass*", f"{root}/lin*", "/*/passwd"):
-        with pytest.raises(values.SourceRefused):
+        with refusing("SourceRefused"):
             fetch(FetchStepFilesGlob(path=pattern), asked(roots=(root,)))
-    with pytest.raises(values.SourceRefused):
+    with refusing("SourceRefused"):
         fetch(FetchStepUrl(url=f"file://{root}/link"), asked(roots=()))
 
 
 def test_addresses_that_are_no_local_file_are_refused(asked: Ask, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in ("pipe", "", "missing"):
-        with pytest.raises(values.SourceMissing):
+        with refusing("SourceMissing"):
             fetch(FetchStepUrl(url=f"file://{tmp_path}/{path}"), asked())
     for url in (f"file://host{tmp_path}/x", f"file://{tmp_path}/%00"):
-        with pytest.raises(values.MalformedSource):
+        with refusing("MalformedSource"):
             fetch(FetchStepUrl(url=url), asked())
     for pattern in (f"{tmp_path}/../x*", "relative*"):
-        with pytest.raises(values.MalformedSource):
+        with refusing("MalformedSource"):
             fetch(FetchStepFilesGlob(path=pattern), asked())
 
 
@@ -82,7 +81,7 @@ def test_files_are_read_one_by_one_in_the_order_of_their_names(asked: Ask, tmp_p
         seen.append((found.path.read_text(), found.has_more))
         state = found.state
     assert seen == [("a/1", True), ("b/2", True), ("a/3", False)]
-    with pytest.raises(values.SourceMissing):
+    with refusing("SourceMissing"):
         fetch(FetchStepFilesGlob(path=f"{tmp_path}/*.none"), asked())
 
 
@@ -191,23 +190,23 @@ def test_ftp_files_are_read_from_the_address_that_was_connected_to(asked: Ask) -
         found = fetch(FetchStepUrl(url=f"{base}/dir/d.csv"), asked())
         assert found is not None
         assert found.path.read_bytes() == b"rows"
-        with pytest.raises(values.SourceMissing):
+        with refusing("SourceMissing"):
             fetch(FetchStepUrl(url=f"{base}/other.csv"), asked())
-        with pytest.raises(values.SourceUnreachable):
+        with refusing("SourceUnreachable"):
             fetch(FetchStepUrl(url=f"ftp://srv.test:{server.port}/dir/d.csv"), asked())
-        with pytest.raises(values.FetchedTooLarge):
+        with refusing("FetchedTooLarge"):
             fetch(FetchStepUrl(url=f"{base}/dir/d.csv"), asked(max_bytes=3))
-        with pytest.raises(values.SourceRefused):
+        with refusing("SourceRefused"):
             fetch(FetchStepUrl(url=f"{base}/dir/d.csv"), asked(networks=()))
         for bad in (f"{base}/a%0d%0aDELE x", "ftp://srv.test/", "ftp://srv.test:x/y"):
-            with pytest.raises((values.MalformedSource, values.SourceUnreachable)):
+            with refusing("MalformedSource", "SourceUnreachable"):
                 fetch(FetchStepUrl(url=bad), asked())
         assert not any(word.startswith("DELE") for word in server.asked)
 
 
 def test_images_are_refused_where_no_runtime_is(asked: Ask) -> None:
     for runtime in (None, "no-such-runtime"):
-        with pytest.raises(values.SourceRefused, match="container image"):
+        with refusing("SourceRefused", match="container image"):
             fetch(FetchStepContainer(image="img"), asked(containers=ran_by(runtime)))
 
 
@@ -233,27 +232,27 @@ def test_an_image_is_told_where_it_left_off_and_nothing_secret_on_the_command_li
     assert "s3cret" not in " ".join(call)
     told = runtime.environment
     assert (told["KEY"], told["MODE"], told["ODF_ETAG"]) == ("s3cret", "s3cret2", "40")
-    with pytest.raises(ValueNotFound):
+    with refusing("ValueNotFound"):
         fetch(step, asked(containers=ran_by(runtime.path)))
 
 
 def test_definitions_that_would_change_the_command_are_refused(asked: Ask, tmp_path: Path) -> None:
     runtime = str(Runtime(tmp_path / "rt", {}).path)
     for image in ("--privileged", "", "a b", "-v/:/x"):
-        with pytest.raises(values.MalformedSource):
+        with refusing("MalformedSource"):
             fetch(FetchStepContainer(image=image), asked(containers=ran_by(runtime)))
     for name, value in (("A", "x\nB=y"), ("A=B", "x"), ("", "x")):
         step = FetchStepContainer(image="img", env=(EnvVar(name=name, value=value),))
-        with pytest.raises(values.MalformedSource):
+        with refusing("MalformedSource"):
             fetch(step, asked(containers=ran_by(runtime)))
     step = FetchStepContainer(image="img", env=(EnvVar(name="ODF_BATCH_SIZE", value="-1"),))
-    with pytest.raises(InvalidParameterFormat):
+    with refusing("InvalidParameterFormat"):
         fetch(step, asked(containers=ran_by(runtime)))
 
 
 def test_an_image_that_does_not_end_is_removed(asked: Ask, tmp_path: Path) -> None:
     runtime = Runtime(tmp_path / "rt", {"sleep": 60})
-    with pytest.raises(ContainerFailed, match="did not end"):
+    with refusing("ContainerFailed", match="did not end"):
         fetch(FetchStepContainer(image="img"), asked(containers=ran_by(runtime.path), total_s=1))
     run, kill, remove = runtime.calls
     name = next(word for word in run if word.startswith("--name=")).removeprefix("--name=")

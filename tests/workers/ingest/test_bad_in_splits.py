@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from refusals import refusing
 from tests.workers.datasets import bench_without_engine, created, upload
 from tests.workers.partitions.many import Many
 from throwaway import throwaway_stores
@@ -29,7 +30,7 @@ from odf_workers.partitions.port import Here, Way
 from odf_workers.plan.ingest import plan_ingest
 from odf_workers.readers import csv_cuts, splits
 from odf_workers.readers.rejected import TooManyBadRows
-from odf_workers.slices.schema import BadRow, CannotMerge, InputTooLarge, Limits
+from odf_workers.slices.schema import BadRow, InputTooLarge, Limits
 
 NOW = Instant.parse("2050-01-01T12:00:00Z")
 CSV = {"kind": "Csv", "header": True, "schema": ["event_time TIMESTAMP", "n BIGINT"]}
@@ -209,7 +210,7 @@ def test_a_row_of_a_changelog_is_numbered_among_those_set_aside(
     read = {"kind": "NdJson", "schema": ["op INT", "n BIGINT"]}
     many = Many(4, random.Random(1))
     for number, way in enumerate((Here(), many)):
-        with pytest.raises(CannotMerge, match=f"row 291 {problem}"):
+        with refusing("CannotMerge", match=f"row 291 {problem}"):
             ingested(
                 body,
                 way,

@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chain_maker import NOON
+from refusals import refusing
 
 from odf_protocol.kartothek.keys import KartothekFileMissing
 from odf_protocol.kartothek.partition_values import encode_schema, table_schema
 from odf_protocol.kartothek.state import State, encode_json
 from odf_storage.datasets.kartothek.select import Table, open_table
 from odf_storage.stores.keyed.folder import FolderKeyedStore
-from odf_workers.fetch.kartothek import TooManyFiles, copied
-from odf_workers.fetch.values import Deadline, FetchedTooLarge, FetchRequest, FetchRules
+from odf_workers.fetch.kartothek import copied
+from odf_workers.fetch.values import Deadline, FetchRequest, FetchRules
 
 FILES = 6
 
@@ -76,13 +77,13 @@ def test_the_first_file_that_is_missing_is_named(table, tmp_path):
 
 def test_all_files_together_are_bounded(table, tmp_path):
     size = sum(path.stat().st_size for path in (tmp_path / "store/u/table").glob("*.parquet"))
-    with pytest.raises(FetchedTooLarge, match=f"more than {size - 1} bytes"):
+    with refusing("FetchedTooLarge", match=f"more than {size - 1} bytes"):
         fetched(table, tmp_path / "a", max_bytes=size - 1)
     assert len(fetched(table, tmp_path / "b", max_bytes=size)) == FILES
 
 
 def test_too_many_files_are_refused_before_one_is_fetched(table, tmp_path):
-    with pytest.raises(TooManyFiles, match="6 new data files, more than the 5") as refused:
+    with refusing("TooManyFiles", match="6 new data files, more than the 5") as refused:
         fetched(table, tmp_path / "a", max_files=FILES - 1)
     assert refused.value.facts["limit"] == "max_fetched_files"
     assert list((tmp_path / "a").iterdir()) == []

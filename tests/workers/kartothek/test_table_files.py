@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
+from refusals import refusing
 
-from odf_protocol.kartothek.keys import TypeConflict
 from odf_protocol.kartothek.source import file_list, state_of
 from odf_protocol.metadata.sources import ReadStepParquet
 from odf_workers.fetch.taken import FileLists
 from odf_workers.readers.parquet import values_size
-from odf_workers.readers.parquet_bounds import MalformedParquet
 from odf_workers.readers.plain import TableFile, TableFiles, TablePart
 from odf_workers.readers.read import SplitRead, open_split, open_splits
 from odf_workers.readers.splits import Splits, splits_of_table
@@ -79,22 +77,22 @@ def test_what_is_wrong_in_a_part_of_a_file_names_the_file(tmp_path, monkeypatch)
     frame = open_splits(
         SplitRead(step=ReadStepParquet(), limits=Limits()), cut_of(table, 2).splits, None
     )
-    with pytest.raises(TypeConflict, match="u/0: column 'n' is no int64"):
+    with refusing("TypeConflict", match="u/0: column 'n' is no int64"):
         list(frame.batches)
 
 
 def test_a_file_of_another_kind_is_named(tmp_path):
     good, bad = pa.table({"n": [1]}), pa.table({"n": ["1"]})
-    with pytest.raises(TypeConflict, match="u/1: column 'n': it holds text"):
+    with refusing("TypeConflict", match="u/1: column 'n': it holds text"):
         rows(files(tmp_path, good, bad))
-    with pytest.raises(TypeConflict, match="u/0: column 'n' is no int64"):
+    with refusing("TypeConflict", match="u/0: column 'n' is no int64"):
         rows(files(tmp_path, pa.table({"n": pa.array([2**63], pa.uint64())})))
 
 
 def test_a_file_that_is_none_is_named(tmp_path):
     table = files(tmp_path, pa.table({"n": [1]}), pa.table({"n": [2]}))
     table.files[1].path.write_bytes(b"")
-    with pytest.raises(MalformedParquet, match="u/1: not a Parquet file"):
+    with refusing("MalformedParquet", match="u/1: not a Parquet file"):
         rows(table)
 
 
@@ -172,7 +170,7 @@ def test_what_is_wrong_in_one_of_many_small_files_names_that_file_once(tmp_path)
     (split,) = cut_of(table, 4).splits
     table.files[7].path.write_bytes(b"no Parquet")
     read = SplitRead(step=ReadStepParquet(), limits=Limits())
-    with pytest.raises(MalformedParquet) as refused, open_split(read, split, None) as frame:
+    with refusing("MalformedParquet") as refused, open_split(read, split, None) as frame:
         list(frame.batches)
     assert refused.value.message.startswith("u/7: ")
     assert refused.value.message.count("u/") == 1

@@ -16,25 +16,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusing
 from tests.workers import tables
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.sources import PrepStep
 from odf_workers.prepare.run import gunzip, prepare
-from odf_workers.runtime.command import (
-    DecompressionTooLarge,
-    EntryNotFound,
-    MalformedArchive,
-    PipeFailed,
-    PipeRefused,
-    PrepareLimits,
-)
+from odf_workers.runtime.command import PrepareLimits
 
 LIMITS = PrepareLimits()
-ERRORS: dict[str, tuple[type[Exception], ...]] = {
-    "Internal": (MalformedArchive, EntryNotFound),
-    "PipeError": (PipeFailed,),
+ERRORS = {
+    "Internal": ("MalformedArchive", "EntryNotFound"),
+    "PipeError": ("PipeFailed",),
 }
 
 
@@ -74,7 +68,7 @@ def test_preparation_gives_what_the_answer_says(case: dict[str, Any], tmp_path: 
             pytest.skip(f"{command} is not on the path")
     limits = replace(LIMITS, commands=frozenset(commands))
     if "error" in expect:
-        with pytest.raises(ERRORS[expect["error"]["kind"]]):
+        with refusing(*ERRORS[expect["error"]["kind"]]):
             run(given["steps"], body, tmp_path, limits)
     else:
         assert run(given["steps"], body, tmp_path, limits) == expect["text"].encode()
@@ -114,7 +108,7 @@ def test_all_members_of_a_gzip_file_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_gzip_file_is_refused(body: bytes, tmp_path: Path) -> None:
-    with pytest.raises(MalformedArchive):
+    with refusing("MalformedArchive"):
         run([GZIP], body, tmp_path)
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -127,18 +121,18 @@ def test_damaged_and_encrypted_and_unknown_archives_are_refused(tmp_path: Path) 
     damaged = bytearray(intact)
     damaged[35] ^= 0xFF
     for body in (b"", intact[:-10], bytes(encrypted), bytes(damaged)):
-        with pytest.raises(MalformedArchive):
+        with refusing("MalformedArchive"):
             run([ZIP], body, tmp_path)
-    with pytest.raises(MalformedArchive, match="method"):
+    with refusing("MalformedArchive", match="method"):
         run([ZIP], zipped({"a": b"rows"}, zipfile.ZIP_LZMA), tmp_path)
 
 
 def test_bombs_are_refused_by_ratio_and_by_size(tmp_path: Path) -> None:
     zeros = bytes(30 << 20)
     for steps, body in (([ZIP], zipped({"a": zeros})), ([GZIP], gzip.compress(zeros))):
-        with pytest.raises(DecompressionTooLarge, match="times"):
+        with refusing("DecompressionTooLarge", match="times"):
             run(steps, body, tmp_path, replace(LIMITS, max_ratio=100))
-        with pytest.raises(DecompressionTooLarge, match="bytes"):
+        with refusing("DecompressionTooLarge", match="bytes"):
             run(steps, body, tmp_path, replace(LIMITS, max_bytes=1 << 20))
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -147,7 +141,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
     body = zipped({"a": bytes(64 << 20)}, zipfile.ZIP_BZIP2)
     tracemalloc.start()
     try:
-        with pytest.raises(DecompressionTooLarge):
+        with refusing("DecompressionTooLarge"):
             run([ZIP], body, tmp_path, replace(LIMITS, max_bytes=1 << 20))
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
@@ -156,19 +150,19 @@ def test_a_bomb_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
 
 def test_an_archive_of_very_many_entries_is_refused(tmp_path: Path) -> None:
     body = zipped({str(at): b"" for at in range(50)})
-    with pytest.raises(DecompressionTooLarge, match="entries"):
+    with refusing("DecompressionTooLarge", match="entries"):
         run([ZIP], body, tmp_path, replace(LIMITS, max_entries=49))
 
 
 def test_a_huge_table_of_contents_is_not_read(tmp_path: Path) -> None:
     body = zipped({f"{at}-{'x' * 1000}": b"" for at in range(5_000)})
-    with pytest.raises(DecompressionTooLarge, match="table of contents"):
+    with refusing("DecompressionTooLarge", match="table of contents"):
         run([ZIP], body, tmp_path)
 
 
 def test_commands_are_refused_unless_the_node_allows_them(tmp_path: Path) -> None:
     for allowed in (frozenset(), frozenset({"/bin/cat", "ca"})):
-        with pytest.raises(PipeRefused):
+        with refusing("PipeRefused"):
             run([pipe("cat")], b"x", tmp_path, replace(LIMITS, commands=allowed))
 
 
@@ -190,24 +184,24 @@ def test_a_command_sees_no_shell_no_files_and_no_settings(
 def test_a_command_that_does_not_end_is_ended(tmp_path: Path) -> None:
     limits = replace(LIMITS, commands=frozenset({"sh"}), command_seconds=0.5)
     began = time.monotonic()
-    with pytest.raises(PipeFailed, match="seconds"):
+    with refusing("PipeFailed", match="seconds"):
         run([pipe("sh", "-c", "sleep 100 & sleep 100")], b"", tmp_path, limits)
     assert time.monotonic() - began < 100
 
 
 def test_a_command_that_writes_without_end_is_ended(tmp_path: Path) -> None:
     limits = replace(LIMITS, commands=frozenset({"yes"}), max_bytes=1 << 20)
-    with pytest.raises(DecompressionTooLarge):
+    with refusing("DecompressionTooLarge"):
         run([pipe("yes")], b"", tmp_path, limits)
 
 
 def test_what_a_failed_command_said_is_told_in_part(tmp_path: Path) -> None:
     limits = replace(LIMITS, commands=frozenset({"sh", "missing-command"}))
     script = "echo bad rows >&2; yes x | head -c 200000 >&2; exit 3"
-    with pytest.raises(PipeFailed, match="exit code 3: bad rows") as caught:
+    with refusing("PipeFailed", match="exit code 3: bad rows") as caught:
         run([pipe("sh", "-c", script)], b"", tmp_path, limits)
     assert len(str(caught.value)) < 3_000
-    with pytest.raises(PipeFailed, match="cannot be started"):
+    with refusing("PipeFailed", match="cannot be started"):
         run([pipe("missing-command")], b"", tmp_path, limits)
 
 

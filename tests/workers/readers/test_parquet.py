@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import refusing
 
 from odf_protocol.errors import NodeError
 from odf_protocol.metadata.sources import ReadStepParquet
 from odf_workers.readers import parquet_bounds
 from odf_workers.readers.parquet import read_parquet
-from odf_workers.readers.parquet_bounds import MalformedParquet, sizes
-from odf_workers.runtime.command import DecompressionTooLarge, PrepareLimits
+from odf_workers.readers.parquet_bounds import sizes
+from odf_workers.runtime.command import PrepareLimits
 from odf_workers.slices.schema import InputTooLarge, Limits
 
 SMALL = Limits(cell_bytes=1_000, row_bytes=1_500)
@@ -88,7 +89,7 @@ def test_few_bytes_that_unpack_to_many_values_are_refused(
     frame = read_parquet(ReadStepParquet(), path, None, Limits())
     assert frame is not None
     taken = []
-    with pytest.raises(DecompressionTooLarge) as refused:
+    with refusing("DecompressionTooLarge") as refused:
         taken.extend(batch.nbytes for batch in frame.batches)
     assert max(taken) <= parquet_bounds.BATCH_BYTES * 1.1
     assert sum(taken) <= parquet_bounds.FLOOR_BYTES * 1.1
@@ -99,7 +100,7 @@ def test_runs_of_a_number_without_end_are_refused_before_a_value_is_read(tmp_pat
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2_000_000, np.int32)), [7])
     path = written(tmp_path, pa.table({"v": column.cast(pa.int64())}))
     limits = Limits(archives=PrepareLimits(max_bytes=1 << 20))
-    with pytest.raises(DecompressionTooLarge):
+    with refusing("DecompressionTooLarge"):
         read_parquet(ReadStepParquet(), path, None, limits)
 
 
@@ -154,7 +155,7 @@ def test_sizes_of_a_part_are_those_of_the_whole(column: pa.Array) -> None:
 def test_a_name_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, pa.table({"namename": [1]}), store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"namename", b"name\xff\xfeme"))
-    with pytest.raises(MalformedParquet, match="UTF-8"):
+    with refusing("MalformedParquet", match="UTF-8"):
         read(path)
 
 

@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refusing
 
 from odf_protocol.codec.manifests import from_data
 from odf_protocol.metadata.sources import ReadStep
-from odf_protocol.source_options import (
-    OPTIONS,
-    UnknownSourceOption,
-    check_options,
-    options_of,
-)
-from odf_workers.readers.plain_text import TooFewLines
+from odf_protocol.source_options import OPTIONS, check_options, options_of
 from odf_workers.readers.read import open_frame
 from odf_workers.slices.schema import BadRow, Frame, Limits
 
@@ -83,7 +78,7 @@ def test_an_error_names_the_line_of_the_original(tmp_path: Path) -> None:
 
 def test_a_file_shorter_than_what_is_left_out_is_refused(tmp_path: Path) -> None:
     for options in ({"skipLines": 3}, {"footerLines": 2}):
-        with pytest.raises(TooFewLines, match="leaves out"):
+        with refusing("TooFewLines", match="leaves out"):
             read(tmp_path, "a,b\n1,2\n", TEXT, **options)
 
 
@@ -262,9 +257,9 @@ def test_bytes_that_are_not_of_the_encoding_have_a_line(tmp_path: Path) -> None:
     ],
 )
 def test_an_option_that_means_nothing_is_refused_where_it_is_defined(extra: dict[str, Any]) -> None:
-    with pytest.raises(UnknownSourceOption, match="odf-node/"):
+    with refusing("UnknownSourceOption", match="odf-node/"):
         check_options(step_of("Json" if "jsonNumbers" in extra else "Csv", TEXT, extra))
-    with pytest.raises(UnknownSourceOption, match="of a column is not known"):
+    with refusing("UnknownSourceOption", match="of a column is not known"):
         check_options(step_of("Csv", [field("a", "String", skipLines=1)], {}))
 
 

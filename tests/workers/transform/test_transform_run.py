@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from refusals import refusing
 from tests.workers.derivatives import (
     SCHEMA,
     add_rows,
@@ -32,7 +33,6 @@ from odf_protocol.metadata.events import (
 )
 from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_storage.datasets.node.rights import InputsNotHere
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.rewrite.compact import reset
 from odf_storage.stores.ports.errors import RefConflict
@@ -40,7 +40,7 @@ from odf_storage.stores.ports.following import Author, definition_hash
 from odf_storage.stores.ports.values import Account, AccountId, Role, Visibility
 from odf_workers.jobs.transform.replay import replay
 from odf_workers.jobs.transform.run import run_transform
-from odf_workers.plan.transform import InvalidInputInterval, IterationLimits
+from odf_workers.plan.transform import IterationLimits
 
 COPY = "select event_time, city, n * 10 as n from {}"
 DAY = "2024-01-01T00:00:00Z"
@@ -257,7 +257,7 @@ def test_a_rewritten_input_stops_the_derivative_unless_it_may_begin_anew(
     run(stores, tens, bench)
     stores.refs.move(cities.id, expected=cities.head(), new=before)
     add_rows(stores, cities, [("2024-01-02T00:00:00Z", "B", 2)], tmp_path, at=20)
-    with pytest.raises(InvalidInputInterval) as error:
+    with refusing("InvalidInputInterval") as error:
         run(stores, tens, bench, at=1001)
     assert error.value.facts["input"] == "cities"
     assert [row["city"] for row in read(stores, tens)] == ["A"]
@@ -275,7 +275,7 @@ def test_a_wrong_recorded_offset_stops_the_derivative_before_rows_are_lost(
     run(stores, tens, bench)
     with_wrong_offset(stores, tens, 99)
     add_rows(stores, cities, [(DAY, "B", 2)], tmp_path, at=20)
-    with pytest.raises(InvalidInputInterval, match="offset 99 was recorded instead of its 0"):
+    with refusing("InvalidInputInterval", match="offset 99 was recorded instead of its 0"):
         run(stores, tens, bench, at=1001)
     receipt = run(stores, tens, bench, at=1002, payload=TransformPayload(reset_on_diverged=True))
     assert receipt.was_reset
@@ -503,7 +503,7 @@ def test_what_the_author_may_not_read_is_not_here_for_the_definition(
     transform = tens.state().transform
     assert transform is not None
     stores.definitions.put(tens.id, definition_hash(transform), Author(mallory.id))
-    with pytest.raises(InputsNotHere) as refused:
+    with refusing("InputsNotHere") as refused:
         run(stores, tens, bench)
     assert refused.value.facts["missing"] == [str(cities.id)]
     assert read(stores, tens) == []
@@ -515,7 +515,7 @@ def test_what_the_author_may_not_read_is_not_here_for_the_definition(
     assert run(stores, tens, bench, at=2000).rows_added == 1
     add_rows(stores, cities, [("2024-01-03T00:00:00Z", "C", 3)], tmp_path, at=30)
     stores.roles.remove(cities.id, mallory.id)
-    with pytest.raises(InputsNotHere):
+    with refusing("InputsNotHere"):
         run(stores, tens, bench, at=3000)
     stores.registry.set_visibility(cities.id, Visibility.PUBLIC)
     assert run(stores, tens, bench, at=4000).rows_added == 1

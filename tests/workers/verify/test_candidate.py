@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refusing
 from tests.workers.derivatives import add_rows, commit, derivative, moment, node_of, root
 from tests.workers.verify.test_elsewhere import forged_watermarks
 from tests.workers.verify.test_verification import another_number, forged
@@ -22,7 +23,7 @@ from odf_storage.datasets.verify.note import read_note
 from odf_storage.stores.ports.errors import ObjectNotFound, RefConflict
 from odf_workers.jobs.transform import replay
 from odf_workers.jobs.transform.run import run_transform
-from odf_workers.jobs.verify.candidate import NotValidated, run_candidate
+from odf_workers.jobs.verify.candidate import run_candidate
 
 COPY = "select event_time, city, n * 10 as n from cities"
 NOW = moment(5000)
@@ -97,7 +98,7 @@ def test_forged_blocks_never_become_the_head(
     block = forged(stores, made, tmp_path, another_number)
     blocks = pushed(stores, made)
     before = made.head()
-    with pytest.raises(NotValidated, match="DataNotReproducible") as refused:
+    with refusing("NotValidated", match="DataNotReproducible") as refused:
         admitted(stores, made, bench, blocks)
     assert refused.value.facts["block"] == str(block.hash)
     assert made.head() == before
@@ -115,7 +116,7 @@ def test_blocks_computed_from_a_forged_checkpoint_never_become_the_head(
             add_rows(stores, source, [(when, "a", 1)], tmp_path, at=10 * day, watermark=when)
             run_transform(stores, made, TransformPayload(), bench, now=moment(100 * day))
     blocks = pushed(stores, made)
-    with pytest.raises(NotValidated, match="new_watermark") as refused:
+    with refusing("NotValidated", match="new_watermark") as refused:
         admitted(stores, made, bench, blocks)
     assert refused.value.facts["block"] == str(blocks[-1].hash)
 
@@ -142,7 +143,7 @@ def test_blocks_that_cannot_be_verified_here_stay_out(
     blocks = pushed(stores, made)
     [source] = [i for i in made.state().declared_inputs or () if i is not None]
     stores.forget_dataset(source)
-    with pytest.raises(NotValidated, match="NotVerifiable"):
+    with refusing("NotValidated", match="NotVerifiable"):
         admitted(stores, made, bench, blocks)
 
 
@@ -184,7 +185,7 @@ def test_blocks_that_were_in_the_chain_once_are_validated_again(
     head = made.head()
     assert first.prev is not None
     reset(stores, made.entry, target=first.prev)  # the index still has them
-    with pytest.raises(NotValidated):
+    with refusing("NotValidated"):
         run_candidate(
             stores,
             made,

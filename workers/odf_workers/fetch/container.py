@@ -10,28 +10,17 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from odf_protocol.errors import BadInput, RemoteFailed
 from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.metadata.events import SourceState
 from odf_protocol.metadata.sources import FetchStepContainer
 
 from ..engines.remote.runtimes import Runtime, mounted
 from ..runtime.command import Command, output_of
-from .values import (
-    ETAG,
-    LAST_MODIFIED,
-    Deadline,
-    Fetched,
-    FetchRequest,
-    MalformedSource,
-    SourceRefused,
-    SourceUnreachable,
-    ValueNotFound,
-    expand,
-    spooled,
-    state,
-)
+from .values import ETAG, LAST_MODIFIED, Deadline, Fetched, FetchRequest, expand, spooled, state
 
 INSIDE = "/opt/odf/out"
 BATCH_SIZE = "10000"
@@ -44,18 +33,6 @@ _FILES = {
     "ODF_NEW_LAST_MODIFIED_PATH": "new-last-modified",
     "ODF_NEW_HAS_MORE_DATA_PATH": "new-has-more-data",
 }
-
-
-class ContainerFailed(SourceUnreachable):
-    """The image could not be run, failed, or took too long."""
-
-
-class ContainerBrokeProtocol(SourceUnreachable):
-    """The image printed data but left the state unchanged, or wrote an invalid state."""
-
-
-class InvalidParameterFormat(MalformedSource):
-    """An invalid parameter of the protocol between node and image."""
 
 
 def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched | None:
@@ -78,7 +55,7 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
         folder=request.folder,
         environment=request.rules.containers.environment,
         seconds=request.rules.total_s,
-        failure=ContainerFailed,
+        failure=partial(RemoteFailed, "ContainerFailed"),
     )
     try:
         path = spooled(
@@ -91,7 +68,9 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
     if left_off is not None and left_off == request.state:
         if path.stat().st_size == 0:
             return None
-        raise ContainerBrokeProtocol("the image printed data but left its state as it was")
+        raise RemoteFailed(
+            "ContainerBrokeProtocol", "the image printed data but left its state as it was"
+        )
     return Fetched(
         path=path,
         state=left_off,
@@ -103,14 +82,16 @@ def fetch_container(step: FetchStepContainer, request: FetchRequest) -> Fetched 
 def _runtime(request: FetchRequest) -> Runtime:
     wanted = request.rules.containers.runtime
     if wanted is None:
-        raise SourceRefused(
+        raise BadInput(
+            "SourceRefused",
             "the source is a container image, and this node runs none: its administrator can "
             "name a runtime (podman, docker)",
             setting="ODF_WORKER_CONTAINER_RUNTIME",
         )
     command = request.rules.containers.command()
     if command is None:
-        raise SourceRefused(
+        raise BadInput(
+            "SourceRefused",
             f"the source is a container image, and the runtime {wanted} is not installed",
             runtime=wanted,
             setting="ODF_WORKER_CONTAINER_RUNTIME",
@@ -124,7 +105,9 @@ def _arguments(
     variables = request.rules.variables
     image = expand(step.image, variables)
     if not _IMAGE.fullmatch(image):
-        raise MalformedSource(f"{image[:100]!r} is no name of an image", image=image[:100])
+        raise BadInput(
+            "MalformedSource", f"{image[:100]!r} is no name of an image", image=image[:100]
+        )
     command = [expand(word, variables) for word in step.command or ()]
     return [
         mounted(out, INSIDE, writable=True),
@@ -143,13 +126,17 @@ def _environment(step: FetchStepContainer, request: FetchRequest) -> dict[str, s
     given = {}
     for entry in step.env or ():
         if entry.value is None and entry.name not in variables:
-            raise ValueNotFound(f"the variable {entry.name!r} has no value", detail=entry.name)
+            raise BadInput(
+                "ValueNotFound", f"the variable {entry.name!r} has no value", detail=entry.name
+            )
         value = variables[entry.name] if entry.value is None else expand(entry.value, variables)
         given[entry.name] = value
     size = given.get("ODF_BATCH_SIZE", BATCH_SIZE)
     if not re.fullmatch(r"[0-9]{1,19}", size):
-        raise InvalidParameterFormat(
-            f"ODF_BATCH_SIZE is no unsigned number: {size[:100]!r}", given=size[:100]
+        raise BadInput(
+            "InvalidParameterFormat",
+            f"ODF_BATCH_SIZE is no unsigned number: {size[:100]!r}",
+            given=size[:100],
         )
     return {
         **given,
@@ -165,7 +152,9 @@ def _written(environment: Mapping[str, str], folder: Path) -> Path:
     users."""
     for name, value in environment.items():
         if not _NAME.fullmatch(name) or "\n" in value or "\r" in value or "\0" in value:
-            raise MalformedSource(f"the variable {name[:100]!r} cannot be given to an image")
+            raise BadInput(
+                "MalformedSource", f"the variable {name[:100]!r} cannot be given to an image"
+            )
     path = folder / "environment"
     path.touch(mode=0o600)
     path.write_text("".join(f"{name}={value}\n" for name, value in environment.items()))
@@ -180,7 +169,9 @@ def _new_state(out: Path) -> SourceState | None:
     try:
         return state(LAST_MODIFIED, str(Instant.parse(modified)))
     except MalformedInstant as bad:
-        raise ContainerBrokeProtocol(f"the image left a time that is none: {bad}") from None
+        raise RemoteFailed(
+            "ContainerBrokeProtocol", f"the image left a time that is none: {bad}"
+        ) from None
 
 
 def _read(path: Path) -> str | None:
@@ -191,11 +182,17 @@ def _read(path: Path) -> str | None:
         with path.open("rb") as stream:
             raw = stream.read(MAX_STATE_BYTES + 1)
     except PermissionError:
-        raise ContainerBrokeProtocol("the image left a state only its own user can read") from None
+        raise RemoteFailed(
+            "ContainerBrokeProtocol", "the image left a state only its own user can read"
+        ) from None
     try:
         text = raw.decode().strip()
     except UnicodeDecodeError:
-        raise ContainerBrokeProtocol("the image left a state that is no text") from None
+        raise RemoteFailed(
+            "ContainerBrokeProtocol", "the image left a state that is no text"
+        ) from None
     if len(raw) > MAX_STATE_BYTES:
-        raise ContainerBrokeProtocol(f"the image left a state above {MAX_STATE_BYTES} bytes")
+        raise RemoteFailed(
+            "ContainerBrokeProtocol", f"the image left a state above {MAX_STATE_BYTES} bytes"
+        )
     return text or None

@@ -13,22 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from odf_protocol.errors import BadInput, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
 
-from .values import (
-    LAST_MODIFIED,
-    Deadline,
-    Fetched,
-    FetchRequest,
-    FetchRules,
-    MalformedSource,
-    SourceMissing,
-    SourceRefused,
-    SourceUnreachable,
-    spooled,
-    state,
-)
+from .values import LAST_MODIFIED, Deadline, Fetched, FetchRequest, FetchRules, spooled, state
 
 CHUNK_BYTES = 1 << 20
 COPY_TRIES = 3
@@ -43,7 +32,7 @@ def fetch_file(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
     """
     parts = urlsplit(url)
     if parts.netloc not in _LOCAL:
-        raise MalformedSource("a file address names a local path: file:///path")
+        raise BadInput("MalformedSource", "a file address names a local path: file:///path")
     path = allowed_file(Path(unquote(parts.path)), request.rules)
     copy, modified = copied(path, request, since=request.state_of(LAST_MODIFIED))
     if copy is None:
@@ -65,7 +54,7 @@ def allowed_file(path: Path, rules: FetchRules) -> Path:
     """
     real = _allowed(path, rules)
     if not real.is_file():
-        raise SourceMissing(f"there is no file {path}", path=str(path))
+        raise RemoteFailed("SourceMissing", f"there is no file {path}", path=str(path))
     return real
 
 
@@ -73,7 +62,7 @@ def allowed_folder(path: Path, rules: FetchRules) -> Path:
     """Resolve a path to a folder, following links. Raises the same errors as `allowed_file`."""
     real = _allowed(path, rules)
     if not real.is_dir():
-        raise SourceMissing(f"there is no folder {path}", path=str(path))
+        raise RemoteFailed("SourceMissing", f"there is no folder {path}", path=str(path))
     return real
 
 
@@ -82,9 +71,10 @@ def _allowed(path: Path, rules: FetchRules) -> Path:
     try:
         real = path.resolve()
     except (OSError, RuntimeError, ValueError):
-        raise MalformedSource("the path of the source cannot be followed") from None
+        raise BadInput("MalformedSource", "the path of the source cannot be followed") from None
     if not path.is_absolute() or not any(real.is_relative_to(root) for root in roots):
-        raise SourceRefused(
+        raise BadInput(
+            "SourceRefused",
             "the source is a local file outside of the folders this node reads; its "
             "administrator can allow a folder",
             path=str(path),
@@ -113,7 +103,9 @@ def copied(
             after = os.fstat(stream.fileno())
         if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):
             return copy, modified
-    raise SourceUnreachable(f"the file {path} changes while it is read", path=str(path))
+    raise RemoteFailed(
+        "SourceUnreachable", f"the file {path} changes while it is read", path=str(path)
+    )
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -121,13 +113,13 @@ def _opened(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as bad:
-        raise SourceMissing(
-            f"the file {path} cannot be opened ({bad.strerror})", path=str(path)
+        raise RemoteFailed(
+            "SourceMissing", f"the file {path} cannot be opened ({bad.strerror})", path=str(path)
         ) from None
     stream = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         stream.close()
-        raise SourceMissing(f"{path} is no file", path=str(path))
+        raise RemoteFailed("SourceMissing", f"{path} is no file", path=str(path))
     return stream
 
 

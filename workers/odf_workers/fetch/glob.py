@@ -23,6 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odf_protocol.errors import BadInput, LimitExceeded, RemoteFailed
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.sources import (
     EventTimeSourceFromMetadata,
@@ -37,18 +38,7 @@ from odf_protocol.time_patterns import pattern_of
 from odf_storage.datasets.dataset.info import chunks
 
 from .files import allowed_file, copied
-from .values import (
-    ETAG,
-    EventTimeNotFound,
-    Fetched,
-    FetchedTooLarge,
-    FetchRequest,
-    FetchRules,
-    MalformedSource,
-    SourceMissing,
-    SourceRefused,
-    state,
-)
+from .values import ETAG, EventTimeNotFound, Fetched, FetchRequest, FetchRules, state
 
 DEFAULT_FORMAT = "%Y-%m-%d"
 MAX_FORMAT_CHARS = 100
@@ -166,15 +156,17 @@ def fetch_files_glob(step: FetchStepFilesGlob, request: FetchRequest) -> Fetched
         waiting |= set(late)
     waiting |= {name for name in request.again if name in paths}
     if missing := [name for name in request.again if name not in paths]:
-        raise SourceMissing(f"no file {missing[0]!r} matches {step.path}", path=step.path)
+        raise RemoteFailed(
+            "SourceMissing", f"no file {missing[0]!r} matches {step.path}", path=step.path
+        )
     if not waiting:
         if last is None:
-            raise SourceMissing(f"no file matches {step.path}", path=step.path)
+            raise RemoteFailed("SourceMissing", f"no file matches {step.path}", path=step.path)
         return None
     name = min(waiting, key=ranks.__getitem__)
     copy, _ = copied(allowed_file(paths[name], request.rules), request)
     if copy is None:
-        raise SourceMissing(f"the file {name} is gone", path=str(paths[name]))
+        raise RemoteFailed("SourceMissing", f"the file {name} is gone", path=str(paths[name]))
     newest = last if last is not None and name in earlier else name
     return Fetched(
         path=copy,
@@ -288,7 +280,8 @@ def _matches(pattern: str, rules: FetchRules) -> list[Path]:
     begin = _fixed_part(pattern)
     roots = [root.resolve() for root in rules.roots]
     if not any(begin.resolve().is_relative_to(root) for root in roots):
-        raise SourceRefused(
+        raise BadInput(
+            "SourceRefused",
             "the source names local files outside of the folders this node reads; its "
             "administrator can allow a folder",
             path=pattern,
@@ -299,8 +292,11 @@ def _matches(pattern: str, rules: FetchRules) -> list[Path]:
     found = glob.iglob(plain, recursive=True, include_hidden=True)  # noqa: PTH207
     paths = [Path(path) for path in islice(found, MAX_FILES + 1)]
     if len(paths) > MAX_FILES:
-        raise FetchedTooLarge(
-            f"the pattern matches more than {MAX_FILES} paths", limit="max_files", value=MAX_FILES
+        raise LimitExceeded(
+            "FetchedTooLarge",
+            f"the pattern matches more than {MAX_FILES} paths",
+            limit="max_files",
+            value=MAX_FILES,
         )
     return [path for path in paths if path.is_file()]
 
@@ -309,7 +305,9 @@ def _fixed_part(pattern: str) -> Path:
     """Return the folders before the first wildcard: nothing above them is ever listed."""
     path = Path(pattern.removeprefix("file://"))
     if not path.is_absolute() or ".." in path.parts or "\0" in pattern:
-        raise MalformedSource("a pattern of files is an absolute path without `..`", path=pattern)
+        raise BadInput(
+            "MalformedSource", "a pattern of files is an absolute path without `..`", path=pattern
+        )
     fixed = []
     for part in path.parts[:-1]:
         if glob.has_magic(part):

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import httpx
 
+from odf_protocol.errors import BadInput, RemoteFailed
 from odf_protocol.instant import Instant, MalformedInstant
 from odf_protocol.metadata.events import SourceState
 from odf_protocol.metadata.sources import EventTimeSourceFromSystemTime, FetchStepUrl
@@ -32,9 +33,6 @@ from .values import (
     Fetched,
     FetchRequest,
     FetchRules,
-    MalformedSource,
-    SourceMissing,
-    SourceUnreachable,
     allowed_addresses,
     expand,
     spooled,
@@ -72,9 +70,12 @@ def fetch_http(step: FetchStepUrl, url: str, request: FetchRequest) -> Fetched |
         if response.status_code == 304 and request.state is not None:
             return None
         if response.status_code == 404:
-            raise SourceMissing("the web server has nothing at this address (404)", status=404)
+            raise RemoteFailed(
+                "SourceMissing", "the web server has nothing at this address (404)", status=404
+            )
         if response.status_code != 200:
-            raise SourceUnreachable(
+            raise RemoteFailed(
+                "SourceUnreachable",
                 f"the source answers with status {response.status_code}",
                 status=response.status_code,
             )
@@ -124,7 +125,8 @@ def body_of(response: httpx.Response) -> Iterator[bytes]:
         return response.iter_raw()
     if encodings in (["gzip"], ["x-gzip"]):
         return members(response.iter_raw(), read=[0])
-    raise SourceUnreachable(
+    raise RemoteFailed(
+        "SourceUnreachable",
         f"the source packs its answer by {', '.join(encodings)[:100]!r}; at most one gzip is read",
         encodings=", ".join(encodings)[:100],
     )
@@ -170,10 +172,14 @@ def answered(
             headers = headers if _origin(target) == _origin(url) else {}
             url = target
     except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as bad:
-        raise SourceUnreachable(
-            f"the source at {url.host!r} cannot be read ({type(bad).__name__})", host=url.host
+        raise RemoteFailed(
+            "SourceUnreachable",
+            f"the source at {url.host!r} cannot be read ({type(bad).__name__})",
+            host=url.host,
         ) from bad
-    raise SourceUnreachable(f"the source redirects more than {MAX_REDIRECTS} times", host=url.host)
+    raise RemoteFailed(
+        "SourceUnreachable", f"the source redirects more than {MAX_REDIRECTS} times", host=url.host
+    )
 
 
 def _sent(
@@ -202,7 +208,7 @@ def _sent(
         except httpx.ConnectError:
             if at == len(addresses) - 1:
                 raise
-    raise SourceUnreachable(f"the host {url.host!r} has no address", host=url.host)
+    raise RemoteFailed("SourceUnreachable", f"the host {url.host!r} has no address", host=url.host)
 
 
 def parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
@@ -210,11 +216,13 @@ def parsed(text: str, *, base: httpx.URL | None = None) -> httpx.URL:
     try:
         url = base.join(text) if base is not None else httpx.URL(text)
     except (httpx.InvalidURL, ValueError, TypeError) as bad:
-        raise MalformedSource(
-            f"the address of the source cannot be read ({bad})", reason=str(bad)
+        raise BadInput(
+            "MalformedSource", f"the address of the source cannot be read ({bad})", reason=str(bad)
         ) from None
     if url.scheme not in _PORTS or not url.host:
-        raise MalformedSource("the source leads to an address that is not http or https")
+        raise BadInput(
+            "MalformedSource", "the source leads to an address that is not http or https"
+        )
     # A redirect must not provide credentials.
     return url if base is None else url.copy_with(username="", password="")
 
@@ -223,7 +231,9 @@ def checked(headers: Mapping[str, str]) -> Mapping[str, str]:
     """Return the headers if a source may send them. Raises `MalformedSource`."""
     for name, value in headers.items():
         if name.lower() in OURS or "\n" in value or "\r" in value or not value.isascii():
-            raise MalformedSource(f"the source cannot send the header {name!r}", header=name)
+            raise BadInput(
+                "MalformedSource", f"the source cannot send the header {name!r}", header=name
+            )
     return headers
 
 

@@ -29,8 +29,9 @@ import httpx
 import pyarrow.parquet as pq
 
 from odf_protocol.attributes import MalformedAttributes
+from odf_protocol.errors import BadInput, LimitExceeded, RemoteFailed
 from odf_protocol.instant import Instant
-from odf_protocol.kartothek.keys import KartothekFileMissing, MalformedState
+from odf_protocol.kartothek.keys import BadKartothek, KartothekFileMissing
 from odf_protocol.kartothek.source import (
     SourceAddress,
     check_source,
@@ -51,7 +52,7 @@ from odf_storage.stores.ports.errors import (
     KeyedFileTooLarge,
     KeyNotFound,
     KeyRefused,
-    KeysNotListed,
+    keys_not_listed,
 )
 from odf_storage.stores.ports.keyed import Content, KeyInfo
 
@@ -63,29 +64,14 @@ from .values import (
     HIDDEN,
     Deadline,
     Fetched,
-    FetchedTooLarge,
     FetchRequest,
     FetchRules,
-    MalformedSource,
-    SourceRefused,
-    SourceUnreachable,
     check_size,
     expand,
     saying,
     spooled,
     state,
 )
-
-
-class TooManyFiles(FetchedTooLarge):
-    """A table has more new data files than this node fetches in one poll."""
-
-    def __init__(self, files: int, most: int) -> None:
-        super().__init__(
-            f"the table has {files} new data files, more than the {most} that one poll takes",
-            limit="max_fetched_files",
-            value=most,
-        )
 
 
 class _Total:
@@ -119,7 +105,13 @@ def copied(
     """
     rules = request.rules
     if len(partitions) > rules.max_files:
-        raise TooManyFiles(len(partitions), rules.max_files)
+        raise LimitExceeded(
+            "TooManyFiles",
+            f"the table has {len(partitions)} new data files, more than the {rules.max_files} "
+            "that one poll takes",
+            limit="max_fetched_files",
+            value=rules.max_files,
+        )
     if not partitions:
         empty = request.folder / "empty.parquet"
         pq.write_table(table.schema.empty_table(), empty)
@@ -181,7 +173,7 @@ class HttpKeyedStore:
             return path.open("rb")  # the bytes remain until it is closed
 
     def list(self, folder: str) -> Iterator[KeyInfo]:
-        raise KeysNotListed(folder, "a web server does not tell what it has")
+        raise keys_not_listed(folder, "a web server does not tell what it has")
 
     @contextmanager
     def _asked(self, key: str) -> Iterator[httpx.Response | None]:
@@ -196,7 +188,8 @@ class HttpKeyedStore:
             elif response.status_code == 200:
                 yield response
             else:
-                raise SourceUnreachable(
+                raise RemoteFailed(
+                    "SourceUnreachable",
                     f"the source answers with status {response.status_code}",
                     status=response.status_code,
                 )
@@ -245,7 +238,9 @@ def _fetched(
     try:
         listed = file_list(table.name, table.partition_keys, pairs, table.schema)
     except MalformedAttributes:
-        raise MalformedState(table.found.key, "a label in it is no Unicode text") from None
+        raise BadKartothek(
+            "MalformedState", table.found.key, "a label in it is no Unicode text"
+        ) from None
     value = state_of(listed)
     if request.state_of(ETAG) == value:
         return None
@@ -290,12 +285,16 @@ def _folder(
 ) -> Iterator[KeyedReads]:
     parts = urlsplit(address.store)
     if parts.netloc not in ("", "localhost"):
-        raise MalformedSource("a file address names a local path: kartothek+file:///path/uuid")
+        raise BadInput(
+            "MalformedSource", "a file address names a local path: kartothek+file:///path/uuid"
+        )
     path = allowed_folder(Path(unquote(parts.path) or "/"), request.rules)
     try:
         yield FolderKeyedStore(path)
     except PermissionError as bad:
-        raise SourceUnreachable(f"a file of the source cannot be read ({bad.strerror})") from None
+        raise RemoteFailed(
+            "SourceUnreachable", f"a file of the source cannot be read ({bad.strerror})"
+        ) from None
 
 
 @contextmanager
@@ -320,7 +319,8 @@ def _bucket(
         and place.prefix.startswith(each.prefix)
         for each in allowed
     ):
-        raise SourceRefused(
+        raise BadInput(
+            "SourceRefused",
             "the source is in a bucket that this node does not read; its administrator can allow "
             "a bucket, or a prefix in one",
             setting="ODF_WORKER_FETCH_BUCKETS",
@@ -328,7 +328,7 @@ def _bucket(
     try:
         yield BucketKeyedStore(Bucket(place))
     except (StoreUnavailable, StoreMisconfigured) as bad:
-        raise SourceUnreachable(f"the bucket of the source: {bad.message}") from bad
+        raise RemoteFailed("SourceUnreachable", f"the bucket of the source: {bad.message}") from bad
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import BadInput, NodeError, RemoteFailed
 from odf_protocol.kartothek import source as kartothek
 from odf_protocol.metadata.sources import (
     EventTimeSourceFromPath,
@@ -30,7 +30,6 @@ from odf_protocol.multihash import Multihash
 from odf_protocol.source_marks import BODY_KEY
 from odf_storage.datasets.dataset.info import chunks
 
-from ..slices.schema import Unsupported
 from .container import fetch_container
 from .files import fetch_file
 from .glob import fetch_files_glob, from_path
@@ -41,9 +40,6 @@ from .values import (
     EventTimeNotFound,
     Fetched,
     FetchRequest,
-    MalformedSource,
-    SourceMissing,
-    SourceUnreachable,
     allowed_addresses,
     as_written,
     check_size,
@@ -94,10 +90,10 @@ def fetch_ftp(_: FetchStepUrl, url: str, request: FetchRequest) -> Fetched:
     try:
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     except ValueError:
-        raise MalformedSource("the address of the source has no such port") from None
+        raise BadInput("MalformedSource", "the address of the source has no such port") from None
     path = unquote(parts.path).removeprefix("/")
     if not host or not path or "\r" in url or "\n" in url:
-        raise MalformedSource("an ftp address names a host and a file")
+        raise BadInput("MalformedSource", "an ftp address names a host and a file")
     login = (unquote(parts.username or "anonymous"), unquote(parts.password or "anonymous@"))
     deadline = Deadline(request.rules)
     ftp: _Ftp | None = None
@@ -109,14 +105,18 @@ def fetch_ftp(_: FetchStepUrl, url: str, request: FetchRequest) -> Fetched:
         _retrieve(ftp, path, request, deadline)
     except ftplib.error_perm as bad:
         if str(bad).startswith(_NO_FILE):
-            raise SourceMissing("the ftp server has no such file", host=host) from None
+            raise RemoteFailed(
+                "SourceMissing", "the ftp server has no such file", host=host
+            ) from None
         said = str(bad)[:200]
-        raise SourceUnreachable(
-            f"the ftp server refuses ({said})", host=host, reason=said
+        raise RemoteFailed(
+            "SourceUnreachable", f"the ftp server refuses ({said})", host=host, reason=said
         ) from None
     except (ftplib.Error, OSError, EOFError, ValueError) as bad:
-        raise SourceUnreachable(
-            f"the ftp server {host!r} cannot be read ({type(bad).__name__})", host=host
+        raise RemoteFailed(
+            "SourceUnreachable",
+            f"the ftp server {host!r} cannot be read ({type(bad).__name__})",
+            host=host,
         ) from bad
     finally:
         if ftp is not None:
@@ -166,7 +166,8 @@ def fetch(step: FetchStep, request: FetchRequest) -> Fetched | None:
     fetcher = KINDS.get(type(step))
     if fetcher is None:
         kind = msgspec.to_builtins(step)["kind"]
-        raise Unsupported(
+        raise BadInput(
+            "Unsupported",
             f"this node does not fetch from {kind} sources: push their data, or use a container",
             kind=kind,
         )
@@ -184,10 +185,11 @@ def _fetch_url(step: FetchStepUrl, request: FetchRequest) -> Fetched | None:
         parts = urlsplit(url)
         scheme, place = parts.scheme, unquote(parts.path)
     except ValueError:
-        raise MalformedSource("the address of the source cannot be read") from None
+        raise BadInput("MalformedSource", "the address of the source cannot be read") from None
     fetcher = SCHEMES.get(scheme)
     if fetcher is None:
-        raise Unsupported(
+        raise BadInput(
+            "Unsupported",
             f"sources of the scheme {scheme!r} are not fetched; known are {', '.join(SCHEMES)}",
             scheme=scheme,
         )

@@ -40,28 +40,8 @@ ETAG = "odf/etag"
 LAST_MODIFIED = "odf/last-modified"
 
 
-class SourceMissing(RemoteFailed):
-    """The source points at something that does not exist."""
-
-
-class SourceUnreachable(RemoteFailed):
-    """No connection to the source, a broken one, or a response that is not a success."""
-
-
-class SourceRefused(BadInput):
-    """The source points at something from which this node does not fetch."""
-
-
-class MalformedSource(BadInput):
-    """An address, pattern or parameter of the source is invalid."""
-
-
 class EventTimeNotFound(BadInput):
     """The event time is not where the source declares it."""
-
-
-class FetchedTooLarge(LimitExceeded):
-    """The source has more bytes than this node accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +120,8 @@ class Deadline:
 
     def check(self) -> None:
         if time.monotonic() - self.began > self.rules.total_s:
-            raise SourceUnreachable(
+            raise RemoteFailed(
+                "SourceUnreachable",
                 f"the source was not read within {self.rules.total_s:g} seconds",
                 seconds=self.rules.total_s,
                 setting="ODF_WORKER_FETCH_S",
@@ -167,7 +148,8 @@ def spooled(
 
 def check_size(size: int, rules: FetchRules) -> None:
     if size > rules.max_bytes:
-        raise FetchedTooLarge(
+        raise LimitExceeded(
+            "FetchedTooLarge",
             f"the source gives more than {rules.max_bytes} bytes",
             limit="max_bytes",
             value=rules.max_bytes,
@@ -185,10 +167,12 @@ def allowed_addresses(host: str, port: int, rules: FetchRules) -> list[str]:
     try:
         return reachable(host, port, rules.networks, rules.resolve)
     except (OSError, UnicodeError, ValueError) as bad:
-        raise SourceUnreachable(f"the host {host!r} has no address ({bad})", host=host) from None
+        raise RemoteFailed(
+            "SourceUnreachable", f"the host {host!r} has no address ({bad})", host=host
+        ) from None
     except HostRefused as refused:
-        raise SourceRefused(
-            refused.message, host=host, setting="ODF_WORKER_FETCH_NETWORKS"
+        raise BadInput(
+            "SourceRefused", refused.message, host=host, setting="ODF_WORKER_FETCH_NETWORKS"
         ) from None
 
 
@@ -198,18 +182,6 @@ _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _TEXT = re.compile(r"'([^']*)'")
 MAX_CHARS = 1 << 20
 """Limit of the characters of an expanded text."""
-
-
-class InvalidPattern(BadInput):
-    """A template contains something other than a variable, a number or quoted text."""
-
-
-class ValueNotFound(BadInput):
-    """No alternative of a template has a value."""
-
-
-class ExpansionTooLong(BadInput):
-    """A template expands to a text longer than any source needs."""
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
@@ -225,7 +197,9 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
         at = end + len(CLOSE)
     expanded = "".join([*parts, text[at:]])
     if len(expanded) > MAX_CHARS:
-        raise ExpansionTooLong(f"a template expands to more than {MAX_CHARS} characters")
+        raise BadInput(
+            "ExpansionTooLong", f"a template expands to more than {MAX_CHARS} characters"
+        )
     return expanded
 
 
@@ -233,8 +207,10 @@ def _value(inner: str, variables: Mapping[str, str]) -> str:
     values = [_looked_up(token, variables) for token in [_parsed(t) for t in _tokens(inner)]]
     found = next((value for value in values if value is not None), None)
     if found is None:
-        raise ValueNotFound(
-            f"the template {inner!r} has no value: set one of its variables", detail=inner
+        raise BadInput(
+            "ValueNotFound",
+            f"the template {inner!r} has no value: set one of its variables",
+            detail=inner,
         )
     return found
 
@@ -259,8 +235,10 @@ def _parsed(token: str) -> tuple[str, str]:
         return "text", token
     if text := _TEXT.fullmatch(token):
         return "text", text[1].strip()
-    raise InvalidPattern(
-        f"{token!r} is no variable (env.NAME), number or quoted text", detail=token
+    raise BadInput(
+        "InvalidPattern",
+        f"{token!r} is no variable (env.NAME), number or quoted text",
+        detail=token,
     )
 
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odf_protocol.errors import BadInput
 from odf_protocol.source_options import RetractionRule
 from odf_storage.datasets.integrity.healing import Hashed
 from odf_storage.datasets.merge_state.comparable import Hashes, equal_values, key_hashes, numbered
@@ -37,7 +38,7 @@ from odf_storage.datasets.merge_state.state import (
 
 from ..partitions.port import File, at_hand
 from ..slices.conform import conform
-from ..slices.schema import POSITION, CannotMerge, Merging, Operation
+from ..slices.schema import POSITION, Merging, Operation
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -206,11 +207,6 @@ SHOWN_ROWS = 10
 """Number of rows that an error or a warning names."""
 
 
-class NotWhatStands(CannotMerge):
-    """A row of a changelog retracts a row that differs from the current one, or that does not
-    exist."""
-
-
 @dataclass(frozen=True, slots=True)
 class Problems:
     """The number of rows with a problem, and the position and text of the first ones in the
@@ -276,7 +272,7 @@ def judged(findings: Findings, rule: RetractionRule, number_of: NumberOf) -> tup
             for a mere warning.
     """
     for at, text in findings.refused.first[:1]:
-        raise CannotMerge(f"row {number_of(at)} {text}")
+        raise BadInput("CannotMerge", f"row {number_of(at)} {text}")
     warnings: list[str] = []
     if findings.gave_way.count:
         warnings.append(_gave_way(findings.gave_way, number_of))
@@ -284,7 +280,9 @@ def judged(findings: Findings, rule: RetractionRule, number_of: NumberOf) -> tup
         return tuple(warnings)
     if rule is RetractionRule.WARN:
         return (*warnings, findings.not_standing.text(number_of))
-    raise NotWhatStands(findings.not_standing.text(number_of), rows=findings.not_standing.count)
+    raise BadInput(
+        "NotWhatStands", findings.not_standing.text(number_of), rows=findings.not_standing.count
+    )
 
 
 def _gave_way(problems: Problems, number_of: NumberOf) -> str:

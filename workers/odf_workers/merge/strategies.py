@@ -45,6 +45,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.chain.state import Vocab
+from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.sources import (
     MergeStrategy,
@@ -57,7 +58,7 @@ from odf_protocol.metadata.sources import (
 from odf_storage.datasets.merge_state.comparable import comparable_table, equal_values, numbered
 from odf_storage.datasets.merge_state.state import StateSpec
 
-from ..slices.schema import POSITION, CannotMerge, Merging, Operation, check_columns, filled
+from ..slices.schema import POSITION, Merging, Operation, check_columns, filled
 from .history import (
     NONE,
     SHOWN_ROWS,
@@ -392,13 +393,16 @@ def check_batch(strategy: MergeStrategy, merging: Merging, schema: pa.Schema) ->
         check_columns(schema.names, merging.compare, "compared")
     if merging.op not in schema.names:
         if rule.needs_operations:
-            raise CannotMerge(
-                f"the batch has no operation column `{merging.op}`", column=merging.op
+            raise BadInput(
+                "CannotMerge",
+                f"the batch has no operation column `{merging.op}`",
+                column=merging.op,
             )
         return
     kind = schema.field(merging.op).type
     if rule.takes_operations and not pa.types.is_integer(kind):
-        raise CannotMerge(
+        raise BadInput(
+            "CannotMerge",
             f"the operation column `{merging.op}` is {kind}, and has to be a whole number",
             column=merging.op,
         )

@@ -47,35 +47,6 @@ LAST = Instant.parse("9999-12-31T23:59:59.999Z")
 _MOST_S = 1e12
 
 
-class SourceNotFound(BadInput):
-    """No push source fits the request."""
-
-
-class SnapshotNotWhole(BadInput):
-    """Rows of a snapshot cannot be left out: what is absent is retracted."""
-
-
-class ColumnsAreDeclared(BadInput):
-    """A batch that is to add columns, of a source that declares its columns, and not by a schema to
-    which they could be added."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(
-            f"source '{source}' says which columns it has, by a DDL schema or its query, so a "
-            "batch adds none: append SetDataSchema with the new columns, then the source "
-            "(AddPushSource) with them",
-            source=source,
-        )
-
-
-class NothingToCorrect(BadInput):
-    """A changelog for a dataset that has no rows."""
-
-
-class NotARootDataset(BadInput):
-    """Data can be ingested only into root datasets; derivatives compute their data."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
     """One ingest on top of `head`. `system_time` is the time of blocks and rows,
@@ -148,8 +119,9 @@ def plan_ingest(
     else:
         source = select_source(state, payload.source_name)
     if payload.on_bad_rows != "fail" and isinstance(source.merge, MergeStrategySnapshot):
-        raise SnapshotNotWhole(
-            "bad rows of a snapshot cannot be set aside: rows that are absent would be retracted"
+        raise BadInput(
+            "SnapshotNotWhole",
+            "bad rows of a snapshot cannot be set aside: rows that are absent would be retracted",
         )
     when = Instant.parse(payload.source_event_time) if payload.source_event_time else now
     plan = plan_source(
@@ -163,7 +135,13 @@ def plan_ingest(
     if not payload.add_columns:
         return plan
     if plan.preprocess is not None or plan.read.ddl_schema is not None:
-        raise ColumnsAreDeclared(plan.source_name)
+        raise BadInput(
+            "ColumnsAreDeclared",
+            f"source '{plan.source_name}' says which columns it has, by a DDL schema or its "
+            "query, so a batch adds none: append SetDataSchema with the new columns, then the "
+            "source (AddPushSource) with them",
+            source=plan.source_name,
+        )
     return dataclasses.replace(plan, adds_columns=True)
 
 
@@ -183,7 +161,7 @@ def plan_source(
     """
     state.require_understood()
     if state.kind is not DatasetKind.Root or state.head is None or state.system_time is None:
-        raise NotARootDataset("data can be ingested into root datasets only")
+        raise BadInput("NotARootDataset", "data can be ingested into root datasets only")
     own = options_of(read).watermark_ahead_s
     system_time = max(now, state.system_time)
     return IngestPlan(
@@ -220,7 +198,9 @@ def changelog_source(state: ChainState) -> AddPushSource:
     """
     schema, vocab = state.data_schema, state.vocab
     if schema is None:
-        raise NothingToCorrect("the dataset has no rows yet, so there is nothing to correct")
+        raise BadInput(
+            "NothingToCorrect", "the dataset has no rows yet, so there is nothing to correct"
+        )
     own = (vocab.offset_column, vocab.system_time_column)
     fields = tuple(
         replace(field, type=_optional(field.type))
@@ -252,19 +232,21 @@ def _key_of_sources(state: ChainState) -> tuple[str, ...]:
 def select_source(state: ChainState, name: str | None) -> AddPushSource:
     """Return the push source of a request. Raises `SourceNotFound`."""
     if state.polling_source is not None:
-        raise SourceNotFound("Expected a named push source, found polling source")
+        raise BadInput("SourceNotFound", "Expected a named push source, found polling source")
     sources = state.push_sources
     if name is not None:
         if name not in sources:
-            raise SourceNotFound(f"Source '{name}' not found", source=name)
+            raise BadInput("SourceNotFound", f"Source '{name}' not found", source=name)
         return sources[name]
     if len(sources) > 1:
-        raise SourceNotFound(
+        raise BadInput(
+            "SourceNotFound",
             "Explicit source name is required to pick between several active push sources",
             sources=sorted(sources),
         )
     if not sources:
-        raise SourceNotFound(
-            "Dataset does not define a default push source, consider specifying the source name"
+        raise BadInput(
+            "SourceNotFound",
+            "Dataset does not define a default push source, consider specifying the source name",
         )
     return next(iter(sources.values()))

@@ -39,19 +39,18 @@ class TransformNotDefined(BadInput):
     """The dataset has no transform to run."""
 
 
-class InvalidInputInterval(Conflict):
+def invalid_input_interval(item: InputChain, consumed: Multihash, problem: str) -> Conflict:
     """The history of an input does not contain what the derivative consumed: it was rewritten, or
     the derivative records another offset than that of the consumed block."""
-
-    def __init__(self, item: InputChain, consumed: Multihash, problem: str) -> None:
-        super().__init__(
-            f"block {consumed} of input {item.alias!r} was consumed, but {problem}; "
-            "refresh it with --reset-on-diverged-input to compute it anew",
-            input=item.alias,
-            dataset_id=str(item.id),
-            head=str(item.head),
-            missing=str(consumed),
-        )
+    return Conflict(
+        "InvalidInputInterval",
+        f"block {consumed} of input {item.alias!r} was consumed, but {problem}; "
+        "refresh it with --reset-on-diverged-input to compute it anew",
+        input=item.alias,
+        dataset_id=str(item.id),
+        head=str(item.head),
+        missing=str(consumed),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ class UpToDate:
 class ResetFirst:
     """An input diverged, and the derivative may be reset and computed again."""
 
-    cause: InvalidInputInterval
+    cause: Conflict
 
 
 def plan_transform(
@@ -268,16 +267,16 @@ def plan_transform(
     return plan
 
 
-def _broken_interval(item: InputChain, before: Consumed) -> InvalidInputInterval | None:
+def _broken_interval(item: InputChain, before: Consumed) -> Conflict | None:
     """Return what is wrong with the consumed interval of an input, if anything."""
     if before.block is None:
         return None
     if item.diverged:
         gone = f"is not in its history any more (head {item.head})"
-        return InvalidInputInterval(item, before.block, gone)
+        return invalid_input_interval(item, before.block, gone)
     if before.offset != item.last_offset:
         other = f"offset {before.offset} was recorded instead of its {item.last_offset}"
-        return InvalidInputInterval(item, before.block, other)
+        return invalid_input_interval(item, before.block, other)
     return None
 
 

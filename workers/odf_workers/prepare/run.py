@@ -22,11 +22,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from odf_protocol.errors import BadInput, LimitExceeded
 from odf_protocol.metadata.sources import (
     CompressionFormat,
     PrepStep,
@@ -35,19 +37,7 @@ from odf_protocol.metadata.sources import (
 )
 from odf_storage.runtime.private_files import DAMAGED, entries_of, unpacked
 
-from ..runtime.command import (
-    CHUNK_BYTES,
-    Command,
-    DecompressionTooLarge,
-    EntryNotFound,
-    MalformedArchive,
-    PipeFailed,
-    PipeRefused,
-    PrepareLimits,
-    check_size,
-    output_of,
-    within,
-)
+from ..runtime.command import CHUNK_BYTES, Command, PrepareLimits, check_size, output_of, within
 from ..runtime.progress import Content, opened
 
 ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8"}
@@ -56,7 +46,8 @@ ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 def check_allowed(arguments: tuple[str, ...], limits: PrepareLimits) -> None:
     """Raise `PipeRefused` if the command is not on the list."""
     if not arguments or arguments[0] not in limits.commands:
-        raise PipeRefused(
+        raise BadInput(
+            "PipeRefused",
             "the source pipes its data through a command that this node does not run: "
             "its administrator can allow it by name",
             command=arguments[0] if arguments else None,
@@ -81,7 +72,7 @@ def pipe(source: Path, arguments: tuple[str, ...], limits: PrepareLimits) -> Ite
             folder=Path(folder),
             environment=ENVIRONMENT,
             seconds=limits.command_seconds,
-            failure=PipeFailed,
+            failure=partial(BadInput, "PipeFailed"),
         )
         for chunk in output_of(command):
             written += len(chunk)
@@ -121,14 +112,18 @@ def members(chunks: Iterable[bytes], read: list[int]) -> Iterator[bytes]:
             try:
                 out = member.decompress(data, CHUNK_BYTES)
             except zlib.error as bad:
-                raise MalformedArchive(f"the input is no intact gzip file ({bad})") from None
+                raise BadInput(
+                    "MalformedArchive", f"the input is no intact gzip file ({bad})"
+                ) from None
             if out:
                 yield out
             data = member.unconsumed_tail
             if member.eof:
                 data, member = member.unused_data, None
     if member is not None or begun == 0:
-        raise MalformedArchive("the gzip file is cut short" if begun else "the input is empty")
+        raise BadInput(
+            "MalformedArchive", "the gzip file is cut short" if begun else "the input is empty"
+        )
 
 
 DIRECTORY_BYTES = 4 << 20
@@ -147,7 +142,8 @@ class _Bounded:
         wanted = DIRECTORY_BYTES + 1 if size < 0 else min(size, DIRECTORY_BYTES + 1)
         data = self._stream.read(wanted)
         if len(data) > DIRECTORY_BYTES:
-            raise DecompressionTooLarge(
+            raise LimitExceeded(
+                "DecompressionTooLarge",
                 f"the table of contents of the archive is longer than {DIRECTORY_BYTES} bytes",
                 limit="directory_bytes",
                 value=DIRECTORY_BYTES,
@@ -181,9 +177,10 @@ def _opened(stream: BinaryIO, limits: PrepareLimits) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(cast("BinaryIO", _Bounded(stream)))
     except DAMAGED as bad:
-        raise MalformedArchive(f"the input is no intact zip file ({bad})") from None
+        raise BadInput("MalformedArchive", f"the input is no intact zip file ({bad})") from None
     if len(archive.filelist) > limits.max_entries:
-        raise DecompressionTooLarge(
+        raise LimitExceeded(
+            "DecompressionTooLarge",
             f"the archive has {len(archive.filelist)} entries, at most {limits.max_entries} "
             "are taken",
             limit="max_entries",
@@ -199,7 +196,7 @@ def _entry(archive: zipfile.ZipFile, sub_path: str | None) -> zipfile.ZipInfo:
         files = exact or [entry for entry in files if fnmatchcase(entry.filename, sub_path)]
     if not files:
         what = "is empty" if sub_path is None else f"has no entry {sub_path!r}"
-        raise EntryNotFound(f"the archive {what}", sub_path=sub_path)
+        raise BadInput("EntryNotFound", f"the archive {what}", sub_path=sub_path)
     return files[0]
 
 
@@ -207,8 +204,10 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes
     try:
         yield from unpacked(archive, entry, piece_bytes=CHUNK_BYTES)
     except DAMAGED as bad:
-        raise MalformedArchive(
-            f"the entry {entry.filename!r} cannot be unpacked: {bad}", entry=entry.filename
+        raise BadInput(
+            "MalformedArchive",
+            f"the entry {entry.filename!r} cannot be unpacked: {bad}",
+            entry=entry.filename,
         ) from None
 
 
@@ -314,12 +313,14 @@ def _bunzipped(chunks: Iterator[bytes]) -> Iterator[bytes]:
             try:
                 out = stream.decompress(data, CHUNK_BYTES)
             except (OSError, ValueError) as bad:
-                raise MalformedArchive(f"the input is no intact bzip2 file ({bad})") from None
+                raise BadInput(
+                    "MalformedArchive", f"the input is no intact bzip2 file ({bad})"
+                ) from None
             data, has_begun = b"", True
             if out:
                 yield out
     if not stream.eof and has_begun:
-        raise MalformedArchive("the bzip2 file is cut short")
+        raise BadInput("MalformedArchive", "the bzip2 file is cut short")
 
 
 def _unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -328,7 +329,9 @@ def _unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
             while out := stream.read(CHUNK_BYTES):
                 yield out
     except (pa.ArrowException, OSError) as bad:
-        raise MalformedArchive(f"the input is no intact zstd file ({str(bad)[:200]})") from None
+        raise BadInput(
+            "MalformedArchive", f"the input is no intact zstd file ({str(bad)[:200]})"
+        ) from None
 
 
 class _Chunks(io.RawIOBase):

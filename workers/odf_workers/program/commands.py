@@ -267,10 +267,6 @@ MOST_SECONDS = 300
 """Seconds that a JVM may take to write its classes."""
 
 
-class ClassesNotKept(NodeFault):
-    """The installed Java cannot store its classes."""
-
-
 @click.command(
     "class-archive",
     short_help="Keep Spark's classes ready: it starts in half the time.",
@@ -313,12 +309,12 @@ def keep(folder: Path) -> int:
             _keep_java(making)
             _keep_spark(making)
         except subprocess.TimeoutExpired:
-            raise ClassesNotKept(f"Java did not end within {MOST_SECONDS} s") from None
+            raise NodeFault("ClassesNotKept", f"Java did not end within {MOST_SECONDS} s") from None
         try:
             size = class_archive.publish(making)
         except FileNotFoundError as missing:
             name = Path(missing.filename).name
-            raise ClassesNotKept(f"Java ended without having written {name}") from None
+            raise NodeFault("ClassesNotKept", f"Java ended without having written {name}") from None
         failing.pop_all()
         return size
 
@@ -329,7 +325,9 @@ def _keep_java(folder: Path) -> None:
     words = [str(java() / "bin" / "java"), *class_archive.dumping(folder)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
     if done.returncode != 0:
-        raise ClassesNotKept(f"Java keeps no classes: {(done.stdout + done.stderr).strip()}")
+        raise NodeFault(
+            "ClassesNotKept", f"Java keeps no classes: {(done.stdout + done.stderr).strip()}"
+        )
 
 
 def _keep_spark(folder: Path) -> None:
@@ -358,4 +356,4 @@ def _keep_spark(folder: Path) -> None:
         machine.stdin.close()  # this ends the process
         machine.wait(MOST_SECONDS)
         if machine.returncode != 0:
-            raise ClassesNotKept(f"Java ended with code {machine.returncode}")
+            raise NodeFault("ClassesNotKept", f"Java ended with code {machine.returncode}")

@@ -55,15 +55,11 @@ class JobContext:
     administrator allows."""
 
 
-class MalformedJob(BadInput):
-    """This worker cannot interpret the payload or the dataset of a job."""
-
-
 def payload_of(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
     """Return the payload of a job on a dataset. Raises `MalformedJob`."""
     kind = job.spec.kind
     if job.spec.dataset is None:
-        raise MalformedJob(f"the {kind} job names no dataset")
+        raise BadInput("MalformedJob", f"the {kind} job names no dataset")
     return _read_payload(job, read)
 
 
@@ -73,7 +69,9 @@ def _read_payload(job: Job, read: Callable[[dict[str, Any]], P]) -> P:
         return read(job.spec.payload)
     except ValueError as bad:
         kind = job.spec.kind
-        raise MalformedJob(f"the payload of the {kind} job cannot be read: {bad}") from None
+        raise BadInput(
+            "MalformedJob", f"the payload of the {kind} job cannot be read: {bad}"
+        ) from None
 
 
 def subject(

@@ -69,10 +69,6 @@ INTERNAL = "Internal"
 INTERNAL_MESSAGE = "the job failed for a reason inside of the node; its log says more"
 
 
-class JobAbandoned(NodeFault):
-    """The job ended its worker, or its Spark, too often."""
-
-
 class Interrupted(Exception):
     """The database or the object store is unavailable: the job begins again after a pause."""
 
@@ -81,8 +77,9 @@ class EngineGone(Exception):
     """Spark is gone; the message is the reason, for people."""
 
 
-def abandoned(tries: int, ended: str) -> JobAbandoned:
-    return JobAbandoned(
+def abandoned(tries: int, ended: str) -> NodeFault:
+    return NodeFault(
+        "JobAbandoned",
         f"the job was given up after {tries} {'try' if tries == 1 else 'tries'}, each of which "
         f"ended {ended}: most often it needs more memory than it may take ({MEMORY_SETTING})",
         attempts=tries,

@@ -23,9 +23,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from odf_protocol.errors import BadInput
 from odf_storage.datasets.node.open_stores import StoreSettings, open_stores
 from odf_storage.datasets.node.stores import Stores
-from odf_storage.runtime.environment import InvalidSetting
 from odf_storage.runtime.logs import start_tracing, stop_tracing
 from odf_storage.runtime.private_files import keep_private
 from odf_storage.runtime.processes import JAVA_NEEDS, is_dead, own_folder, raise_limit, remove_dead
@@ -326,7 +326,7 @@ def check_confinement(mode: Mode) -> None:
     if (lacking := confinement_lacks(mode)) is None:
         return
     if mode == "require":
-        raise InvalidSetting(lacking, setting=CONFINEMENT_SETTING)
+        raise BadInput("InvalidSetting", lacking, setting=CONFINEMENT_SETTING)
     LOGGER.warning(line("engines are not wholly confined", message=lacking))
 
 

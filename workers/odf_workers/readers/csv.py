@@ -17,20 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odf_protocol.csv_header import Matched
+from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepCsv
 from odf_protocol.source_options import options_of
 from odf_protocol.source_rules import check_read_step, csv_characters
 
 from ..runtime.progress import Content, opened, size_of
-from ..slices.schema import (
-    INFER_ROWS,
-    BadRow,
-    Frame,
-    InputTooLarge,
-    Limits,
-    Unsupported,
-    check_names,
-)
+from ..slices.schema import INFER_ROWS, BadRow, Frame, InputTooLarge, Limits, check_names
 from .csv_records import (
     CsvFormat,
     CsvRecord,
@@ -242,9 +235,7 @@ def read_csv(
     else:
         refuse_header(content, form, schema.names, limits)
     check_names(schema.names, limits)
-    for field in schema:
-        if not has_text_form(field.type):
-            raise Unsupported(f"column `{field.name}`: Csv has no form for {field.type}")
+    _check_types(schema)
     stored = schema if match is None or match.in_order else _as_stored(schema, match)
     read = _CsvRead(
         content=content,
@@ -262,6 +253,14 @@ def read_csv(
     if match is not None and not match.in_order:
         batches = _in_order(batches, schema, match)
     return Frame(schema, batches, warnings, lines=read.lines())
+
+
+def _check_types(schema: pa.Schema) -> None:
+    for field in schema:
+        if not has_text_form(field.type):
+            raise BadInput(
+                "Unsupported", f"column `{field.name}`: Csv has no form for {field.type}"
+            )
 
 
 def _format(step: ReadStepCsv) -> CsvFormat:

@@ -344,10 +344,6 @@ _NOT_TEXT = re.compile(
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 
 
-class WebPage(BadInput):
-    """A web page came instead of data."""
-
-
 def refuse_page(begin: bytes) -> None:
     """Raise `WebPage` if a file begins as a page, in UTF-8 or another encoding of Unicode."""
     if (encoding := marked_encoding(begin)) is not None:
@@ -356,20 +352,22 @@ def refuse_page(begin: bytes) -> None:
         raise web_page(begin)
     if _XML.match(begin):
         shown = " ".join(begin[:80].decode("utf-8", "replace").split())[:60]
-        raise WebPage(
+        raise BadInput(
+            "WebPage",
             "the source answers with an XML document, such as a notice of an error, which no "
-            f"reader takes for rows; it begins with {shown!r}"
+            f"reader takes for rows; it begins with {shown!r}",
         )
 
 
-def web_page(begin: bytes) -> WebPage:
+def web_page(begin: bytes) -> BadInput:
     """Return the error, which shows the beginning."""
     shown = " ".join(begin[:80].decode("utf-8", "replace").split())[:60]
-    return WebPage(
+    return BadInput(
+        "WebPage",
         f"the source answers with a web page, not with data; it begins with {shown!r} (if it is "
         "data, the attribute odf-node/contentType: any of the source takes it)"
         if not _PAGE.match(begin)
-        else f"the source answers with a web page, not with data; it begins with {shown!r}"
+        else f"the source answers with a web page, not with data; it begins with {shown!r}",
     )
 
 

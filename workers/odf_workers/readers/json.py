@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import (
     ReadStep,
     ReadStepGeoJson,
@@ -29,7 +30,7 @@ from odf_protocol.source_options import options_of
 from odf_protocol.source_rules import check_read_step
 
 from ..runtime.progress import Content, opened, size_of
-from ..slices.schema import INFER_ROWS, BadRow, Frame, Limits, SubPathNotFound, check_names
+from ..slices.schema import INFER_ROWS, BadRow, Frame, Limits, check_names
 from .features import Features, Known, Pages, features_of
 from .forms import forms_of
 from .json_scan import MAX_REMARKS, FieldsSeen, JsonScanner, Value, array_of, compact_json, keys_of
@@ -358,7 +359,7 @@ def _listed(sub_path: str, tell: Callable[[str], None], scanner: JsonScanner) ->
     pages.ended(count)
 
 
-def _no_array(scanner: JsonScanner, sub_path: str) -> SubPathNotFound:
+def _no_array(scanner: JsonScanner, sub_path: str) -> BadInput:
     """Return an error that names the arrays that a path could lead to."""
     arrays = []
     kind = None
@@ -370,13 +371,15 @@ def _no_array(scanner: JsonScanner, sub_path: str) -> SubPathNotFound:
             value = scanner.value()
             kind = value if key == "type" else kind
     elif scanner.value() is None and sub_path:
-        return SubPathNotFound(f"Sub-path not found: {sub_path}")
+        return BadInput("SubPathNotFound", f"Sub-path not found: {sub_path}")
     hint = "a list of objects is expected; NDJSON, application/x-ndjson, takes one object a line"
     if arrays == ["features"] and kind in (None, "FeatureCollection"):
         hint = "the document is a FeatureCollection, which a source of GeoJson reads"
     elif arrays:
         hint = f"an object has its records deeper, here perhaps at `subPath: {arrays[0]}`"
-    return SubPathNotFound(f"Sub-path does not specify an array: {sub_path or '.'} ({hint})")
+    return BadInput(
+        "SubPathNotFound", f"Sub-path does not specify an array: {sub_path or '.'} ({hint})"
+    )
 
 
 def _object(line: int, value: Any) -> dict[str, Any]:
@@ -389,10 +392,10 @@ def _enter(scanner: JsonScanner, wanted: str, path: str, pages: Pages) -> Iterat
     """Step to the value of a key of the object that starts here; return the iterator of later
     keys."""
     if scanner.peek() != "{":
-        raise SubPathNotFound(f"Sub-path not found: {path}")
+        raise BadInput("SubPathNotFound", f"Sub-path not found: {path}")
     keys = keys_of(scanner)
     for key in keys:
         if key == wanted:
             return keys
         pages.met(key, scanner.value())
-    raise SubPathNotFound(f"Sub-path not found: {path}")
+    raise BadInput("SubPathNotFound", f"Sub-path not found: {path}")

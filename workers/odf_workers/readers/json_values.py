@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from odf_protocol.errors import BadInput
 from odf_protocol.source_options import JsonNumbers
 
-from ..slices.schema import Unsupported
 from .forms import PLAIN, Forms, of_epoch
 from .json_scan import NumberText, compact_json
 from .recast import Losses, may_lose
@@ -99,7 +99,9 @@ def converter(wanted: pa.DataType, *, column: str, how: How = AS_DECLARED) -> Co
     for matches, make in _SCALARS:
         if matches(wanted):
             return _with_texts(wanted, column, how, make(wanted, column, how))
-    raise Unsupported(f"column `{column}`: JSON has no form for {wanted}", column=column)
+    raise BadInput(
+        "Unsupported", f"column `{column}`: JSON has no form for {wanted}", column=column
+    )
 
 
 def _with_texts(wanted: pa.DataType, column: str, how: How, others: Convert) -> Convert:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from odf_protocol.errors import BadInput
 from odf_protocol.metadata.sources import ReadStepParquet
 from odf_protocol.scalar_text import scalar_text
 from odf_protocol.stored_values import first_misfit
@@ -22,7 +23,6 @@ from .forms import not_of
 from .json_scan import not_stored
 from .parquet_bounds import (
     UNREADABLE,
-    MalformedParquet,
     Reading,
     allowance,
     check_unpacked,
@@ -139,7 +139,7 @@ def _opened(
             coerce_int96_timestamp_unit=INT96_UNIT,
         )
     except UNREADABLE as bad:
-        raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
+        raise BadInput("MalformedParquet", f"not a Parquet file: {_said(bad)}") from None
     return plain, file, reading
 
 
@@ -164,7 +164,7 @@ def _columns(
     try:
         return columns_of(file, wanted, takes)
     except UNREADABLE as bad:
-        raise MalformedParquet(f"not a Parquet file: {_said(bad)}") from None
+        raise BadInput("MalformedParquet", f"not a Parquet file: {_said(bad)}") from None
 
 
 def _said(bad: Exception) -> str:
@@ -194,7 +194,7 @@ def _unpacked(
                 yield columns.made(batch.slice(start, stop - start), done + start)
             done += batch.num_rows
     except UNREADABLE as bad:
-        raise MalformedParquet(f"the Parquet file is damaged: {_said(bad)}") from None
+        raise BadInput("MalformedParquet", f"the Parquet file is damaged: {_said(bad)}") from None
 
 
 def _by_group(

@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odf_protocol.errors import BadInput
+from odf_protocol.errors import BadInput, LimitExceeded
 from odf_protocol.slice_file import Chunk, RowGroup, Unclear, row_groups_of
 
-from ..runtime.command import DecompressionTooLarge, PrepareLimits, check_size
+from ..runtime.command import PrepareLimits, check_size
 from ..slices.schema import BATCH_ROWS, InputTooLarge, Limits
 
 DATA, INDEX, DICTIONARY, DATA_2 = 0, 1, 2, 3
@@ -141,10 +141,6 @@ _INDEX_BYTES = 8
 """Bytes of a value's index or offset; the page or the dictionary counts the value's own bytes."""
 
 
-class MalformedParquet(BadInput):
-    """The file is not Parquet, or damaged."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How to read a file: rows at once, and the text columns to read as dictionary indices.
@@ -197,9 +193,9 @@ def _groups(content: memoryview, schema: pq.ParquetSchema) -> list[RowGroup]:
     try:
         groups = row_groups_of(content)
     except Unclear as bad:
-        raise MalformedParquet(f"not a Parquet file: {bad}") from None
+        raise BadInput("MalformedParquet", f"not a Parquet file: {bad}") from None
     if any(len(group.chunks) != len(schema) for group in groups):
-        raise MalformedParquet("not a Parquet file: its row groups have other columns")
+        raise BadInput("MalformedParquet", "not a Parquet file: its row groups have other columns")
     return groups
 
 
@@ -233,7 +229,9 @@ def _look(content: memoryview, chunk: Chunk, limits: Limits, *, width: int) -> _
             density = max(density, taken / max(1, page.values))
             prefixed |= page.encoding == DELTA_BYTE_ARRAY
     except Unclear as bad:
-        raise MalformedParquet(f"the pages of the Parquet file cannot be followed: {bad}") from None
+        raise BadInput(
+            "MalformedParquet", f"the pages of the Parquet file cannot be followed: {bad}"
+        ) from None
     return _Seen(values, size, looked_up, density, dictionary, prefixed)
 
 
@@ -270,7 +268,8 @@ def check_unpacked(total: int, allowed: int, archives: PrepareLimits) -> None:
     """Raise `DecompressionTooLarge` above the limit."""
     if total > allowed:
         check_size(total, archives)
-        raise DecompressionTooLarge(
+        raise LimitExceeded(
+            "DecompressionTooLarge",
             f"the Parquet file grows more than {archives.max_ratio} times when it is unpacked",
             limit="max_ratio",
             value=archives.max_ratio,

@@ -39,7 +39,7 @@ from odf_storage.datasets.kartothek.rows import in_schema
 
 from ..prepare.run import bunzip2, entry_names, gunzip, unzip, unzstd
 from ..prepare.workbook import OLE, ZIP, Dialect, UnusableWorkbook, is_workbook, sheet_as_csv
-from ..runtime.command import CHUNK_BYTES, MalformedArchive, PrepareLimits
+from ..runtime.command import CHUNK_BYTES, PrepareLimits
 from ..runtime.progress import Content, mapped, opened
 from ..slices.schema import Limits
 from .features import BEGIN_BYTES, refuse_page
@@ -90,10 +90,6 @@ STREAMS = (
     (re.compile(rb"\x28\xb5\x2f\xfd"), unzstd),
 )
 """First bytes of packed streams, and the function that unpacks each kind."""
-
-
-class MalformedArrow(BadInput):
-    """The bytes are not an Arrow stream, or a damaged one, or one with compressed buffers."""
 
 
 def plain_file(content: Content, step: ReadStep, scratch: Path, limits: Limits) -> Plain:
@@ -157,9 +153,10 @@ def _begin(content: Content) -> bytes:
 def _single_entry(content: Content, limits: PrepareLimits) -> Iterator[bytes]:
     names = entry_names(content, limits)
     if len(names) != 1:
-        raise MalformedArchive(
+        raise BadInput(
+            "MalformedArchive",
             f"the archive holds {len(names)} files, and one is expected: name one in a "
-            "`Decompress` step of a polling source, or post the file itself"
+            "`Decompress` step of a polling source, or post the file itself",
         )
     return unzip(content, names[0], limits)
 
@@ -187,8 +184,9 @@ def _is_arrow(begin: bytes) -> bool:
 def _as_parquet(content: Content, target: Path, *, is_file: bool) -> None:
     try:
         if is_file:
-            raise MalformedArrow(
-                "an Arrow file is sent as a stream (application/vnd.apache.arrow.stream)"
+            raise BadInput(
+                "MalformedArrow",
+                "an Arrow file is sent as a stream (application/vnd.apache.arrow.stream)",
             )
         _refuse_compressed(content)
         with (
@@ -200,7 +198,9 @@ def _as_parquet(content: Content, target: Path, *, is_file: bool) -> None:
                 batch.validate(full=True)
                 writer.write_batch(batch)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as bad:
-        raise MalformedArrow(f"the Arrow stream cannot be read: {str(bad)[:200]}") from None
+        raise BadInput(
+            "MalformedArrow", f"the Arrow stream cannot be read: {str(bad)[:200]}"
+        ) from None
 
 
 def _refuse_compressed(content: Content) -> None:
@@ -213,9 +213,10 @@ def _refuse_compressed(content: Content) -> None:
             except StopIteration:
                 return
             if is_compressed(message.metadata.to_pybytes()):
-                raise MalformedArrow(
+                raise BadInput(
+                    "MalformedArrow",
                     "the buffers of the Arrow stream are compressed: send them plain, and the body "
-                    "with Content-Encoding"
+                    "with Content-Encoding",
                 )
 
 

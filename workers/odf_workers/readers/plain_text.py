@@ -45,10 +45,6 @@ _MARK_BYTES = 4
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)")
 
 
-class TooFewLines(BadInput):
-    """A file has fewer lines than its source leaves out."""
-
-
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A file as readers accept it, the step to read it by, and warnings for the publisher."""
@@ -170,7 +166,8 @@ class LeftOut:
         while skipped < self.options.skip_lines:
             line = next(self._of(numbered), None)
             if line is None:
-                raise TooFewLines(
+                raise BadInput(
+                    "TooFewLines",
                     f"the source leaves out {self.options.skip_lines} lines at the beginning, and "
                     f"the file has {skipped}",
                     lines=skipped,
@@ -210,7 +207,8 @@ class LeftOut:
                 full -= bool(passed.strip())
                 yield passed
         if full < self.options.footer_lines:
-            raise TooFewLines(
+            raise BadInput(
+                "TooFewLines",
                 f"the source leaves out {self.options.footer_lines} lines at the end, and the file "
                 f"has {full} after its header",
                 lines=full,

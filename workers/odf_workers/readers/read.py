@@ -38,7 +38,7 @@ from odf_protocol.metadata.sources import (
 from ..partitions.messages import gathered
 from ..partitions.port import File, at_hand
 from ..runtime.progress import Content, Enclosed, opened
-from ..slices.schema import BadRow, Frame, Limits, Unsupported
+from ..slices.schema import BadRow, Frame, Limits
 from .csv import read_csv
 from .features import Known
 from .json import read_geojson, read_json, read_ndgeojson, read_ndjson
@@ -77,10 +77,6 @@ MEDIA_TYPES: dict[str, type[ReadStep]] = {
 }
 
 
-class UnsupportedMediaType(BadInput):
-    """No reader has this media type."""
-
-
 def open_frame(
     step: ReadStep,
     content: Content,
@@ -104,7 +100,7 @@ def open_frame(
     reader = READERS.get(type(step))
     if reader is None:
         kind = msgspec.to_builtins(step)["kind"]
-        raise Unsupported(f"reading {kind} is not supported", kind=kind)
+        raise BadInput("Unsupported", f"reading {kind} is not supported", kind=kind)
     schema = schema_of(step) if as_declared else None
     if is_plain(content, step):
         return reader(step, content, schema, limits, rejected, known)
@@ -153,7 +149,9 @@ def for_media_type(step: ReadStep, media_type: str | None) -> ReadStep:
     plain = media_type.partition(";")[0].strip().lower()
     kind: Any = MEDIA_TYPES.get(plain)
     if kind is None:
-        raise UnsupportedMediaType(f"unsupported media type {media_type!r}", media_type=media_type)
+        raise BadInput(
+            "UnsupportedMediaType", f"unsupported media type {media_type!r}", media_type=media_type
+        )
     if kind is type(step):
         return step
     declared = step.schema is not None or step.ddl_schema is not None

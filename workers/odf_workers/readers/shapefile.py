@@ -70,10 +70,6 @@ _DAMAGED = (
 )
 
 
-class MalformedShapefile(BadInput):
-    """The archive contains no readable shapefile, or several."""
-
-
 def read_shapefile(
     step: ReadStepEsriShapefile,
     content: Content,
@@ -119,7 +115,8 @@ def _shape_name(content: Content, sub_path: str | None, limits: Limits) -> str:
     if len(names) != 1:
         what = "no shapefile" if not names else f"{len(names)} shapefiles"
         meant = "" if sub_path is None else f" of the name {sub_path!r}"
-        raise MalformedShapefile(
+        raise BadInput(
+            "MalformedShapefile",
             f"the archive holds {what}{meant}; subPath may name one",
             sub_path=sub_path,
             found=names[:10],
@@ -145,12 +142,14 @@ def _opened(base: Path, stack: ExitStack) -> Any:
         if (member := base.with_suffix(suffix)).exists():
             files[suffix[1:]] = stack.enter_context(member.open("rb"))
     if "dbf" not in files:
-        raise MalformedShapefile("the shapefile has no table of attributes (.dbf)")
+        raise BadInput("MalformedShapefile", "the shapefile has no table of attributes (.dbf)")
     try:
         with _doubts_count():
             return shapefile.Reader(**files, encoding=_encoding(base), encodingErrors="strict")
     except _DAMAGED as bad:
-        raise MalformedShapefile(f"the shapefile cannot be read ({_short(bad)})") from None
+        raise BadInput(
+            "MalformedShapefile", f"the shapefile cannot be read ({_short(bad)})"
+        ) from None
 
 
 @contextmanager
@@ -169,9 +168,10 @@ def _encoding(base: Path) -> str:
         return UTF8
     found = encoding_of(name)
     if found is None:
-        raise MalformedShapefile(
+        raise BadInput(
+            "MalformedShapefile",
             f"the encoding {name[:40]!r} of the attributes, which .cpg names, is not known: write "
-            "UTF-8 or the number of a code page there"
+            "UTF-8 or the number of a code page there",
         )
     return found
 
@@ -200,7 +200,7 @@ def _names(reader: Any) -> list[str]:
     names = [field[0] for field in reader.data_fields]
     names = [f"_{name}" if name in _OWN else name for name in names]
     if len(set(names)) < len(names):
-        raise MalformedShapefile("two attributes share one name")
+        raise BadInput("MalformedShapefile", "two attributes share one name")
     return names
 
 
@@ -275,9 +275,11 @@ def _check_end(reader: Any, rows: int) -> None:
         with _doubts_count():
             shapes = sum(1 for _ in (index.offsets if index else reader.shp_reader.headers_gen()))
     except _DAMAGED as bad:
-        raise MalformedShapefile(f"the shapefile cannot be read ({_short(bad)})") from None
+        raise BadInput(
+            "MalformedShapefile", f"the shapefile cannot be read ({_short(bad)})"
+        ) from None
     if shapes > rows:
-        raise MalformedShapefile(f"the shapefile has {shapes} shapes, and {rows} rows")
+        raise BadInput("MalformedShapefile", f"the shapefile has {shapes} shapes, and {rows} rows")
 
 
 def _value(value: Any) -> Any:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from odf_protocol.errors import BadInput, LimitExceeded, NodeError
+from odf_protocol.errors import LimitExceeded, NodeError
 from odf_storage.runtime.logs import line as line
 from odf_storage.runtime.logs import set_up as set_up
 
@@ -142,26 +142,6 @@ RATIO_FLOOR_BYTES = 10 << 20
 attack."""
 
 
-class MalformedArchive(BadInput):
-    """The bytes are not an archive of the declared format, or a damaged one."""
-
-
-class EntryNotFound(BadInput):
-    """The archive has no entry of the requested name."""
-
-
-class DecompressionTooLarge(LimitExceeded):
-    """An archive unpacks to more than the limit of this node."""
-
-
-class PipeRefused(BadInput):
-    """The node does not allow this command."""
-
-
-class PipeFailed(BadInput):
-    """A command failed, took too long, or wrote too much."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareLimits:
     """Limits of a step: bytes of its output, ratio of output to input, entries of an archive;
@@ -187,7 +167,8 @@ def within(chunks: Iterator[bytes], limits: PrepareLimits, *, read: list[int]) -
         written += len(chunk)
         check_size(written, limits)
         if written > max(RATIO_FLOOR_BYTES, limits.max_ratio * read[0]):
-            raise DecompressionTooLarge(
+            raise LimitExceeded(
+                "DecompressionTooLarge",
                 f"the archive grows more than {limits.max_ratio} times when it is unpacked",
                 limit="max_ratio",
                 value=limits.max_ratio,
@@ -199,7 +180,8 @@ def within(chunks: Iterator[bytes], limits: PrepareLimits, *, read: list[int]) -
 def check_size(written: int, limits: PrepareLimits) -> None:
     """Raise `DecompressionTooLarge` above the limit in bytes."""
     if written > limits.max_bytes:
-        raise DecompressionTooLarge(
+        raise LimitExceeded(
+            "DecompressionTooLarge",
             f"more than {limits.max_bytes} bytes come out of the preparation",
             limit="max_bytes",
             value=limits.max_bytes,

@@ -31,7 +31,6 @@ from odf_protocol.errors import BadInput, LimitExceeded
 from odf_protocol.instant import Instant
 from odf_protocol.scalar_text import scalar_text
 from odf_protocol.source_rules import AS_TEXT
-from odf_protocol.source_rules import Unsupported as Unsupported
 
 from ..runtime.command import PrepareLimits
 
@@ -50,10 +49,6 @@ RAW_CHARS = 2_000
 
 class BadInputSchema(BadInput):
     """The columns of the batch cannot become rows of the dataset."""
-
-
-class SubPathNotFound(BadInput):
-    """A document lacks the path at which its rows should be."""
 
 
 class BadRow(BadInput):
@@ -410,10 +405,6 @@ class Operation(IntEnum):
     CORRECT_TO = 3
 
 
-class CannotMerge(BadInput):
-    """The strategy cannot be applied to this batch."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merging:
     """Input of every merge strategy: names of the system columns, key and compared columns."""
@@ -439,7 +430,7 @@ class Merging:
 def check_columns(columns: Sequence[str], needed: Sequence[str], what: str) -> None:
     """Raise `CannotMerge` if the list is empty or names a column that the batch lacks."""
     if not needed:
-        raise CannotMerge(f"the merge strategy names no {what} columns")
+        raise BadInput("CannotMerge", f"the merge strategy names no {what} columns")
     for name in needed:
         if name not in columns:
-            raise CannotMerge(f"the batch has no {what} column `{name}`", column=name)
+            raise BadInput("CannotMerge", f"the batch has no {what} column `{name}`", column=name)

@@ -22,11 +22,11 @@ from odf_protocol.instant import Instant
 from odf_storage.datasets.node.naming import refuse_reserved_account
 from odf_storage.runtime.clock import Clock, Random
 from odf_storage.runtime.logs import add_facts
-from odf_storage.stores.ports.errors import AccountNameTaken, TokenNotFound
+from odf_storage.stores.ports.errors import account_name_taken, token_not_found
 from odf_storage.stores.ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 from odf_storage.stores.registers.accounts import AccountStore
 
-from ..auth.access import Action, DatasetHidden, Unauthenticated, Unauthorized, require_admin
+from ..auth.access import Action, DatasetHidden, Unauthenticated, require_admin, unauthorized
 from ..auth.actors import ID_BYTES, TOKEN_BYTES, AccessToken, Actor
 from ..auth.dataset_access import DatasetAccess
 from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
@@ -34,18 +34,11 @@ from ..auth.passwords import SALT_BYTES, Cost, check_new, hash_password
 ALL_SCOPES = frozenset(Scope)
 
 
-class AccountUnknown(NotFound):
-    """There is no account with this name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no account {name[:100]}", account=name[:100])
-
-
 def find_account(accounts: AccountStore, name: str) -> Account:
     """Return the account with this name. Raises `AccountUnknown`."""
     found = accounts.find_account(name)
     if found is None:
-        raise AccountUnknown(name)
+        raise NotFound("AccountUnknown", f"there is no account {name[:100]}", account=name[:100])
     return found
 
 
@@ -58,7 +51,7 @@ def create_account(
         MalformedName, ReservedName, AccountNameTaken.
     """
     if accounts.find_account(str(Name(name))) is not None:
-        raise AccountNameTaken(name)
+        raise account_name_taken(name)
     return ensure_account(accounts, name, random, is_admin=is_admin)
 
 
@@ -132,20 +125,6 @@ MAX_ACCOUNT_TOKENS = 100
 MAX_LABEL_CHARS = 200
 
 
-class MalformedTokenRequest(BadInput):
-    """The properties of the requested token are invalid."""
-
-
-class TooManyTokens(LimitExceeded):
-    """The account has reached its limit of valid tokens."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"the account has {limit} tokens that hold: revoke one first",
-            limit=limit,
-        )
-
-
 class TokenAsked(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A request for a token: a label, its scopes (default: all), its expiry (RFC 3339), and the
     dataset to which it is restricted (an id or a name)."""
@@ -182,13 +161,17 @@ def make_token(tokens: OwnTokens, actor: Actor, asked: TokenAsked) -> dict[str, 
     """
     account = _manager(actor)
     if not actor.has_session:
-        raise Unauthorized("tokens are made by those who logged in, not by tokens: log in")
+        raise unauthorized("tokens are made by those who logged in, not by tokens: log in")
     now = tokens.clock()
     ends = None if asked.expires_at is None else Instant.parse(asked.expires_at)
     _refuse_unfit(asked, ends, now)
     valid = [one for one in tokens.accounts.tokens(account.id) if _holds(one, now)]
     if len(valid) >= tokens.most:
-        raise TooManyTokens(tokens.most)
+        raise LimitExceeded(
+            "TooManyTokens",
+            f"the account has {tokens.most} tokens that hold: revoke one first",
+            limit=tokens.most,
+        )
     dataset = None if asked.dataset is None else _dataset(tokens.access, actor, asked.dataset)
     reach = Reach.ACCOUNT if asked.own_datasets_only else Reach.NODE
     made = create_token(
@@ -212,7 +195,7 @@ def revoke_token(tokens: OwnTokens, actor: Actor, name: str) -> None:
     account = _manager(actor)
     found = tokens.accounts.find_token(name)
     if found is None or found.account != account.id:
-        raise TokenNotFound(name[:100])
+        raise token_not_found(name[:100])
     tokens.accounts.revoke_token(name)
 
 
@@ -234,19 +217,25 @@ def _manager(actor: Actor) -> Account:
     if actor.account is None:
         raise Unauthenticated
     if actor.reach is not Reach.NODE or not actor.may(Scope.MANAGE):
-        raise Unauthorized("this token may not manage the account")
+        raise unauthorized("this token may not manage the account")
     return actor.account
 
 
 def _refuse_unfit(asked: TokenAsked, ends: Instant | None, now: Instant) -> None:
     if len(asked.label) > MAX_LABEL_CHARS or not asked.label.isprintable():
-        raise MalformedTokenRequest(f"a label is one line of {MAX_LABEL_CHARS} characters at most")
+        raise BadInput(
+            "MalformedTokenRequest", f"a label is one line of {MAX_LABEL_CHARS} characters at most"
+        )
     if asked.scopes is not None and not asked.scopes:
-        raise MalformedTokenRequest("a token without scopes allows nothing; leave scopes out")
+        raise BadInput(
+            "MalformedTokenRequest", "a token without scopes allows nothing; leave scopes out"
+        )
     if asked.dataset is not None and asked.own_datasets_only:
-        raise MalformedTokenRequest("dataset and ownDatasetsOnly are two different reaches")
+        raise BadInput(
+            "MalformedTokenRequest", "dataset and ownDatasetsOnly are two different reaches"
+        )
     if ends is not None and ends <= now:
-        raise MalformedTokenRequest(f"a token cannot end at {ends}: that is over")
+        raise BadInput("MalformedTokenRequest", f"a token cannot end at {ends}: that is over")
 
 
 def _holds(token: Token, now: Instant) -> bool:
@@ -334,7 +323,7 @@ def revoke_token_of(its: Administration, actor: Actor, name: str, token: str) ->
     account = find_account(its.accounts, name)
     found = its.accounts.find_token(token)
     if found is None or found.account != account.id:
-        raise TokenNotFound(token[:100])
+        raise token_not_found(token[:100])
     add_facts(account=account.name, token=token)
     its.accounts.revoke_token(token)
 
@@ -344,7 +333,7 @@ def _require_session(actor: Actor) -> None:
     passwords, so that a leaked token is harmless once it is revoked."""
     require_admin(actor)
     if not actor.has_session:
-        raise Unauthorized("accounts and passwords are made by those who signed in by password")
+        raise unauthorized("accounts and passwords are made by those who signed in by password")
 
 
 def _shown(its: Administration, account: Account) -> dict[str, Any]:

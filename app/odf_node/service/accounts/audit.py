@@ -20,16 +20,12 @@ from odf_storage.runtime.logs import trace_id
 from odf_storage.stores.ports.accounts import AuditEntry, AuditFilter
 from odf_storage.stores.registers.audit import AuditLog
 
-from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.access import Unauthenticated, unauthorized
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.deps import ActorDep, StoresDep
 
 DAY_S = 86_400
-
-
-class UnreadableFilter(BadInput):
-    """A dataset or a time in the filter cannot be parsed."""
 
 
 def read_audit(
@@ -49,7 +45,7 @@ def read_audit(
     if actor.account is None:
         raise Unauthenticated
     if not actor.account.is_admin:
-        raise Unauthorized
+        raise unauthorized()
     return log.page(filter_of(wanted), before=before, limit=limit)
 
 
@@ -65,7 +61,7 @@ def filter_of(wanted: Mapping[str, str | None]) -> AuditFilter:
             until=Instant.parse(until) if until else None,
         )
     except (MalformedDid, MalformedMultibase, MalformedInstant) as bad:
-        raise UnreadableFilter(bad.message) from None
+        raise BadInput("UnreadableFilter", bad.message) from None
 
 
 def forget_old_deeds(log: AuditLog, now: Instant, keep_days: int) -> int:

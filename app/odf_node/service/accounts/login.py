@@ -58,17 +58,6 @@ EARLIEST_POLL_S = DEVICE_INTERVAL_S - 1
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
-class UnknownLoginMethod(BadInput):
-    """The node does not offer this login method."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__(f"Unsupported login method '{method[:50]}'", known=[PASSWORD])
-
-
-class MalformedCredentials(BadInput):
-    """The credentials do not have the form that the login method requires."""
-
-
 class CredentialsRejected(Refused):
     """There is no such account, it has no password, or the password is wrong."""
 
@@ -76,11 +65,9 @@ class CredentialsRejected(Refused):
         super().__init__("Rejected credentials: invalid login or password")
 
 
-class DeviceGrantRefused(BadInput):
+def device_grant_refused(code: str) -> BadInput:
     """A command line gets no token (yet). The message is an error code of RFC 8628."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code, error=code)
+    return BadInput("DeviceGrantRefused", code, error=code)
 
 
 class TooManyCodes(LimitExceeded):
@@ -93,13 +80,13 @@ class TooManyCodes(LimitExceeded):
         )
 
 
-class TooManyDeviceLogins(LimitExceeded):
+def too_many_device_logins(retry_after_s: int) -> LimitExceeded:
     """Too many command lines wait for their users, from one address or in sum."""
-
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__(
-            "Too many logins are waiting; try again later", retry_after_s=retry_after_s
-        )
+    return LimitExceeded(
+        "TooManyDeviceLogins",
+        "Too many logins are waiting; try again later",
+        retry_after_s=retry_after_s,
+    )
 
 
 class PasswordCredentials(msgspec.Struct, frozen=True):
@@ -169,12 +156,15 @@ def log_in(
         UnknownLoginMethod, MalformedCredentials, CredentialsRejected, TooManyAttempts.
     """
     if method != PASSWORD:
-        raise UnknownLoginMethod(method)
+        raise BadInput(
+            "UnknownLoginMethod", f"Unsupported login method '{method[:50]}'", known=[PASSWORD]
+        )
     try:
         given = decode_json(credentials_json, PasswordCredentials)
     except (msgspec.DecodeError, UnicodeError):
-        raise MalformedCredentials(
-            'loginCredentialsJson is a text holding {"login":…,"password":…}'
+        raise BadInput(
+            "MalformedCredentials",
+            'loginCredentialsJson is a text holding {"login":…,"password":…}',
         ) from None
     account = check_password(passwords, given.login, given.password, address)
     return begin_session(sessions, account)
@@ -214,10 +204,10 @@ def await_device(devices: Devices, address: str, client: str) -> Codes:
     begun = (f"device:{network_of(address)}", "")
     wait = devices.throttle.count({begun: devices.most_per_address})
     if wait is not None:
-        raise TooManyDeviceLogins(wait)
+        raise too_many_device_logins(wait)
     logins.remove_expired(now)
     if logins.count() >= devices.most:
-        raise TooManyDeviceLogins(devices.ttl_s)
+        raise too_many_device_logins(devices.ttl_s)
     codes = Codes(devices.random(DEVICE_CODE_BYTES).hex(), _user_code(devices))
     logins.put(
         DeviceLogin(
@@ -260,18 +250,18 @@ def poll_device(devices: Devices, code: str) -> Grant:
     now, logins, key = devices.clock(), devices.logins, _hash(code)
     login = logins.find(key)
     if login is None:
-        raise DeviceGrantRefused("invalid_grant")
+        raise device_grant_refused("invalid_grant")
     if login.expires_at <= now:
-        raise DeviceGrantRefused("expired_token")
+        raise device_grant_refused("expired_token")
     if login.is_denied:
-        raise DeviceGrantRefused("access_denied")
+        raise device_grant_refused("access_denied")
     if login.account is None:
         too_early = login.polled_at and now.ns < login.polled_at.ns + EARLIEST_POLL_S * NANOS
         logins.polled(key, now)
-        raise DeviceGrantRefused("slow_down" if too_early else "authorization_pending")
+        raise device_grant_refused("slow_down" if too_early else "authorization_pending")
     taken = logins.take(key)
     if taken is None or taken.account is None:
-        raise DeviceGrantRefused("invalid_grant")
+        raise device_grant_refused("invalid_grant")
     return begin_session(devices.sessions, devices.accounts.account(taken.account))
 
 

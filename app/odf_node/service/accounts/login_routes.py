@@ -29,11 +29,11 @@ from ..http.deps import BaseDep, wired
 from . import login as usecase
 from .login import (
     CredentialsRejected,
-    DeviceGrantRefused,
     Devices,
     Passwords,
     Sessions,
     TooManyCodes,
+    device_grant_refused,
 )
 
 HEADERS = {
@@ -179,10 +179,6 @@ DevicesDep = Annotated[Devices, Depends(wired(Devices))]
 router = APIRouter(tags=["login"])
 
 
-class MalformedLogin(BadInput):
-    """The body is not a login request."""
-
-
 class LoginBody(msgspec.Struct, frozen=True, rename="camel"):
     """The body of a login request. The credentials are a JSON document inside a text."""
 
@@ -198,8 +194,8 @@ async def login(request: Request, passwords: PasswordsDep, sessions: SessionsDep
     try:
         given = decode_json(raw, LoginBody)
     except (msgspec.DecodeError, UnicodeError):
-        raise MalformedLogin(
-            "the body has to be JSON with loginMethod and loginCredentialsJson"
+        raise BadInput(
+            "MalformedLogin", "the body has to be JSON with loginMethod and loginCredentialsJson"
         ) from None
     credentials = (given.login_method, given.login_credentials_json)
     limiter = request.app.state.passwords
@@ -219,7 +215,7 @@ async def authorize_device(request: Request, devices: DevicesDep, base: BaseDep)
     """Device authorization request of RFC 8628. The body is form-encoded."""
     client = (await small_form(request, MAX_BODY_BYTES)).get("client_id")
     if not client:
-        raise DeviceGrantRefused("invalid_request")
+        raise device_grant_refused("invalid_request")
     codes = await to_thread.run_sync(usecase.await_device, devices, _address(request), client)
     answer = {
         "device_code": codes.device,
@@ -237,7 +233,7 @@ async def device_token(request: Request, devices: DevicesDep) -> Response:
     """Device access token request of RFC 8628. The `message` of an error is its error code."""
     form = await small_form(request, MAX_BODY_BYTES)
     if form.get("grant_type") != usecase.DEVICE_GRANT:
-        raise DeviceGrantRefused("unsupported_grant_type")
+        raise device_grant_refused("unsupported_grant_type")
     grant = await to_thread.run_sync(usecase.poll_device, devices, form.get("device_code", ""))
     answer = {
         "access_token": grant.token,

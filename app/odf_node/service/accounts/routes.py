@@ -20,17 +20,6 @@ from .accounts import find_account
 router = APIRouter(tags=["identity"])
 
 
-class DatasetIdUnknown(NotFound):
-    """No dataset has this id, or the actor may not know that it exists."""
-
-    def __init__(self) -> None:
-        super().__init__("Not Found")
-
-
-class TokenRefused(Refused):
-    """The token is not valid, or the request has none."""
-
-
 @router.get("/info", summary="Tenancy of the node")
 async def info(settings: SettingsDep) -> Response:
     return JsonAnswer({"isMultiTenant": settings.tenancy is Tenancy.MULTI})
@@ -55,7 +44,7 @@ def account_by_name(name: str, stores: StoresDep, actor: ActorDep) -> Response:
 @router.get("/platform/token/validate", summary="Whether the token is valid")
 async def validate(actor: ActorDep) -> Response:
     if actor.is_anonymous:
-        raise TokenRefused(actor.reason.value)
+        raise Refused("TokenRefused", actor.reason.value)
     return Response(b"")
 
 
@@ -92,6 +81,6 @@ def find_by_id(access: DatasetAccess, actor: Actor, text: str) -> DatasetEntry:
     except BadInput:
         entry = None
     if entry is None:
-        raise DatasetIdUnknown
+        raise NotFound("DatasetIdUnknown", "Not Found")
     refuse_bad_token(actor)
     return entry

@@ -9,13 +9,14 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_protocol.errors import BadInput
 from odf_protocol.typed import decode_json
 
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
 from ..http.deps import ActorDep, wired
 from . import accounts as usecase
-from .accounts import MalformedTokenRequest, OwnTokens, TokenAsked
+from .accounts import OwnTokens, TokenAsked
 
 MAX_BODY_BYTES = 4096
 NO_STORE = {"cache-control": "no-store"}
@@ -36,7 +37,9 @@ async def make(request: Request, tokens: TokensDep, actor: ActorDep) -> Response
     try:
         asked = decode_json(raw or b"{}", TokenAsked)
     except (msgspec.DecodeError, UnicodeError) as bad:
-        raise MalformedTokenRequest(f"the body is no request for a token: {bad}") from None
+        raise BadInput(
+            "MalformedTokenRequest", f"the body is no request for a token: {bad}"
+        ) from None
     made = await run_in_threadpool(usecase.make_token, tokens, actor, asked)
     return JsonAnswer(made, 201, NO_STORE)
 

@@ -21,18 +21,11 @@ from ..http.addresses import Addresses
 from ..http.answers import error_answer, not_found_answer
 from ..http.deps import base_of
 from ..http.dispatch import Authentication, Dispatch, error_answer_for
-from ..http.parameters import InvalidRequest
+from ..http.parameters import invalid_request
 from ..http.sending import Sharing
 from ..observe.middleware import Observed
 from ..transfer.routes import TRANSFER_TAGS
 from ..wiring import Node
-
-
-class MethodNotServed(BadInput):
-    """The path is served, but not with the method of the request."""
-
-    def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"{path} takes no {method}; /docs lists what it takes", method=method)
 
 
 def new_api(node: Node, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
@@ -84,7 +77,7 @@ async def _node_error(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
     first = problems[0] if problems else {"loc": ("request",), "msg": str(error)}
-    return error_answer_for(request.scope, InvalidRequest(first["loc"], str(first["msg"])))
+    return error_answer_for(request.scope, invalid_request(first["loc"], str(first["msg"])))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
@@ -99,7 +92,13 @@ async def _no_route(request: Request, error: Exception) -> Response:
         case 404:
             return not_found_answer()
         case 405:
-            answer = error_answer(MethodNotServed(request.method, path))
+            answer = error_answer(
+                BadInput(
+                    "MethodNotServed",
+                    f"{path} takes no {request.method}; /docs lists what it takes",
+                    method=request.method,
+                )
+            )
         case status:
             answer = PlainTextResponse(str(error.detail), status)
     answer.headers.update(error.headers or {})

@@ -28,10 +28,6 @@ from .framework import new_api, observed
 PARTS = (system, query, jobs)
 
 
-class StoresOfOneMachine(BadInput):
-    """The database or the object store is local, so that other machines cannot reach it."""
-
-
 def check_is_beside(settings: Settings) -> None:
     """Raise `StoresOfOneMachine` unless the stores are PostgreSQL and a bucket."""
     missing = [
@@ -43,7 +39,8 @@ def check_is_beside(settings: Settings) -> None:
         if value is None
     ]
     if missing:
-        raise StoresOfOneMachine(
+        raise BadInput(
+            "StoresOfOneMachine",
             "queries run beside a service that keeps its state in PostgreSQL and a bucket: set "
             f"{' and '.join(missing)} as they are set there",
             setting=missing[0],

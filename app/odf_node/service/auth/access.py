@@ -72,10 +72,6 @@ class AnonymousRestricted(Refused):
         super().__init__("Anonymous account is restricted")
 
 
-class MalformedAddress(BadInput):
-    """A path segment is not a valid name."""
-
-
 class DatasetHidden(NotFound):
     """The dataset does not exist, or the actor may not know that it does. For a bad token, the
     fact `challenge` has the value of `WWW-Authenticate`."""
@@ -97,14 +93,12 @@ class DatasetRenamed(DatasetHidden):
         super().__init__(reason, name=name, location=base + name)
 
 
-class TokenInvalid(Refused):
-    def __init__(self) -> None:
-        super().__init__(Reason.INVALID.value)
+def token_invalid() -> Refused:
+    return Refused("TokenInvalid", Reason.INVALID.value)
 
 
-class TokenExpired(Refused):
-    def __init__(self) -> None:
-        super().__init__(Reason.EXPIRED.value)
+def token_expired() -> Refused:
+    return Refused("TokenExpired", Reason.EXPIRED.value)
 
 
 class ActionForbidden(Refused):
@@ -121,14 +115,12 @@ class Unauthenticated(Refused):
         super().__init__("Unauthenticated")
 
 
-class Unauthorized(Refused):
+def unauthorized(why: str = "Unauthorized") -> Refused:
     """The account may not perform this action."""
-
-    def __init__(self, why: str = "Unauthorized") -> None:
-        super().__init__(why)
+    return Refused("Unauthorized", why)
 
 
-_REFUSED_TOKEN = {Reason.INVALID: TokenInvalid, Reason.EXPIRED: TokenExpired}
+_REFUSED_TOKEN = {Reason.INVALID: token_invalid, Reason.EXPIRED: token_expired}
 
 
 class IsRemote(BadInput):
@@ -150,7 +142,7 @@ def address(tenancy: Tenancy, account: str | None, name: str) -> DatasetAlias:
         owner = SINGLE_OWNER if tenancy is Tenancy.SINGLE else account or ""
         return DatasetAlias(Name(name), Name(owner))
     except MalformedName as broken:
-        raise MalformedAddress(broken.message) from None
+        raise BadInput("MalformedAddress", broken.message) from None
 
 
 def is_for_all(entry: DatasetEntry, reads: AnonymousReads) -> bool:
@@ -241,7 +233,7 @@ def may_create(actor: Actor, alias: DatasetAlias) -> None:
         raise Unauthenticated
     is_lesser = actor.reach is Reach.DATASET or not actor.may(Scope.CREATE)
     if not owns(actor, alias) or is_lesser:
-        raise Unauthorized
+        raise unauthorized()
 
 
 def require_admin(actor: Actor) -> Account:
@@ -250,7 +242,7 @@ def require_admin(actor: Actor) -> Account:
     if actor.account is None:
         raise Unauthenticated
     if not actor.account.is_admin:
-        raise Unauthorized("only administrators may see or do this")
+        raise unauthorized("only administrators may see or do this")
     if actor.reach is not Reach.NODE or not actor.may(Scope.MANAGE):
-        raise Unauthorized("this token may not do all that its account may; sign in with another")
+        raise unauthorized("this token may not do all that its account may; sign in with another")
     return actor.account

@@ -224,13 +224,6 @@ MAX_HEADER_CHARS = 8192
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([\x21-\x7e]+) *")
 
 
-class MalformedBearer(BadInput):
-    """The Authorization header contains no bearer token."""
-
-    def __init__(self) -> None:
-        super().__init__("Invalid Bearer token header")
-
-
 class Reason(Enum):
     """Why an actor is anonymous."""
 
@@ -284,7 +277,7 @@ def bearer_of(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
         return None
     match = _BEARER.fullmatch(values[0].decode("latin-1")[:MAX_HEADER_CHARS])
     if match is None or len(values) > 1:
-        raise MalformedBearer
+        raise BadInput("MalformedBearer", "Invalid Bearer token header")
     return match[1]
 
 

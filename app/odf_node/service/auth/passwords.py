@@ -42,10 +42,6 @@ _STORED = re.compile(
 )
 
 
-class PasswordNotTaken(BadInput):
-    """A new password is too short, too long, or no text."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The cost of one guess: `passes` times 2^work steps over 128 · `block_size` bytes each.
@@ -74,13 +70,16 @@ class Cost:
 def check_new(password: str) -> str:
     """Return the password if it follows the rules. Raises `PasswordNotTaken`."""
     if not MIN_PASSWORD_CHARS <= len(password) <= MAX_PASSWORD_CHARS:
-        raise PasswordNotTaken(
-            f"a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters"
+        raise BadInput(
+            "PasswordNotTaken",
+            f"a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters",
         )
     try:
         _canonical(password)
     except UnicodeEncodeError:
-        raise PasswordNotTaken("a password is text; this one cannot be written in UTF-8") from None
+        raise BadInput(
+            "PasswordNotTaken", "a password is text; this one cannot be written in UTF-8"
+        ) from None
     return password
 
 

@@ -55,13 +55,6 @@ secrets has another text."""
 _EXPIRY = struct.Struct(">Q")
 
 
-class SignedUrlExpired(Refused):
-    """The node signed this URL, and it has expired."""
-
-    def __init__(self) -> None:
-        super().__init__("this URL has expired; ask for the list of files again")
-
-
 @dataclass(frozen=True)
 class SignedUrls:
     """Makes and checks signatures of URLs. Services on one database accept each other's URLs."""
@@ -102,7 +95,9 @@ class SignedUrls:
         if not any(hmac.compare_digest(one, proof) for one in made):
             raise DatasetHidden
         if _EXPIRY.unpack(expiry)[0] * NANOS <= self.clock().ns:
-            raise SignedUrlExpired
+            raise Refused(
+                "SignedUrlExpired", "this URL has expired; ask for the list of files again"
+            )
 
 
 def signature_of(query: bytes) -> str | None:
@@ -132,11 +127,9 @@ def _decoded(text: str) -> bytes:
 MAX_UPLOAD_TOKEN_CHARS = 8192
 
 
-class InvalidUploadToken(BadInput):
+def invalid_upload_token() -> BadInput:
     """The text is not an upload token."""
-
-    def __init__(self) -> None:
-        super().__init__("Invalid upload token")
+    return BadInput("InvalidUploadToken", "Invalid upload token")
 
 
 class UploadToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -152,13 +145,13 @@ class UploadToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def parse(cls, text: str) -> UploadToken:
         """Parse a token. Raises `InvalidUploadToken`."""
         if len(text) > MAX_UPLOAD_TOKEN_CHARS or not text.isascii():
-            raise InvalidUploadToken
+            raise invalid_upload_token()
         bare = text.rstrip("=")
         try:
             raw = base64.b64decode(bare + "=" * (-len(bare) % 4), altchars=b"-_", validate=True)
             return decode_json(raw, cls)
         except (binascii.Error, msgspec.DecodeError, UnicodeError):
-            raise InvalidUploadToken from None
+            raise invalid_upload_token() from None
 
     def __str__(self) -> str:
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode()
@@ -174,42 +167,21 @@ _KEY_USE = b"odf-node keys of s3"
 secrets has another text."""
 
 
-class S3Denied(Refused):
+def s3_denied() -> Refused:
     """The request is not signed with keys of this node for the files of this dataset."""
-
-    def __init__(self) -> None:
-        super().__init__("these keys do not open this; load the table again for its keys")
+    return Refused("S3Denied", "these keys do not open this; load the table again for its keys")
 
 
-class S3KeysExpired(Refused):
-    """The node made these keys, and they have expired."""
-
-    def __init__(self) -> None:
-        super().__init__("these keys have expired; load the table again for new ones")
-
-
-class S3ClockOff(Refused):
-    """The time of the signature is too far from the time of the node."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"the request was not signed within {MAX_SKEW_S} seconds of the node's time; "
-            "set the clock of the client"
-        )
-
-
-class S3ReadsOnly(Refused):
+def s3_reads_only() -> Refused:
     """A request with an S3 signature tries to do something else than read."""
+    return Refused(
+        "S3ReadsOnly", "keys of S3 read the files of one dataset, and do nothing else here"
+    )
 
-    def __init__(self) -> None:
-        super().__init__("keys of S3 read the files of one dataset, and do nothing else here")
 
-
-class NoSuchS3Key(NotFound):
+def no_such_s3_key() -> NotFound:
     """The address serves nothing to S3 clients, whatever their keys."""
-
-    def __init__(self) -> None:
-        super().__init__("no object can be here; slices are below …/data/")
+    return NotFound("NoSuchS3Key", "no object can be here; slices are below …/data/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +217,12 @@ class VendedKeys:
         try:
             (expires_s,) = _EXPIRY.unpack_from(base64.urlsafe_b64decode(token[:12]))
         except (ValueError, struct.error):
-            raise S3Denied from None
+            raise s3_denied() from None
         for key in self._keys:
             made = _token(key, dataset, expires_s)
             if hmac.compare_digest(made.encode(), token.encode()):
                 return S3Keys(_secret(key, token), token, expires_s)
-        raise S3Denied
+        raise s3_denied()
 
     @property
     def now_s(self) -> int:
@@ -272,19 +244,25 @@ class S3Callers:
             S3ClockOff.
         """
         if request.method not in READS:
-            raise S3ReadsOnly
+            raise s3_reads_only()
         claim, time_s = Claim.of(request), time_of(request)
         entry = self.access.entries.find(address(self.access.tenancy, account, dataset))
         if entry is None:
-            raise S3Denied
+            raise s3_denied()
         keys = self.keys.find(request.header(TOKEN_HEADER), entry.id)
         made = signature(request, claim, keys.secret)
         if not hmac.compare_digest(made, claim.signature):
-            raise S3Denied
+            raise s3_denied()
         if keys.expires_s <= self.keys.now_s:
-            raise S3KeysExpired
+            raise Refused(
+                "S3KeysExpired", "these keys have expired; load the table again for new ones"
+            )
         if abs(time_s - self.keys.now_s) > MAX_SKEW_S:
-            raise S3ClockOff
+            raise Refused(
+                "S3ClockOff",
+                f"the request was not signed within {MAX_SKEW_S} seconds of the node's time; "
+                "set the clock of the client",
+            )
         add_facts(dataset=str(entry.id))
         return Actor(reads=entry.id)
 

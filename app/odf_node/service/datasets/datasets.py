@@ -43,7 +43,7 @@ from odf_storage.stores.ports.following import Author
 from odf_storage.stores.ports.publications import Listed
 from odf_storage.stores.ports.values import DatasetEntry, Visibility
 
-from ..auth.access import ActionForbidden, Unauthenticated, Unauthorized, may_create, owns
+from ..auth.access import ActionForbidden, Unauthenticated, may_create, owns, unauthorized
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess, EntryMemory
 from ..definitions.authors import (
@@ -92,14 +92,6 @@ APPEND_ATTEMPTS = 5
 """Limit of attempts to append an authored event while other writers move the head."""
 
 
-class OneSnapshotExpected(BadInput):
-    """The manifest of a request to create a dataset describes none or several."""
-
-
-class EventNotAuthored(BadInput):
-    """The event may be appended only by the node itself or by a push."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A dataset that is ready to be created: its events, `Seed` first, and their blocks."""
@@ -135,7 +127,9 @@ def prepare_dataset(
         raise Unauthenticated
     snapshots = load_snapshots(manifest)
     if len(snapshots) != 1:
-        raise OneSnapshotExpected(f"one DatasetSnapshot is expected, there are {len(snapshots)}")
+        raise BadInput(
+            "OneSnapshotExpected", f"one DatasetSnapshot is expected, there are {len(snapshots)}"
+        )
     resolve = visible_inputs(authoring.access, actor)
     return prepare_snapshot(authoring, actor, snapshots[0], visibility, resolve)
 
@@ -156,7 +150,7 @@ def prepare_snapshot(
         raise Unauthenticated
     alias = authoring.access.new_alias(actor, snapshot.name)
     if not owns(actor, alias):
-        raise Unauthorized(f"only the account {alias.account} makes datasets under this name")
+        raise unauthorized(f"only the account {alias.account} makes datasets under this name")
     may_create(actor, alias)
     refuse_long(alias)
     refuse_reserved(alias)
@@ -211,8 +205,9 @@ def event_to_append(access: DatasetAccess, actor: Actor, manifest: bytes) -> Met
     """
     event = load_event(manifest)
     if isinstance(event, AddData | ExecuteTransform | Seed):
-        raise EventNotAuthored(
-            f"{type(event).__name__} cannot be sent as a manifest; post data or push a chain"
+        raise BadInput(
+            "EventNotAuthored",
+            f"{type(event).__name__} cannot be sent as a manifest; post data or push a chain",
         )
     return normalize_event(event, visible_inputs(access, actor))
 
@@ -302,21 +297,6 @@ def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
 _log = logging.getLogger("odf.node")
 
 
-class StillRead(Conflict):
-    """The dataset to delete is an input of other datasets."""
-
-
-class StillPublished(Conflict):
-    """Files of the dataset to delete are published in a folder or bucket outside the node."""
-
-    def __init__(self, store: str) -> None:
-        super().__init__(
-            f"the dataset is published at {store[:200]}: withdraw it first, or have the node "
-            "forget its files (leaveFiles), which then stay there",
-            store=store[:200],
-        )
-
-
 def rename_dataset(
     stores: Stores, entries: EntryMemory, entry: DatasetEntry, name: str
 ) -> DatasetEntry:
@@ -359,10 +339,17 @@ def delete_dataset(
         seen = [access.visible(actor, one) for one in readers]
         names = sorted(access.shown_alias(one) for one in seen if one is not None)
         shown = ", ".join(names) or f"{len(readers)} that you may not see"
-        raise StillRead(f"derivatives read it: {shown}; delete those first", derivatives=names)
+        raise Conflict(
+            "StillRead", f"derivatives read it: {shown}; delete those first", derivatives=names
+        )
     published = stores.publications.find(entry.id)
     if published is not None and published.store is not None:
-        raise StillPublished(published.store)
+        raise Conflict(
+            "StillPublished",
+            f"the dataset is published at {published.store[:200]}: withdraw it first, or have the "
+            "node forget its files (leaveFiles), which then stay there",
+            store=published.store[:200],
+        )
     stores.forget_dataset(entry.id, expected=expected)
     access.entries.forget(entry.alias)
     _log.info("dataset deleted id=%s alias=%s", entry.id, entry.alias)

@@ -39,7 +39,7 @@ from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
 from ..http.answers import JsonAnswer
-from ..http.bodies import MalformedBody, small_body
+from ..http.bodies import small_body
 from ..http.deps import AccessDep, ActorDep, BaseDep, MaintainedDep, ReadableDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
 from . import listing as usecase
@@ -129,7 +129,7 @@ async def graphql(
     try:
         body = decode_json(raw, GraphqlBody)
     except (msgspec.DecodeError, UnicodeError) as bad:
-        raise MalformedBody(f"the request cannot be read: {str(bad)[:300]}") from None
+        raise BadInput("MalformedBody", f"the request cannot be read: {str(bad)[:300]}") from None
     search = Search(stores, access, actor, MAX_PAGE)
     return JsonAnswer(await run_in_threadpool(answered, search, body))
 
@@ -230,5 +230,5 @@ async def _text(request: Request, field: str) -> str:
         body = None
     value = body.get(field) if isinstance(body, dict) else None
     if not isinstance(value, str):
-        raise MalformedBody(f'the body has to be JSON: {{"{field}": "…"}}')
+        raise BadInput("MalformedBody", f'the body has to be JSON: {{"{field}": "…"}}')
     return value

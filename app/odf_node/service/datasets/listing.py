@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from odf_protocol.errors import BadInput
@@ -31,11 +32,11 @@ from ..auth.dataset_access import DatasetAccess, EntryMemory, RoleMemory, readab
 _BEHIND_VALUE = "~"
 
 
-class MalformedCursor(BadInput):
+def malformed_cursor() -> BadInput:
     """The parameter `after` is not a `next` of a page of this list."""
-
-    def __init__(self) -> None:
-        super().__init__("after is none that a page of this list gave as next; leave it out")
+    return BadInput(
+        "MalformedCursor", "after is none that a page of this list gave as next; leave it out"
+    )
 
 
 def _value(overview: Overview | None, entry: DatasetEntry, by: SortBy) -> int | Instant | None:
@@ -65,22 +66,10 @@ def read_cursor(after: str, by: SortBy) -> After:
     try:
         value = Instant.parse(text) if by is SortBy.UPDATED else int(text)
     except (MalformedInstant, ValueError):
-        raise MalformedCursor from None
+        raise malformed_cursor() from None
     if isinstance(value, int) and abs(value) > MAX_NUMBER:
-        raise MalformedCursor
+        raise malformed_cursor()
     return After(alias, value)
-
-
-class UnknownVisibility(BadInput):
-    """The visibility is neither public nor private."""
-
-
-class UnknownRole(BadInput):
-    """The role is not a role at datasets."""
-
-
-class OwnerNeedsNoRole(BadInput):
-    """The request gives a role to the account that owns the dataset."""
 
 
 def parse_visibility(text: str) -> Visibility:
@@ -88,7 +77,9 @@ def parse_visibility(text: str) -> Visibility:
     try:
         return Visibility(text.capitalize())
     except ValueError:
-        raise UnknownVisibility(f"visibility is public or private, not {text[:50]!r}") from None
+        raise BadInput(
+            "UnknownVisibility", f"visibility is public or private, not {text[:50]!r}"
+        ) from None
 
 
 def parse_role(text: str) -> Role:
@@ -97,7 +88,7 @@ def parse_role(text: str) -> Role:
         return Role(text.capitalize())
     except ValueError:
         known = ", ".join(Role)
-        raise UnknownRole(f"a role is one of {known}, not {text[:50]!r}") from None
+        raise BadInput("UnknownRole", f"a role is one of {known}, not {text[:50]!r}") from None
 
 
 @dataclass(frozen=True)
@@ -143,7 +134,9 @@ def give_role(roles: DatasetRoles, entry: DatasetEntry, name: str, role: Role) -
     """
     account = find_account(roles.accounts, name)
     if entry.alias.account is not None and account.name.lower() == entry.alias.account.folded:
-        raise OwnerNeedsNoRole(f"{account.name} owns the dataset and may do everything with it")
+        raise BadInput(
+            "OwnerNeedsNoRole", f"{account.name} owns the dataset and may do everything with it"
+        )
     roles.roles.put(entry.id, account.id, role)
     roles.remembered.forget(account.id)
     return _entry(account, role)
@@ -188,18 +181,6 @@ _IN_NO_WORD = " "
 _Word = TypeVar("_Word", bound=str)
 
 
-class SearchTooLong(BadInput):
-    """A search has too many characters or words."""
-
-
-class UnknownKind(BadInput):
-    """The kind of dataset is neither root nor derivative."""
-
-
-class UnknownOrder(BadInput):
-    """Lists cannot be sorted by this property, or the direction is neither asc nor desc."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The parameters of a list as clients write them. An empty one has no effect."""
@@ -227,13 +208,15 @@ def question(access: DatasetAccess, actor: Actor, asked: Asked) -> Question:
     Raises:
         SearchTooLong, UnknownKind, UnknownVisibility, UnknownOrder.
     """
-    by = _one_of(SortBy, asked.sort or SortBy.NAME, UnknownOrder, "sort")
+    by = _one_of(SortBy, asked.sort or SortBy.NAME, partial(BadInput, "UnknownOrder"), "sort")
     usual = "asc" if by is SortBy.NAME else "desc"
     order = (asked.order or usual).lower()
     if order not in ("asc", "desc"):
-        raise UnknownOrder(f"order is asc or desc, not {order[:50]!r}")
+        raise BadInput("UnknownOrder", f"order is asc or desc, not {order[:50]!r}")
     kind = (
-        _one_of(DatasetKind, asked.kind.capitalize(), UnknownKind, "kind") if asked.kind else None
+        _one_of(DatasetKind, asked.kind.capitalize(), partial(BadInput, "UnknownKind"), "kind")
+        if asked.kind
+        else None
     )
     wanted = Wanted(
         readable=readable(actor, access.reads),
@@ -272,13 +255,15 @@ def _words(search: str) -> tuple[str, ...]:
     """Return the words of a search. A search of punctuation only gets a word that no dataset has,
     so that it finds nothing."""
     if len(search) > MAX_SEARCH_CHARS:
-        raise SearchTooLong(
-            f"a search has {MAX_SEARCH_CHARS} characters at most, this one {len(search)}"
+        raise BadInput(
+            "SearchTooLong",
+            f"a search has {MAX_SEARCH_CHARS} characters at most, this one {len(search)}",
         )
     words = words_of(search)
     if len(words) > MAX_SEARCH_WORDS:
-        raise SearchTooLong(
-            f"a search has {MAX_SEARCH_WORDS} different words at most, this one {len(words)}"
+        raise BadInput(
+            "SearchTooLong",
+            f"a search has {MAX_SEARCH_WORDS} different words at most, this one {len(words)}",
         )
     return words or ((_IN_NO_WORD,) if search.strip() else ())
 

@@ -34,7 +34,7 @@ from ..auth.dataset_access import DatasetAccess
 from ..derivatives.derivatives import derivation
 from ..derivatives.routes import DerivativesDep
 from ..http.answers import JsonAnswer, failed_answer
-from ..http.bodies import MalformedBody, small_body
+from ..http.bodies import small_body
 from ..http.deps import (
     AccessDep,
     ActorDep,
@@ -62,10 +62,6 @@ from .schema_formats import SchemaFormat, parse_format, written
 from .trial import MAX_MANIFEST_BYTES, Checking, TrialAsked, Trials, tried
 
 
-class UnknownAspect(BadInput):
-    """There is no aspect with this name."""
-
-
 class Aspect(StrEnum):
     ATTACHMENTS = "attachments"
     INFO = "info"
@@ -82,7 +78,7 @@ def parse_aspects(text: str) -> tuple[Aspect, ...]:
     unknown = [name for name in names if name not in list(Aspect)]
     if unknown:
         known = ", ".join(Aspect)
-        raise UnknownAspect(f"unknown aspect {unknown[0][:50]!r}; known are {known}")
+        raise BadInput("UnknownAspect", f"unknown aspect {unknown[0][:50]!r}; known are {known}")
     return tuple(dict.fromkeys(Aspect(name) for name in names))
 
 
@@ -209,7 +205,7 @@ async def trial(request: Request, trials: TrialsDep, actor: ActorDep) -> Respons
     try:
         asked = decode_json(raw, TrialAsked)
     except (msgspec.DecodeError, UnicodeError) as bad:
-        raise MalformedBody(f"the trial cannot be read: {str(bad)[:300]}") from None
+        raise BadInput("MalformedBody", f"the trial cannot be read: {str(bad)[:300]}") from None
     try:
         return JsonAnswer(await tried(trials, actor, asked))
     except definition.TransformRefused as refused:

@@ -25,10 +25,6 @@ _PARQUET_UNITS = {"ms": "MILLIS", "us": "MICROS", "ns": "NANOS"}
 """Parquet has no unit for seconds, so times in seconds get no logical type."""
 
 
-class UnknownFormat(BadInput):
-    """There is no format with this name."""
-
-
 class SchemaFormat(StrEnum):
     """Formats of a schema. Values are the canonical names, which responses contain."""
 
@@ -47,7 +43,7 @@ def parse_format(text: str, formats: type[StrEnum]) -> Any:
         if member.value.lower() == wanted:
             return member
     known = ", ".join(member.value for member in formats)
-    raise UnknownFormat(f"unknown format {text[:50]!r}; known are {known}")
+    raise BadInput("UnknownFormat", f"unknown format {text[:50]!r}; known are {known}")
 
 
 def written(schema: DataSchema, form: SchemaFormat) -> Any:

@@ -226,29 +226,6 @@ MAX_MANIFEST_BYTES = 2 << 20
 """Largest manifest of a dataset or an event, in bytes."""
 
 
-class SampleTooLarge(LimitExceeded):
-    """A sample has too many bytes."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"a sample has at most {limit} bytes: send the first rows of the file",
-            limit=limit,
-        )
-
-
-class TooManyTried(LimitExceeded):
-    """The request has more manifests than a trial accepts."""
-
-
-class SampleForNone(BadInput):
-    """The sample cannot be assigned to one root: no root among the manifests fits, or several do.
-    Or its content is not Base64."""
-
-
-class TrialNotRun(Unavailable):
-    """No worker finished the trial in time, or it was cancelled."""
-
-
 class Sample(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Some rows of a root, in the form in which they would be posted."""
 
@@ -306,7 +283,7 @@ async def tried(trials: Trials, actor: Actor, asked: TrialAsked) -> dict[str, An
     ended = await trials.watch.ended(job, trials.patience_s)
     if ended is None:
         await run_in_threadpool(trials.jobs.cancel, job)
-        raise TrialNotRun("no worker had time for the trial; try again later")
+        raise Unavailable("TrialNotRun", "no worker had time for the trial; try again later")
     match ended.outcome:
         case Succeeded(result=result):
             receipt = trial_job.receipt_of(result)
@@ -317,7 +294,7 @@ async def tried(trials: Trials, actor: Actor, asked: TrialAsked) -> dict[str, An
             return {"dryRun": True, "datasets": found}
         case Failed() as failed:
             raise TransformRefused(failed)
-    raise TrialNotRun("the trial was cancelled")
+    raise Unavailable("TrialNotRun", "the trial was cancelled")
 
 
 def _prepared(
@@ -331,7 +308,8 @@ def _prepared(
     body = _content(trials, asked.sample)
     snapshots = load_snapshots(asked.manifests)
     if len(snapshots) > trials.manifests:
-        raise TooManyTried(
+        raise LimitExceeded(
+            "TooManyTried",
             f"one trial takes {trials.manifests} manifests",
             limit=trials.manifests,
         )
@@ -383,7 +361,8 @@ def _root(snapshots: Sequence[DatasetSnapshot], sample: Sample) -> DatasetAlias:
         wanted = DatasetAlias.parse(sample.dataset).folded
         roots = [one for one in roots if one.folded == wanted]
     if len(roots) != 1:
-        raise SampleForNone(
+        raise BadInput(
+            "SampleForNone",
             "the sample has to be for one of the roots among the manifests: name it",
             roots=names,
         )
@@ -397,7 +376,11 @@ def _content(trials: Trials, sample: Sample | None) -> bytes | None:
     try:
         content = base64.b64decode(sample.content, validate=True)
     except (binascii.Error, ValueError):
-        raise SampleForNone("the content of a sample is bytes in Base64") from None
+        raise BadInput("SampleForNone", "the content of a sample is bytes in Base64") from None
     if len(content) > trials.sample_bytes:
-        raise SampleTooLarge(trials.sample_bytes)
+        raise LimitExceeded(
+            "SampleTooLarge",
+            f"a sample has at most {trials.sample_bytes} bytes: send the first rows of the file",
+            limit=trials.sample_bytes,
+        )
     return content

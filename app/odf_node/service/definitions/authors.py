@@ -40,29 +40,26 @@ from ..auth.dataset_access import DatasetAccess
 _VARIABLE = re2.compile(r"\benv\.([A-Za-z0-9_-]+)")
 
 
-class DefinitionReadsHidden(Refused):
+def definition_reads_hidden(inputs: Iterable[DatasetId]) -> Refused:
     """The author of the transform may not read its inputs."""
-
-    def __init__(self, inputs: Iterable[DatasetId]) -> None:
-        named = [str(one) for one in inputs]
-        super().__init__(
-            f"the transform reads datasets that are not here, or not shown to you: "
-            f"{', '.join(named)}",
-            inputs=named,
-        )
+    named = [str(one) for one in inputs]
+    return Refused(
+        "DefinitionReadsHidden",
+        f"the transform reads datasets that are not here, or not shown to you: {', '.join(named)}",
+        inputs=named,
+    )
 
 
-class AccountSecretsRefused(Refused):
+def account_secrets_refused(names: Iterable[str]) -> Refused:
     """The source uses variables of the owner's account, and its author may not act for the
     owner."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        listed = sorted(names)
-        super().__init__(
-            f"the source uses variables of the account that owns the dataset "
-            f"({', '.join(listed)}); only that account may define it: give the dataset its own",
-            variables=listed,
-        )
+    listed = sorted(names)
+    return Refused(
+        "AccountSecretsRefused",
+        f"the source uses variables of the account that owns the dataset "
+        f"({', '.join(listed)}); only that account may define it: give the dataset its own",
+        variables=listed,
+    )
 
 
 class InForce(NamedTuple):
@@ -175,7 +172,7 @@ def _check_inputs(access: DatasetAccess, actor: Actor, transform: SetTransform) 
     named = [item.dataset_ref for item in transform.inputs]
     hidden = [ref.id for ref in named if ref.id and access.visible(actor, ref.id) is None]
     if hidden:
-        raise DefinitionReadsHidden(hidden)
+        raise definition_reads_hidden(hidden)
 
 
 def _check_variables(stores: Stores, entry: DatasetEntry, source: SetPollingSource) -> None:
@@ -184,7 +181,7 @@ def _check_variables(stores: Stores, entry: DatasetEntry, source: SetPollingSour
     own = stores.variables.of_owner(str(entry.id))
     used = variables_in(source) & (theirs.keys() - own.keys())
     if used:
-        raise AccountSecretsRefused(used)
+        raise account_secrets_refused(used)
 
 
 def variables_in(source: SetPollingSource) -> set[str]:

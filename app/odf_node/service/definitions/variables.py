@@ -26,7 +26,7 @@ from odf_storage.stores.ports.values import Scope, Variable
 from odf_storage.stores.registers.schedules import Variables
 from odf_storage.stores.registers.sealing import SecretKeys
 
-from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.access import Unauthenticated, unauthorized
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
 from ..http.bodies import small_body
@@ -35,18 +35,6 @@ from ..http.deps import ActorDep, MaintainedDep, StoresDep, wired
 MAX_VARIABLES = 200
 MAX_VALUE_CHARS = 32 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-
-
-class MalformedVariable(BadInput):
-    """The name or the value of a variable is invalid."""
-
-
-class VariableNotFound(NotFound):
-    """The owner has no variable of this name."""
-
-
-class TooManyVariables(LimitExceeded):
-    """The owner has reached its limit of variables."""
 
 
 class VariableBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,11 +47,11 @@ def read_body(content: bytes) -> VariableBody:
     try:
         body = decode_json(content, VariableBody)
     except (msgspec.DecodeError, UnicodeError):
-        raise MalformedVariable(
-            'the body has to be JSON: {"value": "…", "secret": true or false}'
+        raise BadInput(
+            "MalformedVariable", 'the body has to be JSON: {"value": "…", "secret": true or false}'
         ) from None
     if len(body.value) > MAX_VALUE_CHARS:
-        raise MalformedVariable(f"a value has at most {MAX_VALUE_CHARS} characters")
+        raise BadInput("MalformedVariable", f"a value has at most {MAX_VALUE_CHARS} characters")
     return body
 
 
@@ -79,10 +67,12 @@ class NodeVariables:
 def set_variable(variables: NodeVariables, owner: str, name: str, body: VariableBody) -> Variable:
     """Add or replace a variable. Raises `MalformedVariable`, `TooManyVariables`."""
     if not _NAME.fullmatch(name):
-        raise MalformedVariable("a name has 1 to 100 letters, digits, _ and -")
+        raise BadInput("MalformedVariable", "a name has 1 to 100 letters, digits, _ and -")
     known = variables.store.of_owner(owner)
     if name not in known and len(known) >= MAX_VARIABLES:
-        raise TooManyVariables(f"there may be {MAX_VARIABLES} variables", limit=MAX_VARIABLES)
+        raise LimitExceeded(
+            "TooManyVariables", f"there may be {MAX_VARIABLES} variables", limit=MAX_VARIABLES
+        )
     now = variables.clock()
     if body.secret:
         variable = variables.keys.sealed(owner, name, body.value, at=now)
@@ -101,7 +91,7 @@ def list_variables(store: Variables, owner: str) -> list[dict[str, Any]]:
 def remove_variable(store: Variables, owner: str, name: str) -> None:
     """Remove a variable. Raises `VariableNotFound`."""
     if not store.remove(owner, name):
-        raise VariableNotFound(f"there is no variable {name[:100]!r}")
+        raise NotFound("VariableNotFound", f"there is no variable {name[:100]!r}")
 
 
 def shown(variable: Variable) -> dict[str, Any]:
@@ -194,5 +184,5 @@ def _owner(actor: Actor) -> str:
     if actor.account is None:
         raise Unauthenticated
     if not actor.may(Scope.MANAGE):
-        raise Unauthorized
+        raise unauthorized()
     return str(actor.account.id)

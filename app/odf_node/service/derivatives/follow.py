@@ -22,7 +22,12 @@ from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_storage.datasets.dataset.info import read_info
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, job_of
-from odf_storage.datasets.node.rights import InputsNotHere, hidden_inputs, remember_inputs, upstream
+from odf_storage.datasets.node.rights import (
+    hidden_inputs,
+    inputs_not_here,
+    remember_inputs,
+    upstream,
+)
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.runtime.clock import Clock
 from odf_storage.stores.jobs.sql_rows import older_retryable
@@ -93,7 +98,7 @@ def refuse_hidden_inputs(stores: Stores, entry: DatasetEntry, *, everything_is_r
     state = stores.dataset(DatasetRef(id=entry.id)).state()
     hidden = hidden_inputs(stores, entry, state, everything_is_read=everything_is_read)
     if hidden:
-        raise InputsNotHere(hidden)
+        raise inputs_not_here(hidden)
 
 
 def upstream_levels(
@@ -129,7 +134,7 @@ PAGE = 1000
 LONGEST_PAUSE_S = 300
 ATTEMPTS_COUNTED = 10
 """Number of failures after which the pause between retries does not grow further."""
-WAITS_FOR_INPUT = frozenset({InputsNotHere.__name__})
+WAITS_FOR_INPUT = frozenset({"InputsNotHere"})
 """Errors that only a move of an input can end, so the job is not retried before."""
 PASSING = frozenset({RefConflict.__name__, DatasetNotFound.__name__})
 """Errors of the stores that are temporary, although their status is that of permanent errors."""

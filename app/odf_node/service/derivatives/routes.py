@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_protocol.errors import BadInput
 from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.job_payloads import poll_job
 from odf_storage.datasets.job_payloads.poll_job import PollPayload
@@ -36,7 +37,7 @@ from ..http.answers import JsonAnswer
 from ..http.deps import ActorDep, BaseDep, ReadableDep, WritableDep, wired
 from ..http.parameters import NO_BODY, parsed_event_time
 from ..jobs.job_watch import Waiting, WaitingDep, accepted, job_answer, patience_of, receipt_answer
-from ..mirrors.mirrors import Mirrors, NotAMirror, submit_pull
+from ..mirrors.mirrors import Mirrors, submit_pull
 from .derivatives import Derivatives
 from .derivatives import dependencies as dependencies_of
 from .follow import Computing, submit_transform, upstream_levels
@@ -69,7 +70,7 @@ def submit_refresh(
     if refreshing.mirrors.stores.mirrors.find(entry.id) is not None:
         return submit_pull(refreshing.mirrors, entry, force=force)
     if force:
-        raise NotAMirror("only a mirror can be forced to follow: this dataset is none")
+        raise BadInput("NotAMirror", "only a mirror can be forced to follow: this dataset is none")
     if entry.kind is DatasetKind.Derivative:
         return submit_transform(refreshing.computing, entry, reset_on_diverged=reset_on_diverged)
     when = parsed_event_time(payload.source_event_time)

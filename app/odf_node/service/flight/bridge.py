@@ -52,10 +52,6 @@ LOOK_S = 0.1
 """Seconds between two checks whether the client is still connected."""
 
 
-class CallGivenUp(Unavailable):
-    """The work of a call was cancelled because its client left, or the service is stopping."""
-
-
 class Bridge:
     """Runs work in the event loop of the service, for other threads."""
 
@@ -113,7 +109,7 @@ class Bridge:
     def _outcome(self, future: Future[T]) -> T:
         if future.cancelled():
             self._refuse_to_begin()
-            raise CallGivenUp("the client left before its answer")
+            raise Unavailable("CallGivenUp", "the client left before its answer")
         return future.result()
 
     def _refuse_to_begin(self) -> None:
@@ -121,8 +117,8 @@ class Bridge:
             raise _stopping()
 
 
-def _stopping() -> CallGivenUp:
-    return CallGivenUp("the node is stopping; try again later")
+def _stopping() -> Unavailable:
+    return Unavailable("CallGivenUp", "the node is stopping; try again later")
 
 
 HEADER = "authorization"
@@ -131,16 +127,6 @@ _NOBODY = re.compile(rf"anon_[{_CROCKFORD}]{{26}}")
 _BASIC = re.compile(r"[Bb][Aa][Ss][Ii][Cc] +([A-Za-z0-9+/_-]*)=* *")
 _ANONYMOUS = {("anonymous", ""), ("anonymous", "anonymous"), ("kamu", "kamu")}
 """Names and passwords of anonymous calls. Older clients send the last pair."""
-
-
-class BasicRefused(Refused):
-    """The call has a name and a password, but accounts have to send tokens."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Basic auth is only supported for 'anonymous' accounts with no password. "
-            "Authenticated users should use Bearer token auth mechanism."
-        )
 
 
 class CallersOfFlight:
@@ -174,7 +160,11 @@ class CallersOfFlight:
         basic = _BASIC.fullmatch(first[:MAX_HEADER_CHARS])
         if basic is not None and len(found) == 1:
             if credentials(basic[1]) not in _ANONYMOUS:
-                raise BasicRefused
+                raise Refused(
+                    "BasicRefused",
+                    "Basic auth is only supported for 'anonymous' accounts with no password. "
+                    "Authenticated users should use Bearer token auth mechanism.",
+                )
             return ANONYMOUS
         bearer = bearer_of([(HEADER.encode(), first.encode("latin-1"))] * len(found))
         if bearer is not None and _NOBODY.fullmatch(bearer):

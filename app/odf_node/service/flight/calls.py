@@ -47,10 +47,6 @@ _LISTS = [
 ]
 
 
-class TimesUnknown(BadInput):
-    """A caller asks for times in a form that is none."""
-
-
 class ReaderTypes(Enum):
     """Which types a caller gets."""
 
@@ -66,7 +62,9 @@ class ReaderTypes(Enum):
         times = found.get(HEADER)
         if times is not None:
             if times != TEXT:
-                raise TimesUnknown(f"{HEADER}={str(times)[:50]!r} is none; write {HEADER}={TEXT}")
+                raise BadInput(
+                    "TimesUnknown", f"{HEADER}={str(times)[:50]!r} is none; write {HEADER}={TEXT}"
+                )
             return cls.TEXTS
         return cls.JAVA if _JAVA in str(found.get("user-agent")) else cls.ARROW
 

@@ -27,18 +27,6 @@ FLIGHT_MESSAGE_BYTES = 4 << 20
 """Longest message of a client of Flight SQL."""
 
 
-class FlightAddressInUse(NodeFault):
-    """The service cannot listen on the port of Flight SQL."""
-
-
-class FlightNotInstalled(NodeFault):
-    """A port of Flight SQL is set, but gRPC is not installed."""
-
-
-class FlightCertificatesUnusable(NodeFault):
-    """Only one of key and certificates is set, or their files cannot be read."""
-
-
 class FlightDoor:
     """The Flight SQL server of a service, from `start` to `stop`. gRPC is imported by `start`
     only."""
@@ -73,7 +61,8 @@ class FlightDoor:
         if self._settings.flight_port is None:
             return
         if find_spec("grpc") is None:
-            raise FlightNotInstalled(
+            raise NodeFault(
+                "FlightNotInstalled",
                 "Flight SQL takes the library grpcio; install odf-node[datafusion]",
                 setting="ODF_NODE_FLIGHT_PORT",
             )
@@ -84,7 +73,8 @@ class FlightDoor:
         try:
             self._port = self._opened(options, self._bridge)
         except OSError:
-            raise FlightAddressInUse(
+            raise NodeFault(
+                "FlightAddressInUse",
                 f"cannot listen on {options.address} for Flight SQL; choose another port"
                 + (", or other certificates" if options.tls else ""),
                 setting="ODF_NODE_FLIGHT_PORT",
@@ -106,7 +96,8 @@ class FlightDoor:
         files = (settings.flight_tls_key, settings.flight_tls_certificates)
         tls = None
         if (files[0] is None) != (files[1] is None):
-            raise FlightCertificatesUnusable(
+            raise NodeFault(
+                "FlightCertificatesUnusable",
                 "TLS takes both the key and the certificates of Flight SQL",
                 setting="ODF_NODE_FLIGHT_TLS_KEY",
             )
@@ -114,7 +105,8 @@ class FlightDoor:
             try:
                 tls = files[0].read_bytes(), files[1].read_bytes()
             except OSError as error:
-                raise FlightCertificatesUnusable(
+                raise NodeFault(
+                    "FlightCertificatesUnusable",
                     f"the key or the certificates of Flight SQL cannot be read: {error.strerror}",
                     setting="ODF_NODE_FLIGHT_TLS_KEY",
                 ) from None

@@ -27,20 +27,10 @@ from odf_protocol.typed import decode_json
 from odf_storage.datasets.query.messages import Form
 
 from ..auth.actors import Actor
-from ..query.background import Asked, QueryBody, TooManyRows, checked
+from ..query.background import Asked, QueryBody, checked
 from ..query.inputs import DatasetPin
 from ..query.query import Queries, Rows
 from .calls import Call
-
-
-class RowTooLong(LimitExceeded):
-    """One row has more bytes than the limit of a message."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"a row takes more than the {limit} bytes of a message; ask for fewer columns",
-            limit=limit,
-        )
 
 
 class PieceReader:
@@ -78,7 +68,8 @@ def bounded(
     for batch in batches:
         rows += batch.num_rows
         if rows > max_rows:
-            raise TooManyRows(
+            raise LimitExceeded(
+                "TooManyRows",
                 f"the answer has more than {max_rows} rows; ask for fewer by LIMIT",
                 limit=max_rows,
                 setting="ODF_NODE_QUERY_MAX_ROWS",
@@ -92,14 +83,14 @@ def cut(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch
         return
     if batch.num_rows == 1:
-        raise RowTooLong(max_bytes)
+        raise LimitExceeded(
+            "RowTooLong",
+            f"a row takes more than the {max_bytes} bytes of a message; ask for fewer columns",
+            limit=max_bytes,
+        )
     half = batch.num_rows // 2
     yield from cut(batch.slice(0, half), max_bytes)
     yield from cut(batch.slice(half), max_bytes)
-
-
-class MalformedHandle(BadInput):
-    """The handle of a statement cannot be parsed."""
 
 
 class Statement(msgspec.Struct, frozen=True, array_like=True):
@@ -118,7 +109,7 @@ def read_handle(handle: bytes) -> Statement:
     try:
         return decode_json(handle, Statement)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise MalformedHandle("this is no handle of a statement of this node") from None
+        raise BadInput("MalformedHandle", "this is no handle of a statement of this node") from None
 
 
 @dataclass(frozen=True)
@@ -149,17 +140,6 @@ class Statements:
     def _asked(self, statement: Statement, limit: int) -> Asked:
         body = QueryBody(query=statement.query, datasets=statement.pins, limit=limit)
         return checked(body, form=Form.ARROW, max_rows=self.max_rows + 1)
-
-
-class ClientTooSlow(LimitExceeded):
-    """The client took no rows for too long."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"no rows were taken for {seconds:g} seconds; ask again",
-            limit=seconds,
-            setting="ODF_NODE_CLIENT_IDLE_S",
-        )
 
 
 @dataclass(frozen=True)
@@ -239,4 +219,9 @@ class Fetching:
             finally:
                 taken()
             if time.monotonic() - began > self.idle_s:
-                raise ClientTooSlow(self.idle_s)
+                raise LimitExceeded(
+                    "ClientTooSlow",
+                    f"no rows were taken for {self.idle_s:g} seconds; ask again",
+                    limit=self.idle_s,
+                    setting="ODF_NODE_CLIENT_IDLE_S",
+                )

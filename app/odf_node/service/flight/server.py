@@ -159,10 +159,6 @@ CREATE, CLOSE, CLOSE_SESSION = "CreatePreparedStatement", "ClosePreparedStatemen
 _NO_PARAMETERS = "statements take no parameters here; write the values into the query"
 
 
-class NotServedByFlight(NodeFault):
-    """The node does not support this part of Flight SQL."""
-
-
 @dataclass(frozen=True)
 class FlightSql:
     """Serves calls. Requests and responses are in their encoded form."""
@@ -194,7 +190,9 @@ class FlightSql:
             with call.counted():
                 yield wire.result(self._created(call, read_command(body)))
         elif kind not in (CLOSE, CLOSE_SESSION):  # these need no work, since nothing is stored
-            raise NotServedByFlight(f"the action {kind[:50]!r} is none that this node has")
+            raise NodeFault(
+                "NotServedByFlight", f"the action {kind[:50]!r} is none that this node has"
+            )
 
     def list_actions(self, _call: Call, _empty: bytes) -> Iterator[bytes]:
         yield wire.action_type(CREATE, "Plan a query; its handle holds all there is of it.")
@@ -202,13 +200,17 @@ class FlightSql:
         yield wire.action_type(CLOSE_SESSION, "Nothing: no session is kept.")
 
     def list_flights(self, _call: Call, _criteria: bytes) -> Iterator[bytes]:
-        raise NotServedByFlight("this node lists its tables by commands of Flight SQL alone")
+        raise NodeFault(
+            "NotServedByFlight", "this node lists its tables by commands of Flight SQL alone"
+        )
 
     def do_put(self, _call: Call, _first: Iterator[bytes]) -> Iterator[bytes]:
-        raise NotServedByFlight(f"nothing is written by Flight SQL, and {_NO_PARAMETERS}")
+        raise NodeFault(
+            "NotServedByFlight", f"nothing is written by Flight SQL, and {_NO_PARAMETERS}"
+        )
 
     def do_exchange(self, _call: Call, _first: Iterator[bytes]) -> Iterator[bytes]:
-        raise NotServedByFlight("nothing is written by Flight SQL")
+        raise NodeFault("NotServedByFlight", "nothing is written by Flight SQL")
 
     def _asked(self, call: Call, descriptor: bytes) -> tuple[bytes, bytes]:
         raw = wire.command_of(descriptor)
@@ -227,7 +229,7 @@ class FlightSql:
 
     def _planned(self, call: Call, command: Command) -> tuple[Statement, pa.Schema]:
         if command.text(2) is not None:
-            raise NotServedByFlight("this node has no transactions")
+            raise NodeFault("NotServedByFlight", "this node has no transactions")
         return self.fetching.planned(call, command.text(1) or "")
 
     def _described(
@@ -277,7 +279,9 @@ _SCHEMAS: dict[str, pa.Schema] = {
 def _schema_of(command: Command) -> pa.Schema:
     """Return the columns of the list that a command requests. Raises `NotServedByFlight`."""
     if command.name not in _SCHEMAS:
-        raise NotServedByFlight(f"{command.name[:50]} is no command that this node has")
+        raise NodeFault(
+            "NotServedByFlight", f"{command.name[:50]} is no command that this node has"
+        )
     if command.name == "CommandGetTables" and command.flag(5):
         return tables.TABLES_WITH_SCHEMA
     return _SCHEMAS[command.name]

@@ -27,10 +27,6 @@ from ..http.parameters import parse_hash
 _log = logging.getLogger("odf.node")
 
 
-class InvalidWatermark(BadInput):
-    """The watermark is no RFC 3339 instant."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactRequest:
     """The parameters of a compaction; absent limits have their defaults."""
@@ -128,7 +124,7 @@ def set_watermark(
     try:
         when = day_or_instant(text)
     except MalformedInstant as broken:
-        raise InvalidWatermark(f"watermark: {broken.message}") from None
+        raise BadInput("InvalidWatermark", f"watermark: {broken.message}") from None
     refuse_mirror(rewriting.stores.mirrors, entry)
     done = compact.set_watermark(
         rewriting.stores, entry, when, now=rewriting.clock(), dry_run=dry_run

@@ -172,13 +172,6 @@ TRIES = 5
 """Limit of attempts to write a record that other services write concurrently."""
 
 
-class HistoryBusy(Unavailable):
-    """Other services keep changing the stored history, so that each attempt to write it failed."""
-
-    def __init__(self) -> None:
-        super().__init__("the history of the dataset is being looked at; ask again")
-
-
 @dataclass(frozen=True)
 class Versioned:
     """A dataset as of its head, with its versions and their history."""
@@ -230,7 +223,7 @@ class VersionReads:
                 found = await self._look(entry, caller)
                 if found is not None:
                     return found
-        raise HistoryBusy
+        raise Unavailable("HistoryBusy", "the history of the dataset is being looked at; ask again")
 
     async def first_changed(self, entry: DatasetEntry, caller: str) -> int | None:
         """Return the number of the first version with retractions; None if there is none. Raises

@@ -255,11 +255,11 @@ PACKED = (".gz", ".zip", ".bz2", ".zst")
 """Extensions of compressed files, which workers unpack when they read them."""
 
 
-class UnsupportedMediaType(BadInput):
+def unsupported_media_type(given: str) -> BadInput:
     """The Content-Type is not a format in which data can be posted."""
-
-    def __init__(self, given: str) -> None:
-        super().__init__("Unsupported media type", given=given, known=sorted(MEDIA_TYPES))
+    return BadInput(
+        "UnsupportedMediaType", "Unsupported media type", given=given, known=sorted(MEDIA_TYPES)
+    )
 
 
 def media_type_of(content_type: str | None, file_name: str) -> str | None:

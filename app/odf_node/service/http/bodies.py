@@ -36,30 +36,12 @@ LIMIT = "ODF_NODE_MAX_BODY_BYTES"
 """Name of the setting that limits the size of bodies with records."""
 
 
-class BodyBrokeOff(BadInput):
-    """The client disconnected, or sent nothing for too long, in the middle of a body."""
-
-
-class BodyTooSlow(BodyBrokeOff):
-    """A body arrives too slowly. Its sender could otherwise occupy resources for any time."""
-
-    def __init__(self, pace: int) -> None:
-        super().__init__(
-            f"the body came more slowly than {pace} bytes a second",
-            limit=pace,
-        )
-
-
 class BodyTooLong(LimitExceeded):
     """A body is longer than its limit."""
 
     def __init__(self, limit: int, setting: str | None = None) -> None:
         message = f"the body is longer than the {limit} bytes taken here"
         super().__init__(message, limit=limit, setting=setting)
-
-
-class MalformedForm(BadInput):
-    """A body is not form-encoded, or has too many fields."""
 
 
 async def small_body(request: Request, limit: int) -> bytes:
@@ -83,14 +65,10 @@ async def small_form(request: Request, limit: int) -> dict[str, str]:
     try:
         fields = parse_qs(raw.decode(), max_num_fields=MAX_FORM_FIELDS, strict_parsing=bool(raw))
     except ValueError:
-        raise MalformedForm(
-            f"the body has to be form-encoded, of {MAX_FORM_FIELDS} fields at most"
+        raise BadInput(
+            "MalformedForm", f"the body has to be form-encoded, of {MAX_FORM_FIELDS} fields at most"
         ) from None
     return {name: values[0] for name, values in fields.items()}
-
-
-class MalformedBody(BadInput):
-    """A body is not JSON of the required form."""
 
 
 class Paced:
@@ -116,7 +94,7 @@ class Paced:
             async with asyncio.timeout(self._idle_s):
                 message = await self._receive()
         except TimeoutError:
-            raise BodyBrokeOff("the body stopped arriving") from None
+            raise BadInput("BodyBrokeOff", "the body stopped arriving") from None
         self._ended = not message.get("more_body", False)
         self._waited += now() - began
         self._came += len(message.get("body", b""))
@@ -127,7 +105,9 @@ class Paced:
     def _check(self) -> None:
         pace = BODY_MIN_BYTES_S
         if self._came < pace * self._waited:
-            raise BodyTooSlow(pace)
+            raise BadInput(
+                "BodyTooSlow", f"the body came more slowly than {pace} bytes a second", limit=pace
+            )
         self._waited, self._came = 0.0, 0
 
 
@@ -169,7 +149,7 @@ class Body:
 
     def _piece(self, message: Message) -> bytes:
         if message["type"] == "http.disconnect":
-            raise BodyBrokeOff("the client left in the middle of the body")
+            raise BadInput("BodyBrokeOff", "the client left in the middle of the body")
         piece: bytes = message.get("body", b"")
         self.size += len(piece)
         if self.size > self._limit:
@@ -212,7 +192,9 @@ class _Flow:
         except Exception as error:
             self._arrived.put(error)
         except asyncio.CancelledError:
-            self._arrived.put(BodyBrokeOff("the service stopped in the middle of the body"))
+            self._arrived.put(
+                BadInput("BodyBrokeOff", "the service stopped in the middle of the body")
+            )
             raise
 
 
@@ -220,34 +202,6 @@ PIECE_BYTES = 1024 * 1024
 FREE_BYTES = 16 * 1024 * 1024
 """Size in bytes up to which the ratio of a body is not checked, because short texts may compress
 very well."""
-
-
-class UnsupportedEncoding(BadInput):
-    """The node does not support this Content-Encoding."""
-
-    def __init__(self, given: str) -> None:
-        super().__init__(
-            f"bodies are taken as they are, or in one of {', '.join(ENCODINGS)}; "
-            f"not in {given[:50]!r}",
-            given=given[:50],
-            known=list(ENCODINGS),
-        )
-
-
-class MalformedEncoding(BadInput):
-    """A body is not in the encoding that its header names, or ends too early."""
-
-
-class UnpackedTooFar(LimitExceeded):
-    """An unpacked body is too many times larger than the bytes that were sent."""
-
-    def __init__(self, ratio: int) -> None:
-        super().__init__(
-            f"the body is more than {ratio} times larger than what was sent",
-            limit="max_unpacked_ratio",
-            value=ratio,
-            setting="ODF_NODE_MAX_UNPACKED_RATIO",
-        )
 
 
 Unpack = Callable[[Iterable[bytes]], Iterator[bytes]]
@@ -265,7 +219,13 @@ def decoded(chunks: Iterable[bytes], encoding: str, *, limit: int, ratio: int) -
     if name in ("", "identity"):
         return chunks
     if name not in ENCODINGS:
-        raise UnsupportedEncoding(name)
+        raise BadInput(
+            "UnsupportedEncoding",
+            f"bodies are taken as they are, or in one of {', '.join(ENCODINGS)}; "
+            f"not in {name[:50]!r}",
+            given=name[:50],
+            known=list(ENCODINGS),
+        )
     return _bounded(ENCODINGS[name], chunks, limit, ratio)
 
 
@@ -283,7 +243,13 @@ def _bounded(unpack: Unpack, chunks: Iterable[bytes], limit: int, ratio: int) ->
         if given > limit:
             raise BodyTooLong(limit, LIMIT)
         if given > max(FREE_BYTES, sent * ratio):
-            raise UnpackedTooFar(ratio)
+            raise LimitExceeded(
+                "UnpackedTooFar",
+                f"the body is more than {ratio} times larger than what was sent",
+                limit="max_unpacked_ratio",
+                value=ratio,
+                setting="ODF_NODE_MAX_UNPACKED_RATIO",
+            )
         yield piece
 
 
@@ -300,9 +266,9 @@ def _inflated(start: Callable[[bytes], _Decompress]) -> Unpack:
                     yield from _drained(inflater, rest)
                     rest = inflater.unused_data
         except zlib.error as broken:
-            raise MalformedEncoding(f"the body cannot be unpacked: {broken}") from None
+            raise BadInput("MalformedEncoding", f"the body cannot be unpacked: {broken}") from None
         if inflater is not None and not inflater.eof:
-            raise MalformedEncoding("the packed body ends too early")
+            raise BadInput("MalformedEncoding", "the packed body ends too early")
 
     return unpack
 
@@ -338,7 +304,9 @@ def _zstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
             while piece := stream.read(PIECE_BYTES):
                 yield piece
     except OSError as broken:
-        raise MalformedEncoding(f"the body cannot be unpacked: {str(broken)[:200]}") from None
+        raise BadInput(
+            "MalformedEncoding", f"the body cannot be unpacked: {str(broken)[:200]}"
+        ) from None
 
 
 class _Stream(io.RawIOBase):

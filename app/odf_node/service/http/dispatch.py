@@ -27,14 +27,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from odf_protocol.errors import NodeError, Refused
+from odf_protocol.errors import BadInput, NodeError, Refused
 from odf_protocol.s3.signature import ALGORITHM, S3Request
 from odf_storage.runtime.logs import add_facts
 
-from ..auth.access import MalformedAddress, admit
+from ..auth.access import admit
 from ..auth.actors import ANONYMOUS, Actor, bearer_of
 from ..auth.dataset_access import Callers
-from ..auth.signed_urls import READS, NoSuchS3Key, S3Callers, S3ReadsOnly, signature_of
+from ..auth.signed_urls import READS, S3Callers, no_such_s3_key, s3_reads_only, signature_of
 from ..errors import status_of
 from ..limits.shares import Coalescer
 from ..setting_groups.words import AnonymousReads
@@ -98,7 +98,7 @@ class Authentication:
                 errors of `S3Callers.identify`.
         """
         if not getattr(scope.get("route"), "takes_s3", False):
-            raise NoSuchS3Key() if scope["method"] in READS else S3ReadsOnly()
+            raise no_such_s3_key() if scope["method"] in READS else s3_reads_only()
         path, asked = path_of(scope), s3_request(scope)
         identify = self._s3_callers.identify
         return await run_in_threadpool(identify, asked, path.account, path.dataset)
@@ -199,17 +199,6 @@ BODILESS = frozenset({"GET", "HEAD", "OPTIONS", SOCKET})
 _log = logging.getLogger("odf.node")
 
 
-class ForeignHost(Refused):
-    """Everybody who reaches the node reads private datasets, and the request names it by a host
-    that may be a stranger's."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this node gives private datasets to everybody who reaches it, so it answers to its "
-            "addresses and to the host of ODF_NODE_PUBLIC_URL only, not to other names"
-        )
-
-
 class Dispatch:
     """ASGI application inside `Observed`. The framework, `rest`, serves all addresses that the
     table does not contain."""
@@ -226,7 +215,9 @@ class Dispatch:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Sending) -> None:
         if not is_plain(scope):
-            refused = error_answer(MalformedAddress("an address has no encoded slashes"))
+            refused = error_answer(
+                BadInput("MalformedAddress", "an address has no encoded slashes")
+            )
             await _answer(refused, scope, receive, send)
             return
         try:
@@ -245,7 +236,11 @@ class Dispatch:
         if self._settings.anonymous_reads is not AnonymousReads.ALL:
             preflight = preflight_answer(scope)
         elif not is_own_host(scope, self._settings.public_url):
-            raise ForeignHost
+            raise Refused(
+                "ForeignHost",
+                "this node gives private datasets to everybody who reaches it, so it answers to "
+                "its addresses and to the host of ODF_NODE_PUBLIC_URL only, not to other names",
+            )
         if preflight is not None:
             await preflight(scope, receive, send)
             return

@@ -30,11 +30,9 @@ OVERHEAD_BYTES = 64 * 1024
 """Limit of bytes that boundaries and headers may add to the size of the file."""
 
 
-class NotTheUploadForm(BadInput):
+def not_the_upload_form() -> BadInput:
     """A body is not a form with exactly one file."""
-
-    def __init__(self) -> None:
-        super().__init__("Expected 'file' to be the only part of upload form")
+    return BadInput("NotTheUploadForm", "Expected 'file' to be the only part of upload form")
 
 
 class UploadForm:
@@ -50,7 +48,7 @@ class UploadForm:
         kind, options = parse_options_header(content_type)
         boundary = options.get(b"boundary")
         if kind != b"multipart/form-data" or not boundary:
-            raise NotTheUploadForm
+            raise not_the_upload_form()
         try:
             self._parser = MultipartParser(
                 boundary,
@@ -67,7 +65,7 @@ class UploadForm:
                 max_header_size=MAX_HEADER_BYTES,
             )
         except FormParserError:
-            raise NotTheUploadForm from None
+            raise not_the_upload_form() from None
         self._name, self._content = bytearray(), bytearray()
         self._disposition = b""
         self._pieces: list[bytes] = []
@@ -79,16 +77,16 @@ class UploadForm:
             try:
                 self._parser.write(chunk)
             except FormParserError:
-                raise NotTheUploadForm from None
+                raise not_the_upload_form() from None
             pieces, self._pieces = self._pieces, []
             yield from pieces
         if not self._ended or self._parts != 1:
-            raise NotTheUploadForm
+            raise not_the_upload_form()
 
     def _begin(self) -> None:
         self._parts += 1
         if self._parts > 1:
-            raise NotTheUploadForm
+            raise not_the_upload_form()
 
     def _field(self, data: bytes, start: int, end: int) -> None:
         self._name += data[start:end]
@@ -107,7 +105,7 @@ class UploadForm:
         kind, options = parse_options_header(self._disposition)
         is_named = self._any_name or options.get(b"name") == FILE_PART.encode()
         if kind != b"form-data" or not is_named:
-            raise NotTheUploadForm
+            raise not_the_upload_form()
         self.file_name = options.get(b"filename", b"").decode("utf-8", "replace")
 
     def _data(self, data: bytes, start: int, end: int) -> None:

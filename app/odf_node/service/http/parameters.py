@@ -36,36 +36,32 @@ _SHOWN = 50
 M = TypeVar("M", bound=BaseModel)
 
 
-class InvalidRequest(BadInput):
+def invalid_request(where: Sequence[str | int], message: str) -> BadInput:
     """A parameter does not have the required form. Facts: `parameter`."""
-
-    def __init__(self, where: Sequence[str | int], message: str) -> None:
-        parameter = ".".join(map(str, where))
-        super().__init__(f"{parameter}: {message}", parameter=parameter)
+    parameter = ".".join(map(str, where))
+    return BadInput("InvalidRequest", f"{parameter}: {message}", parameter=parameter)
 
 
-class UnknownParameter(BadInput):
+def unknown_parameter(parameter: str, known: frozenset[str]) -> BadInput:
     """A query parameter that the route does not declare. Facts: `parameter`, `known`."""
+    names = ", ".join(sorted(known)) or "none"
+    return BadInput(
+        "UnknownParameter",
+        f"unknown query parameter {parameter[:_SHOWN]!r}; known here: {names}",
+        parameter=parameter[:_SHOWN],
+        known=sorted(known),
+    )
 
-    def __init__(self, parameter: str, known: frozenset[str]) -> None:
-        names = ", ".join(sorted(known)) or "none"
-        super().__init__(
-            f"unknown query parameter {parameter[:_SHOWN]!r}; known here: {names}",
-            parameter=parameter[:_SHOWN],
-            known=sorted(known),
-        )
 
-
-class UnexpectedBody(BadInput):
+def unexpected_body(known: Iterable[str]) -> BadInput:
     """A request has a body, but the route reads query parameters only. Facts: `known`."""
-
-    def __init__(self, known: Iterable[str]) -> None:
-        names = sorted(known)
-        super().__init__(
-            "a body means nothing here; what can be asked for are the query parameters "
-            + ", ".join(names),
-            known=names,
-        )
+    names = sorted(known)
+    return BadInput(
+        "UnexpectedBody",
+        "a body means nothing here; what can be asked for are the query parameters "
+        + ", ".join(names),
+        known=names,
+    )
 
 
 async def known_parameters(request: Request) -> None:
@@ -75,7 +71,7 @@ async def known_parameters(request: Request) -> None:
     known = frozenset(_names(request.scope["route"].dependant))
     for name in request.query_params:
         if name not in known:
-            raise UnknownParameter(name, known)
+            raise unknown_parameter(name, known)
 
 
 def query_of(model: type[M], scope: Scope) -> M:
@@ -89,19 +85,19 @@ def query_of(model: type[M], scope: Scope) -> M:
     known = frozenset(field.alias or name for name, field in model.model_fields.items())
     for name in asked:
         if name not in known:
-            raise UnknownParameter(name, known)
+            raise unknown_parameter(name, known)
     try:
         return model.model_validate(asked)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InvalidRequest(("query", *first["loc"]), first["msg"]) from None
+        raise invalid_request(("query", *first["loc"]), first["msg"]) from None
 
 
 async def no_body(request: Request) -> None:
     """Raise `UnexpectedBody` if the request has a body."""
     headers = request.headers
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
-        raise UnexpectedBody(_names(request.scope["route"].dependant))
+        raise unexpected_body(_names(request.scope["route"].dependant))
 
 
 def _names(dependant: Any) -> Iterator[str]:
@@ -123,10 +119,6 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 _KEY = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
-class MalformedRequestKey(BadInput):
-    """The header `Idempotency-Key` does not contain a valid key."""
-
-
 def parse_key(header: str | None) -> str | None:
     """Return the key in the header, None without a header. Raises `MalformedRequestKey`."""
     if header is None:
@@ -135,8 +127,9 @@ def parse_key(header: str | None) -> str | None:
     if quoted := _QUOTED.fullmatch(text):
         text = re.sub(r"\\(.)", r"\1", quoted[1])
     if len(text) > MAX_CHARS or not _KEY.fullmatch(text):
-        raise MalformedRequestKey(
-            f"an Idempotency-Key has 1 to {MAX_CHARS} printable ASCII characters"
+        raise BadInput(
+            "MalformedRequestKey",
+            f"an Idempotency-Key has 1 to {MAX_CHARS} printable ASCII characters",
         )
     return text
 
@@ -150,10 +143,6 @@ def request_key(
     return RequestKey(entry.id, account, key, Multihash.of(content), until)
 
 
-class InvalidEventTime(BadInput):
-    """The `odf-event-time` header is no RFC 3339 instant."""
-
-
 def parsed_event_time(given: str | None) -> str | None:
     """Return the `odf-event-time` header in canonical form. Raises `InvalidEventTime`."""
     if given is None:
@@ -161,11 +150,7 @@ def parsed_event_time(given: str | None) -> str | None:
     try:
         return str(Instant.parse(given.strip()))
     except MalformedInstant as broken:
-        raise InvalidEventTime(f"odf-event-time: {broken.message}") from None
-
-
-class UnreadableHash(BadInput):
-    """An address does not end in a SHA3-256 multihash. The response is plain text."""
+        raise BadInput("InvalidEventTime", f"odf-event-time: {broken.message}") from None
 
 
 def parse_hash(text: str) -> Multihash:
@@ -173,7 +158,7 @@ def parse_hash(text: str) -> Multihash:
     try:
         parsed = Multihash.parse(text)
     except (MalformedHash, MalformedMultibase) as broken:
-        raise UnreadableHash(f"Invalid hash: {broken.message}") from None
+        raise BadInput("UnreadableHash", f"Invalid hash: {broken.message}") from None
     if parsed.code != SHA3_256 or len(parsed.digest) != 32:
-        raise UnreadableHash("Invalid hash: objects are named by their SHA3-256")
+        raise BadInput("UnreadableHash", "Invalid hash: objects are named by their SHA3-256")
     return parsed

@@ -23,10 +23,6 @@ KINDS = get_args(ManifestKind)
 MAX_AGE_S = 3600
 
 
-class SchemaNotFound(NotFound):
-    """No kind of manifest has this name."""
-
-
 @router.get("", summary="Schemas of the manifests")
 async def schemas(base: BaseDep) -> Response:
     return JsonAnswer({kind: f"{base}schemas/{kind}.json" for kind in KINDS})
@@ -35,7 +31,9 @@ async def schemas(base: BaseDep) -> Response:
 @router.get("/{kind}.json", summary="JSON Schema of one kind of manifest")
 def schema(kind: Annotated[str, Path()]) -> Response:
     if kind not in KINDS:
-        raise SchemaNotFound(f"no manifest is called {kind!r}; there are {', '.join(KINDS)}")
+        raise NotFound(
+            "SchemaNotFound", f"no manifest is called {kind!r}; there are {', '.join(KINDS)}"
+        )
     headers = {"cache-control": f"max-age={MAX_AGE_S}", "access-control-allow-origin": "*"}
     answer = JsonAnswer(_schema(cast("ManifestKind", kind)), headers=headers)
     answer.headers["content-type"] = "application/schema+json"

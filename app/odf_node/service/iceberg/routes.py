@@ -34,46 +34,24 @@ Token = Annotated[str | None, Query(alias="pageToken", max_length=2_000)]
 router = APIRouter(tags=["iceberg"])
 
 
-class NoSuchWarehouse(NotFound):
-    """There is no view with this name."""
-
-    def __init__(self) -> None:
-        super().__init__(f"the warehouses of this node are {', '.join(VIEWS)}")
-
-
-class NoSuchNamespace(NotFound):
-    """No account with this name has a dataset that the caller may read."""
-
-    def __init__(self) -> None:
-        super().__init__("no namespace has this name, or none in which you may read")
-
-
-class NoSuchTable(NotFound):
+def no_such_table(renamed: TableRenamed | None = None) -> NotFound:
     """There is no dataset with this name that the caller may read; who may read the one that had
     the name before is told its name of today."""
-
-    def __init__(self, renamed: TableRenamed | None = None) -> None:
-        super().__init__(
-            "no table has this name, or none that you may read"
-            if renamed is None
-            else f"the table was renamed to {renamed.share}.{renamed.table}"
-        )
-
-
-class NotInCatalogue(NotFound):
-    """The catalogue does not serve this address."""
-
-
-class CatalogueIsReadOnly(BadInput):
-    """The request would change a table."""
+    return NotFound(
+        "NoSuchTable",
+        "no table has this name, or none that you may read"
+        if renamed is None
+        else f"the table was renamed to {renamed.share}.{renamed.table}",
+    )
 
 
 def not_served(method: str, path: str) -> NodeError:
     """Return the error for a request that no route of the catalogue serves."""
     if method in ("GET", "HEAD"):
-        return NotInCatalogue(f"the catalogue has nothing at {path[:200]}")
-    return CatalogueIsReadOnly(
-        "this catalogue is read only: rows are added by POST …/ingest, or by a push of blocks"
+        return NotFound("NotInCatalogue", f"the catalogue has nothing at {path[:200]}")
+    return BadInput(
+        "CatalogueIsReadOnly",
+        "this catalogue is read only: rows are added by POST …/ingest, or by a push of blocks",
     )
 
 
@@ -96,7 +74,7 @@ async def shares_of(access: AccessDep) -> Shares:
 async def view_of(prefix: Text) -> str:
     """Return the view in the address. Raises `NoSuchWarehouse`."""
     if prefix not in VIEWS:
-        raise NoSuchWarehouse
+        raise NotFound("NoSuchWarehouse", f"the warehouses of this node are {', '.join(VIEWS)}")
     return prefix
 
 
@@ -119,9 +97,9 @@ async def table_of(
     try:
         return await run_in_threadpool(shares.table, actor, namespace, view, table)
     except TableRenamed as renamed:
-        raise NoSuchTable(renamed) from None
+        raise no_such_table(renamed) from None
     except NotShared:
-        raise NoSuchTable from None
+        raise no_such_table() from None
 
 
 TableDep = Annotated[SharedTable, Depends(table_of)]
@@ -220,7 +198,9 @@ def _namespace(shares: Shares, actor: Actor, name: str) -> str:
     try:
         told: str = shares.share(actor, name)["name"]
     except NotShared:
-        raise NoSuchNamespace from None
+        raise NotFound(
+            "NoSuchNamespace", "no namespace has this name, or none in which you may read"
+        ) from None
     return told
 
 

@@ -15,7 +15,7 @@ import re
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -78,14 +78,13 @@ _NAME = re.compile(
 )
 
 
-class NoSuchTableFile(NotFound):
+def no_such_table_file() -> NotFound:
     """The name is not that of a file of a table with the current history of the dataset."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "there is no such file; the history of the dataset may have been replaced, then load "
-            "the table again"
-        )
+    return NotFound(
+        "NoSuchTableFile",
+        "there is no such file; the history of the dataset may have been replaced, then load "
+        "the table again",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +104,16 @@ class FileName:
         """Parse a name. Raises `NoSuchTableFile`."""
         match = _NAME.fullmatch(text)
         if match is None:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         numbers = tuple(int(each) for each in match.groups()[2:4] if each is not None)
         name = cls(Kind(match[1]), match[2], numbers)
         if len(numbers) != _NUMBERS[name.kind] or str(name) != text:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         return name
 
 
 GROUP = 256
 """Number of versions whose slices are in one manifest. A full manifest never changes."""
-
-
-class NotInIceberg(BadInput):
-    """Clients of Iceberg do not read some columns as they are."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        super().__init__(
-            f"Iceberg has no type for the columns {', '.join(columns)[:300]}: it lacks unsigned "
-            "numbers of 32 and 64 bits, decimals above 38 digits, half-precision floats, nulls, "
-            "and times of day in units other than microseconds. Read the dataset by GET …/read "
-            "of the node",
-            columns=list(columns[:20]),
-        )
 
 
 @dataclass(frozen=True)
@@ -164,7 +150,14 @@ class IcebergTable:
         """Raise `NotInIceberg` if clients of Iceberg do not read a column as it is."""
         foreign = self.schemas.all[-1].foreign
         if foreign:
-            raise NotInIceberg(foreign)
+            raise BadInput(
+                "NotInIceberg",
+                f"Iceberg has no type for the columns {', '.join(foreign)[:300]}: it lacks "
+                "unsigned numbers of 32 and 64 bits, decimals above 38 digits, half-precision "
+                "floats, nulls, and times of day in units other than microseconds. Read the "
+                "dataset by GET …/read of the node",
+                columns=list(foreign[:20]),
+            )
 
     def path(self, name: FileName) -> str:
         """Return the URL of a generated file."""
@@ -244,18 +237,6 @@ FILE_MEMORY_BYTES = 64 << 20
 """Bytes of files made for clients of Iceberg that the service remembers."""
 
 
-class TooManyDeletedRows(LimitExceeded):
-    """One slice has more deleted rows than the node lists."""
-
-    def __init__(self, count: int, most: int) -> None:
-        super().__init__(
-            f"{count} rows of one slice were taken back, and {most} can be told: compact the "
-            "dataset, or read its changelog",
-            limit=most,
-            setting="ODF_NODE_ICEBERG_DELETED_ROWS",
-        )
-
-
 class MadeFile(NamedTuple):
     """The bytes of a file, and their SHA-256 in hexadecimal."""
 
@@ -316,16 +297,22 @@ class MadeFiles:
         """Raise `TooManyDeletedRows` if a slice has too many deleted rows."""
         most = max((each.cardinality for each in self.dead.values()), default=0)
         if most > self.most_deleted:
-            raise TooManyDeletedRows(most, self.most_deleted)
+            raise LimitExceeded(
+                "TooManyDeletedRows",
+                f"{most} rows of one slice were taken back, and {self.most_deleted} can be told: "
+                "compact the dataset, or read its changelog",
+                limit=self.most_deleted,
+                setting="ODF_NODE_ICEBERG_DELETED_ROWS",
+            )
 
     def _metadata(self, count: int) -> bytes:
         if count > self._versions:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         return msgspec.json.encode(self.table.metadata(count, self.most_snapshots))
 
     def _snapshot(self, number: int) -> bytes:
         if number >= self._versions:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         told = self.table.snapshot(number)
         return manifest_list(
             self._manifests(number), snapshot=told.id, parent=told.parent, sequence=told.sequence
@@ -360,14 +347,14 @@ class MadeFiles:
     def _data(self, group: int, count: int) -> bytes:
         first = group * GROUP
         if not 0 < count <= GROUP or first + count > self._versions:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         schema = self.table.schema(first + count - 1)
         return manifest_file(self.table.files(first, count), schema, Content.DATA)
 
     def _deleted(self, number: int, group: int) -> bytes:
         files = list(self._deletes(number, group))
         if not files:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         return manifest_file(files, self.table.schema(number), Content.DELETES)
 
     def _deletes(self, number: int, group: int) -> Iterator[File]:
@@ -394,11 +381,11 @@ class MadeFiles:
 
     def _rows(self, _: int, number: int) -> bytes:
         if number >= self._versions:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         version = self.table.found.versions[number]
         bitmap = self.dead.get(str(version.data.physical_hash))
         if bitmap is None:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         self.check()
         return delete_file(self.table.slice_path(version), positions(bitmap.portable))
 

@@ -16,7 +16,7 @@ from ..auth.signed_urls import ACCESS_KEY, VendedKeys
 from ..history.versions import Versioned, VersionReads
 from ..projections.gateway import ServedFile
 from ..sharing.names import VIEWS
-from .table import FileMemory, FileName, IcebergTable, Kind, MadeFiles, NoSuchTableFile
+from .table import FileMemory, FileName, IcebergTable, Kind, MadeFiles, no_such_table_file
 
 MAX_SNAPSHOTS = 1_000
 """Newest snapshots that are told with a table of Iceberg."""
@@ -68,7 +68,7 @@ class IcebergTables:
         tables = [self._table(found, view) for view in VIEWS]
         table = next((each for each in tables if each.identity == name.identity), None)
         if table is None:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         made = self.memory.recall(table.path(name))
         if made is None:
             dead = await self._dead_for(table, name, caller)
@@ -108,9 +108,9 @@ class IcebergTables:
             return {}
         number = name.numbers[0]
         if number >= len(table.found.versions):
-            raise NoSuchTableFile
+            raise no_such_table_file()
         if name.kind is not Kind.SNAPSHOT and table.deleted_as_of(number) != number:
-            raise NoSuchTableFile
+            raise no_such_table_file()
         return await self._dead(table, number, caller)
 
     async def _dead(self, table: IcebergTable, number: int, caller: str) -> DeadRows:

@@ -16,34 +16,8 @@ from odf_protocol.metadata.events import DatasetKind
 from odf_storage.datasets.job_payloads.ingest_job import OnBadRows
 
 from ..auth.signed_urls import MAX_UPLOAD_TOKEN_CHARS
-from ..http.answers import MEDIA_TYPES, UnsupportedMediaType
+from ..http.answers import MEDIA_TYPES, unsupported_media_type
 from ..http.parameters import parse_key, parsed_event_time, query_of
-
-
-class SourceOfChangelog(BadInput):
-    """A changelog of the dataset's own columns, which names a source."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "changelog=true is about the columns of the dataset, whatever its sources are: "
-            "leave out sourceName",
-            parameter="changelog",
-        )
-
-
-class ColumnsOfChangelog(BadInput):
-    """A changelog of the dataset's own columns, which is to add columns."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "changelog=true is about rows with the columns of the dataset, so it adds none: leave "
-            "out addColumns",
-            parameter="addColumns",
-        )
-
-
-class SourceNotUsable(BadInput):
-    """The dataset has no push source for this request."""
 
 
 def check_source(state: ChainState, name: str | None, *, changelog: bool = False) -> None:
@@ -54,22 +28,32 @@ def check_source(state: ChainState, name: str | None, *, changelog: bool = False
         SourceNotUsable.
     """
     if state.kind is DatasetKind.Derivative:
-        raise SourceNotUsable("Derivative datasets compute their data; only a root takes data")
+        raise BadInput(
+            "SourceNotUsable", "Derivative datasets compute their data; only a root takes data"
+        )
     if changelog:
         if state.schema is None:
-            raise SourceNotUsable("Dataset has no rows yet, so there is nothing to correct")
+            raise BadInput(
+                "SourceNotUsable", "Dataset has no rows yet, so there is nothing to correct"
+            )
         return
     if state.polling_source is not None:
-        raise SourceNotUsable("Dataset polls its data; disable the polling source to push")
+        raise BadInput(
+            "SourceNotUsable", "Dataset polls its data; disable the polling source to push"
+        )
     sources = state.push_sources
     if name is not None and name not in sources:
-        raise SourceNotUsable(f"Source '{name[:200]}' not found", active=sorted(sources))
+        raise BadInput(
+            "SourceNotUsable", f"Source '{name[:200]}' not found", active=sorted(sources)
+        )
     if name is None and not sources:
-        raise SourceNotUsable(
-            "Dataset does not define a default push source, consider specifying the source name"
+        raise BadInput(
+            "SourceNotUsable",
+            "Dataset does not define a default push source, consider specifying the source name",
         )
     if name is None and len(sources) > 1:
-        raise SourceNotUsable(
+        raise BadInput(
+            "SourceNotUsable",
             "Explicit source name is required to pick between several active push sources",
             active=sorted(sources),
         )
@@ -89,17 +73,6 @@ _HEADERS = frozenset(
         b"prefer",
     )
 )
-
-
-class NothingSetAside(BadInput):
-    """The request limits the rows to set aside, but does not set bad rows aside."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "maxBadRows limits the rows that onBadRows=quarantine sets aside; without it one bad "
-            "row fails the batch",
-            parameter="maxBadRows",
-        )
 
 
 class IngestQuery(BaseModel):
@@ -145,11 +118,26 @@ class IngestRequest:
             ColumnsOfChangelog.
         """
         if self.changelog and self.source_name is not None:
-            raise SourceOfChangelog
+            raise BadInput(
+                "SourceOfChangelog",
+                "changelog=true is about the columns of the dataset, whatever its sources are: "
+                "leave out sourceName",
+                parameter="changelog",
+            )
         if self.changelog and self.add_columns:
-            raise ColumnsOfChangelog
+            raise BadInput(
+                "ColumnsOfChangelog",
+                "changelog=true is about rows with the columns of the dataset, so it adds none: "
+                "leave out addColumns",
+                parameter="addColumns",
+            )
         if self.max_bad_rows is not None and self.on_bad_rows == "fail":
-            raise NothingSetAside
+            raise BadInput(
+                "NothingSetAside",
+                "maxBadRows limits the rows that onBadRows=quarantine sets aside; without it one "
+                "bad row fails the batch",
+                parameter="maxBadRows",
+            )
         return replace(
             self,
             media_type=_media_type(self.media_type),
@@ -218,5 +206,5 @@ def _media_type(given: str | None) -> str | None:
     if plain in UNTOLD:
         return None
     if plain not in MEDIA_TYPES:
-        raise UnsupportedMediaType(plain[:100])
+        raise unsupported_media_type(plain[:100])
     return plain

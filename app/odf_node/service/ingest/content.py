@@ -26,10 +26,10 @@ from ..http.bodies import LIMIT, BodyTooLong
 from ..http.multipart import Spooled, UploadForm, spooled
 from ..uploads.uploaded_files import (
     FileUploads,
-    LengthDiffers,
     arrived_file,
     content_of,
     expected_upload,
+    length_differs,
 )
 from .asked import IngestRequest
 
@@ -86,7 +86,7 @@ def uploaded_content(uploads: FileUploads, actor: Actor, text: str) -> Content:
     expected_upload(uploads, actor.account, token)
     file, size = arrived_file(uploads, token)
     if size != token.content_length:
-        raise LengthDiffers(size, token.content_length)
+        raise length_differs(size, token.content_length)
     return Content(content_of(uploads, file), media_type_of(token.content_type, token.file_name))
 
 

@@ -55,7 +55,7 @@ from odf_storage.stores.ports.values import (
 
 from ..auth.access import Action, DatasetHidden, IsRemote, authorize
 from ..auth.dataset_access import DatasetAccess
-from ..http.answers import MEDIA_TYPES, UnsupportedMediaType
+from ..http.answers import MEDIA_TYPES, unsupported_media_type
 from ..http.multipart import Spooled
 from ..http.parameters import request_key
 from ..jobs.job_watch import FINISHED
@@ -86,7 +86,7 @@ def add_auto_source(
     """
     read = MEDIA_TYPES.get(media_type or "")
     if read is None:
-        raise UnsupportedMediaType(media_type or "")
+        raise unsupported_media_type(media_type or "")
     event = AddPushSource(source_name=AUTO_SOURCE, read=read, merge=MergeStrategyAppend())
     dataset = datasets.dataset(DatasetRef(id=entry.id))
     for attempt in range(1, APPEND_ATTEMPTS + 1):

@@ -184,13 +184,6 @@ class Waiting:
 WaitingDep = Annotated[Waiting, Depends(wired(Waiting))]
 
 
-class JobCancelled(Conflict):
-    """The job was cancelled before it ended."""
-
-    def __init__(self) -> None:
-        super().__init__("the job was cancelled")
-
-
 def asked_wait(prefer: str) -> float | None:
     """Return the seconds in `wait=SECONDS` of a `Prefer` header, None without it."""
     asked = _WAIT.search(prefer)
@@ -228,4 +221,4 @@ def receipt_answer(job: Job) -> Response:
         case Failed() as failed:
             return failed_answer(failed)
         case None:
-            return error_answer(JobCancelled())
+            return error_answer(Conflict("JobCancelled", "the job was cancelled"))

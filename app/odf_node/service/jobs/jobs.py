@@ -32,17 +32,6 @@ from ..errors import problem, status_of_failed
 UNTOLD = "why it failed is told to those who may write to the dataset"
 
 
-class UnknownJobStatus(BadInput):
-    """There is no job status with this name."""
-
-
-class NoRejectedRows(NotFound):
-    """The job rejected no rows, or they are not kept any more."""
-
-    def __init__(self, job: JobId) -> None:
-        super().__init__(f"no rejected rows of job {job} are kept", job=str(job))
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A job, and whether the actor may see why it failed. The reason may contain posted rows or the
@@ -118,7 +107,9 @@ def rejected_rows(jobs: Jobs, actor: Actor, job_id: str) -> bytes:
     job = find_job(jobs, actor, job_id, Action.WRITE).job
     rows = jobs.queue.rejected(job.id)
     if rows is None:
-        raise NoRejectedRows(job.id)
+        raise NotFound(
+            "NoRejectedRows", f"no rejected rows of job {job.id} are kept", job=str(job.id)
+        )
     return gzip.decompress(rows)
 
 
@@ -157,7 +148,7 @@ def parse_statuses(text: str | None) -> frozenset[JobStatus] | None:
     for name in names:
         if name not in list(JobStatus):
             known = ", ".join(JobStatus)
-            raise UnknownJobStatus(f"no job is {name[:50]!r}; they are {known}")
+            raise BadInput("UnknownJobStatus", f"no job is {name[:50]!r}; they are {known}")
     return frozenset(JobStatus(name) for name in names)
 
 

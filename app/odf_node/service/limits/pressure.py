@@ -18,30 +18,16 @@ FRESH_S = 0.5
 RETRY_AFTER_S = 2
 
 
-class QueueFull(LimitExceeded):
+def queue_full(what: str, limit: int) -> LimitExceeded:
     """The limit of waiting jobs of the dataset or the account is reached."""
-
-    def __init__(self, what: str, limit: int) -> None:
-        super().__init__(
-            f"{limit} jobs of this {what} are waiting already; try again later",
-            limit=f"max_waiting_{what}",
-            value=limit,
-            setting=f"ODF_NODE_MAX_WAITING_{what.upper()}",
-            retry_after_s=RETRY_AFTER_S,
-        )
-
-
-class NodeBusy(LimitExceeded):
-    """The limit of waiting jobs of the node is reached."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"{limit} jobs are waiting on this node already; try again later",
-            limit="max_waiting_node",
-            value=limit,
-            setting="ODF_NODE_MAX_WAITING_NODE",
-            retry_after_s=RETRY_AFTER_S,
-        )
+    return LimitExceeded(
+        "QueueFull",
+        f"{limit} jobs of this {what} are waiting already; try again later",
+        limit=f"max_waiting_{what}",
+        value=limit,
+        setting=f"ODF_NODE_MAX_WAITING_{what.upper()}",
+        retry_after_s=RETRY_AFTER_S,
+    )
 
 
 class Pressure:
@@ -77,9 +63,16 @@ class Pressure:
         """Return the error if a limit is reached by the known counts, else None."""
         known = self._known
         if known.total + self._added >= self._node:
-            return NodeBusy(self._node)
+            return LimitExceeded(
+                "NodeBusy",
+                f"{self._node} jobs are waiting on this node already; try again later",
+                limit="max_waiting_node",
+                value=self._node,
+                setting="ODF_NODE_MAX_WAITING_NODE",
+                retry_after_s=RETRY_AFTER_S,
+            )
         if dataset is not None and known.by_dataset.get(dataset, 0) >= self._dataset:
-            return QueueFull("dataset", self._dataset)
+            return queue_full("dataset", self._dataset)
         if account is not None and known.by_account.get(account, 0) >= self._account:
-            return QueueFull("account", self._account)
+            return queue_full("account", self._account)
         return None

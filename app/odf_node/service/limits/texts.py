@@ -16,16 +16,15 @@ LINEAGE_SQL_CHARS = 100_000
 """Limit of the queries of a derivative whose column lineage is computed; else it is unknown."""
 
 
-class TextTooLong(BadInput):
+def text_too_long(limit: TextLimit, found: int) -> BadInput:
     """A text is longer than its limit."""
-
-    def __init__(self, limit: TextLimit, found: int) -> None:
-        named = "" if limit.setting is None else f" ({limit.setting})"
-        super().__init__(
-            f"the {limit.what} is {found} bytes long; {limit.most} are possible{named}",
-            limit=limit.most,
-            setting=limit.setting,
-        )
+    named = "" if limit.setting is None else f" ({limit.setting})"
+    return BadInput(
+        "TextTooLong",
+        f"the {limit.what} is {found} bytes long; {limit.most} are possible{named}",
+        limit=limit.most,
+        setting=limit.setting,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class TextLimit:
         if found <= self.most:
             found = len(text.encode("utf-8", "surrogatepass"))
         if found > self.most:
-            raise TextTooLong(self, found)
+            raise text_too_long(self, found)
 
 
 PATTERN = TextLimit("pattern", 200)

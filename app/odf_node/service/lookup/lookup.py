@@ -35,10 +35,6 @@ from ..readers.pool import ReadRefused
 from ..readers.tasks import LookupTask, schema_of
 
 
-class TooManyFound(LimitExceeded):
-    """The request has a higher limit of rows than the node allows."""
-
-
 @dataclass(frozen=True)
 class Lookups:
     """The dependencies and limits of lookups."""
@@ -66,7 +62,8 @@ def lookup_task(
         TooManyFound: `limit` is above the node's. BlockNotFound: `block` is not in the dataset.
     """
     if limit > lookups.max_records:
-        raise TooManyFound(
+        raise LimitExceeded(
+            "TooManyFound",
             f"a look-up gives at most {lookups.max_records} rows",
             limit=lookups.max_records,
         )

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from odf_protocol.chain.rules import fold_received
-from odf_protocol.errors import NodeError, Refused
+from odf_protocol.errors import BadInput, NodeError, Refused
 from odf_protocol.identity import DatasetRef
 from odf_protocol.metadata.events import HashedBlock, Seed
 from odf_protocol.multihash import Multihash
@@ -45,8 +45,8 @@ from ...client.receive import (
     DestinationAhead,
     Diverged,
     Progress,
-    SeedOverwrite,
     begins_anew,
+    seed_overwrite,
 )
 from ...client.remotes import Location
 from ...client.simple_pull import first_block
@@ -60,7 +60,6 @@ from .mirrors import (
     TOKEN,
     MirrorAsked,
     Mirrors,
-    RemoteUnusable,
     keep_remote,
     mirror_of,
     owner_of_token,
@@ -110,7 +109,7 @@ class NodeTarget:
         seed = new[0].event
         own = (self._entry.id, self._entry.kind)
         if not isinstance(seed, Seed) or (seed.dataset_id, seed.dataset_kind) != own:
-            raise SeedOverwrite
+            raise seed_overwrite()
         fold_received(new)
 
     def move_head(self, *, expected: Multihash | None, new: list[HashedBlock]) -> None:
@@ -227,7 +226,9 @@ def _told_as_ours() -> Iterator[None]:
         yield
     except (Refused, DatasetMissing) as error:
         facts = {"reason": error.code}
-        raise RemoteUnusable(f"the remote cannot be pulled: {error.message}", **facts) from error
+        raise BadInput(
+            "RemoteUnusable", f"the remote cannot be pulled: {error.message}", **facts
+        ) from error
 
 
 def create_mirror(

@@ -36,10 +36,6 @@ KINDS = (mirror_job.KIND, heal_job.FETCH)
 _log = logging.getLogger("odf.mirror")
 
 
-class MalformedMirrorJob(BadInput):
-    """A mirror job has no dataset, or its payload cannot be read."""
-
-
 class Stopping(Exception):
     """The pull stops early, because the service stops or the lease of the job is lost."""
 
@@ -141,11 +137,13 @@ class MirrorRunner:
             if job.spec.kind == heal_job.FETCH:
                 return Succeeded(heal_job.to_json(self._fetch(job)))
             if job.spec.dataset is None:
-                raise MalformedMirrorJob("a mirror job names no dataset")
+                raise BadInput("MalformedMirrorJob", "a mirror job names no dataset")
             try:
                 payload = mirror_job.payload_of(job.spec.payload)
             except ValueError as bad:
-                raise MalformedMirrorJob(f"a mirror job cannot be read: {bad}") from None
+                raise BadInput(
+                    "MalformedMirrorJob", f"a mirror job cannot be read: {bad}"
+                ) from None
             entry = self._mirrors.stores.registry.get(DatasetRef(id=job.spec.dataset))
             from .mirror_pull import pull_mirror  # importing the client takes long
 
@@ -167,7 +165,7 @@ class MirrorRunner:
         try:
             key = heal_job.key_of(job.spec)
         except ValueError as bad:
-            raise MalformedMirrorJob(f"a healing job cannot be read: {bad}") from None
+            raise BadInput("MalformedMirrorJob", f"a healing job cannot be read: {bad}") from None
         return fetch_object(self._mirrors, key)
 
 

@@ -39,14 +39,6 @@ _ENVELOPE = frozenset({"kind", "version", "content"})
 _FIELDS = frozenset({"name", "remote", "token"})
 
 
-class RemoteUnusable(BadInput):
-    """The remote of a mirror does not exist, is not reachable from here, or refuses access."""
-
-
-class NotAMirror(BadInput):
-    """The dataset is not a mirror."""
-
-
 @dataclass(frozen=True, slots=True)
 class MirrorAsked:
     """A request for a mirror: its name, its remote, and a token for the remote."""
@@ -101,8 +93,9 @@ def parse_remote(text: str) -> Location:
     """
     location = Location.parse(text)
     if location.transfer not in FOLLOWED:
-        raise RemoteUnusable(
-            "a mirror follows a URL: odf+http(s)://… or http(s)://…; a public bucket has one, too"
+        raise BadInput(
+            "RemoteUnusable",
+            "a mirror follows a URL: odf+http(s)://… or http(s)://…; a public bucket has one, too",
         )
     return location
 
@@ -125,7 +118,7 @@ def mirror_of(mirrors: MirrorReads, entry: DatasetEntry) -> Mirror:
     """Return the mirror record of the dataset. Raises `NotAMirror`."""
     found = mirrors.find(entry.id)
     if found is None:
-        raise NotAMirror("the dataset is no mirror: it follows nothing")
+        raise BadInput("NotAMirror", "the dataset is no mirror: it follows nothing")
     return found
 
 

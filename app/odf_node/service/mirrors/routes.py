@@ -10,10 +10,11 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_protocol.errors import BadInput
 from odf_protocol.typed import decode_json
 
 from ..http.answers import JsonAnswer
-from ..http.bodies import MalformedBody, small_body
+from ..http.bodies import small_body
 from ..http.deps import MaintainedDep, StoresDep, wired
 from . import mirrors as usecase
 from .mirrors import Mirrors
@@ -40,7 +41,9 @@ async def follow(request: Request, mirrors: MirrorsDep, entry: MaintainedDep) ->
     try:
         asked = decode_json(raw, RemoteBody)
     except (msgspec.DecodeError, UnicodeError):
-        raise MalformedBody('the body has to be JSON: {"remote": "…", "token": "…"}') from None
+        raise BadInput(
+            "MalformedBody", 'the body has to be JSON: {"remote": "…", "token": "…"}'
+        ) from None
     remote = usecase.parse_remote(asked.remote)
     await run_in_threadpool(usecase.change_remote, mirrors, entry, remote, asked.token)
     return JsonAnswer(usecase.shown(usecase.mirror_of(mirrors.stores.mirrors, entry)))

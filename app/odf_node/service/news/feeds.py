@@ -43,14 +43,13 @@ Named = Callable[["LogPosition"], str]
 """Returns a position of the log as clients write it."""
 
 
-class InvalidPosition(BadInput):
+def invalid_position(text: str) -> BadInput:
     """The `Last-Event-ID` is not one that a stream at this address has sent."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(
-            f"{text[:100]!r} is no position of this stream; send the id of its last event, or "
-            f"{BEGINNING!r}"
-        )
+    return BadInput(
+        "InvalidPosition",
+        f"{text[:100]!r} is no position of this stream; send the id of its last event, or "
+        f"{BEGINNING!r}",
+    )
 
 
 class ChainPosition(NamedTuple):
@@ -180,7 +179,7 @@ def _hash(text: str) -> Multihash:
     try:
         return Multihash.parse(text)
     except (MalformedHash, MalformedMultibase):
-        raise InvalidPosition(text) from None
+        raise invalid_position(text) from None
 
 
 NUMBER_BYTES, SALT_BYTES, TAG_BYTES = 8, 8, 16
@@ -209,14 +208,14 @@ class SealedPositions:
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
-            raise InvalidPosition(text) from None
+            raise invalid_position(text) from None
         for key in self.keys.keys.values():
             try:
                 plain = _cipher(key).decrypt_and_verify(raw[TAG_BYTES:], raw[:TAG_BYTES])
                 return _read(bytes(plain))
             except (ValueError, MalformedHash, MalformedMultibase):
                 continue
-        raise InvalidPosition(text)
+        raise invalid_position(text)
 
     def _sealed(self, position: LogPosition, salt: bytes) -> str:
         block = "" if position.block is None else str(position.block)

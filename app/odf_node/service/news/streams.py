@@ -151,10 +151,6 @@ HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 EVENT_STREAM = "text/event-stream"
 
 
-class ListenerTooSlow(NodeError):
-    """A client read nothing of a stream for too long; it can resume with its last id."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Listener:
     """One listener: its actor, and the datasets it listens to."""
@@ -289,7 +285,7 @@ class EventStream(StreamedAnswer):
                 async with asyncio.timeout(self._idle_s):
                     await send(message)
             except TimeoutError:
-                raise ListenerTooSlow("a listener took nothing for too long") from None
+                raise NodeError("ListenerTooSlow", "a listener took nothing for too long") from None
 
         await super().__call__(scope, receive, timed)
 

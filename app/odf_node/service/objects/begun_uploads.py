@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from odf_protocol.errors import BadInput, LimitExceeded
 from odf_storage.stores.ports import ObjectStore, PartialUploads
-from odf_storage.stores.ports.errors import OffsetMismatch
+from odf_storage.stores.ports.errors import offset_mismatch
 from odf_storage.stores.ports.values import AccountId, ObjectKey
 
 from ..auth.actors import Actor
@@ -21,10 +21,6 @@ MAX_BEGUN_UPLOADS = 100
 the rest; more are answered 429. After a day without a further part one is cleared away."""
 
 RETRY_S = 3600
-
-
-class UploadsInOneGo(BadInput):
-    """The object store of this node cannot store objects in part."""
 
 
 class TooManyBegun(LimitExceeded):
@@ -75,10 +71,10 @@ def append_object(
     """
     partial = begun.objects.partial
     if partial is None:
-        raise UploadsInOneGo("this node takes objects in one go: use PUT")
+        raise BadInput("UploadsInOneGo", "this node takes objects in one go: use PUT")
     here = partial.received(key)
     if offset != here:
-        raise OffsetMismatch(offset, here)
+        raise offset_mismatch(offset, here)
     try:
         _claim(begun, partial, actor, key, total, is_new=here == 0)
     except TooManyBegun:

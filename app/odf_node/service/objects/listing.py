@@ -33,10 +33,6 @@ MAX_CHARS = 1_024
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 
-class MalformedListing(BadInput):
-    """The parameters of a list request are not as S3 defines them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Listed:
     """One object of a list; `name` is the hash of the slice."""
@@ -62,10 +58,10 @@ class Listing:
         """Parse a query string. Raises `MalformedListing`."""
         told = dict(parse_qsl(query, keep_blank_values=True))
         if any(len(value) > MAX_CHARS for value in told.values()):
-            raise MalformedListing(f"a parameter is longer than {MAX_CHARS} characters")
+            raise BadInput("MalformedListing", f"a parameter is longer than {MAX_CHARS} characters")
         most = told.get("max-keys", str(MOST_KEYS))
         if not (most.isascii() and most.isdigit() and len(most) < 10):
-            raise MalformedListing("max-keys is no number")
+            raise BadInput("MalformedListing", "max-keys is no number")
         return cls(
             prefix=told.get("prefix", ""),
             delimiter=told.get("delimiter", ""),

@@ -73,18 +73,6 @@ _USUAL_HASH = re.compile(SHA3_PREFIX + "[0-9a-f]{64}")
 """Matches a SHA3-256 hash in the usual spelling, which is also the name of the object's file."""
 
 
-class UnknownReference(NotFound):
-    """The request names a reference other than `head`."""
-
-
-class LengthRequired(BadInput):
-    """The upload has no `Content-Length`."""
-
-
-class ObjectTooLarge(LimitExceeded):
-    """The upload is larger than the configured limit."""
-
-
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     """An object in the store: its key, its size, and how to open it at a position."""
@@ -198,7 +186,9 @@ def read_ref(
     """
     entry = access.resolve(actor, account, dataset, Action.READ)
     if ref != HEAD:
-        raise UnknownReference(f"there is no reference {ref!r}; only 'head' is known", ref=ref)
+        raise NotFound(
+            "UnknownReference", f"there is no reference {ref!r}; only 'head' is known", ref=ref
+        )
     return heads.head(entry.id)
 
 
@@ -289,10 +279,11 @@ def announced_size(length: str | None, limit: int) -> int:
         LengthRequired: absent or no number. ObjectTooLarge: above the limit.
     """
     if length is None or not length.isascii() or not length.isdigit():
-        raise LengthRequired("an upload needs a Content-Length header")
+        raise BadInput("LengthRequired", "an upload needs a Content-Length header")
     size = int(length)
     if size > limit:
-        raise ObjectTooLarge(
+        raise LimitExceeded(
+            "ObjectTooLarge",
             f"the object has {size} bytes, this node takes {limit}",
             limit=limit,
             size=size,
@@ -305,10 +296,6 @@ UPLOADS = ("PUT", "PATCH")
 UPLOAD_FOLDERS = frozenset({"data", "checkpoints"})
 OFFSET = "upload-offset"
 LENGTH = "upload-length"
-
-
-class UnreadableOffset(BadInput):
-    """A part of an upload has no valid offset or length."""
 
 
 class Uploads:
@@ -341,7 +328,9 @@ class Uploads:
             offset, total = _number(scope, OFFSET), _number(scope, LENGTH)
             announced_size(str(total), self._most_bytes)
             if offset + size > total:
-                raise UnreadableOffset(f"{size} bytes from {offset} on are more than {total}")
+                raise BadInput(
+                    "UnreadableOffset", f"{size} bytes from {offset} on are more than {total}"
+                )
             append = partial(
                 begun_uploads.append_object,
                 self._begun,
@@ -380,7 +369,7 @@ class Uploads:
 def _number(scope: Scope, name: str) -> int:
     text = _header(scope, name)
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise UnreadableOffset(f"a part of an upload needs the header {name}, a number")
+        raise BadInput("UnreadableOffset", f"a part of an upload needs the header {name}, a number")
     return int(text)
 
 

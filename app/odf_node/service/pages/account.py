@@ -22,13 +22,6 @@ PATH = "/v/accounts/{name}"
 MAX_NAME_CHARS = 100
 
 
-class AccountNotSeen(NotFound):
-    """The account does not exist, or has no dataset that the visitor may read."""
-
-    def __init__(self) -> None:
-        super().__init__("There is no such account, or none with a dataset that you may read")
-
-
 def _account(given: Views, actor: Actor, request: Request) -> Response:
     name = request.path_params["name"]
     path = f"/v/accounts/{quote(name, safe='')}"
@@ -43,7 +36,9 @@ def _account(given: Views, actor: Actor, request: Request) -> Response:
         told = {"asked": asked, "problem": error.message}
         return page("account", content | told, int(status_of(error)))
     if not is_own and not listed["total"] and asked == Asked():
-        raise AccountNotSeen
+        raise NotFound(
+            "AccountNotSeen", "There is no such account, or none with a dataset that you may read"
+        )
     return page("account", content | listed)
 
 

@@ -26,13 +26,6 @@ MAX_DIGITS = 18
 FIELDS = ("actor", "action", "dataset", "since", "until")
 
 
-class MalformedPosition(BadInput):
-    """The position in the audit log is no number."""
-
-    def __init__(self) -> None:
-        super().__init__("before is the number of an entry; leave it out for the newest ones")
-
-
 def _audit(given: Views, actor: Actor, request: Request) -> Response:
     require_admin(actor)
     asked = {name: request.query_params.get(name, "").strip()[:200] for name in FIELDS}
@@ -55,7 +48,10 @@ def _number(text: str | None) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
-        raise MalformedPosition
+        raise BadInput(
+            "MalformedPosition",
+            "before is the number of an entry; leave it out for the newest ones",
+        )
     return int(text)
 
 

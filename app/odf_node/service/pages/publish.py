@@ -34,14 +34,14 @@ from ...proposal.options import NONE, OPTIONS, Kind
 from ...proposal.proposal import Proposal
 from ...proposal.sample import MEDIA_TYPES, ZIP, format_of
 from ...proposal.wire import read, to_manifest
-from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.access import Unauthenticated, unauthorized
 from ..auth.actors import ANONYMOUS, Actor
 from ..auth.dataset_access import Callers
 from ..auth.signed_urls import UploadToken
 from ..datasets.datasets import Authoring, create_prepared, delete_dataset, prepare_dataset
 from ..datasets.listing import parse_visibility
 from ..errors import status_of, status_of_failed
-from ..http.bodies import Body, MalformedForm, small_body
+from ..http.bodies import Body, small_body
 from ..http.deps import part_of
 from ..http.multipart import OVERHEAD_BYTES, UploadForm, spooled
 from ..ingest.asked import IngestRequest
@@ -53,15 +53,15 @@ from ..readers.pool import Readers
 from ..readers.tasks import LookTask
 from ..settings import Settings
 from ..uploads.uploaded_files import (
-    ContentTooLarge,
     FileUploads,
-    UploadNotFound,
     arrived_file,
+    content_too_large,
     expected_upload,
     may_upload,
     opened_upload,
     prepare,
     take_in,
+    upload_not_found,
 )
 from . import views
 from .render import page, problem, redirect, shown
@@ -104,7 +104,7 @@ def keep_file(
     account, uploads = _publisher(actor), publishing.uploads
     with spooled(uploads.data, _within(form.file(chunks), uploads.max_bytes)) as body:
         if not form.file_name:
-            raise NoFile
+            raise BadInput("NoFile", "choose a file first")
         kind = MEDIA_TYPES[format_of(form.file_name, _begin(body.chunks()))]
         token = prepare(uploads, account, form.file_name, body.size, kind)
         take_in(uploads, expected_upload(uploads, account, token), token, body.chunks())
@@ -142,7 +142,7 @@ class _Upload:
 
     def open_whole(self, kind: ObjectKind, name: Multihash) -> BinaryIO:
         if kind is not ObjectKind.UPLOAD or name != self._file.hash:
-            raise UploadNotFound
+            raise upload_not_found()
         return opened_upload(self._uploads, self._file)
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]]) -> None:
@@ -193,15 +193,8 @@ def _publisher(actor: Actor) -> Account:
     if actor.account is None:
         raise Unauthenticated
     if not may_upload(actor):
-        raise Unauthorized
+        raise unauthorized()
     return actor.account
-
-
-class NoFile(BadInput):
-    """The form was sent without a file."""
-
-    def __init__(self) -> None:
-        super().__init__("choose a file first")
 
 
 def _begin(chunks: Iterable[bytes]) -> bytes:
@@ -219,7 +212,7 @@ def _within(chunks: Iterable[bytes], limit: int) -> Iterable[bytes]:
     for chunk in chunks:
         size += len(chunk)
         if size > limit:
-            raise ContentTooLarge(limit)
+            raise content_too_large(limit)
         yield chunk
 
 
@@ -402,7 +395,9 @@ def _fields(raw: bytes) -> Fields:
     try:
         return parse_qs(raw.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
-        raise MalformedForm(f"the body has to be a form of {MAX_FIELDS} fields at most") from None
+        raise BadInput(
+            "MalformedForm", f"the body has to be a form of {MAX_FIELDS} fields at most"
+        ) from None
 
 
 def _one(fields: Fields, name: str) -> str:

@@ -229,13 +229,6 @@ AROUND = 2
 MAX_DIGITS = 9
 
 
-class MalformedPage(BadInput):
-    """The page parameter is no valid page number."""
-
-    def __init__(self) -> None:
-        super().__init__("page is a number from 1 on; leave it out for the first page")
-
-
 @dataclass(frozen=True, slots=True)
 class PageLink:
     """A page of a list: its number and its address; None for the current page."""
@@ -259,7 +252,9 @@ def page_number(text: str | None) -> int:
         return 1
     is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
     if not is_number or int(text) < 1:
-        raise MalformedPage
+        raise BadInput(
+            "MalformedPage", "page is a number from 1 on; leave it out for the first page"
+        )
     return int(text)
 
 

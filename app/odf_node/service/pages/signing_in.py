@@ -21,13 +21,6 @@ from .views import Views
 from .visitors import local_path, refuse_foreign, sign_in, sign_out
 
 
-class AccessTokenRejected(Refused):
-    """The text in the form is no access token of this node."""
-
-    def __init__(self) -> None:
-        super().__init__("this node does not know the access token, or it expired or was revoked")
-
-
 def _form(given: Views, actor: Actor, request: Request) -> Response:
     target = local_path(request.query_params.get("next", "/"))
     return _form_page(given, actor, target)
@@ -85,7 +78,10 @@ def _token(form: dict[str, str], request: Request) -> str:
         )
         return begin_session(part_of(request, Sessions), account).token
     if part_of(request, Callers).identify(token).is_anonymous:
-        raise AccessTokenRejected
+        raise Refused(
+            "AccessTokenRejected",
+            "this node does not know the access token, or it expired or was revoked",
+        )
     return token
 
 

@@ -251,13 +251,6 @@ ROWS = 100
 MAX_NUMBER_CHARS = 19
 
 
-class NoNumber(BadInput):
-    """The address has no valid number of rows."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(f"{text[:50]!r} is no number of rows; say how many of the newest to skip")
-
-
 def rows(visit: Visit, asked: str) -> dict[str, Any]:
     """Return the current rows before the newest `asked`. Raises `NoNumber`."""
     return _page(visit, asked, changelog=False)
@@ -270,7 +263,9 @@ def changelog(visit: Visit, asked: str) -> dict[str, Any]:
 
 def _page(visit: Visit, asked: str, *, changelog: bool) -> dict[str, Any]:
     if not asked.isascii() or not asked.isdigit() or len(asked) > MAX_NUMBER_CHARS:
-        raise NoNumber(asked)
+        raise BadInput(
+            "NoNumber", f"{asked[:50]!r} is no number of rows; say how many of the newest to skip"
+        )
     skip, state = int(asked), visit.state
     found = newest(
         visit.views, visit.entry, visit.caller, skip=skip, limit=ROWS, changelog=changelog

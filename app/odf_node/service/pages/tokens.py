@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import BadInput, NodeError
 from odf_storage.stores.ports.values import Scope
 
 from ..accounts import accounts
-from ..accounts.accounts import MalformedTokenRequest, OwnTokens, TokenAsked
+from ..accounts.accounts import OwnTokens, TokenAsked
 from ..auth.actors import Actor
 from ..errors import status_of
 from ..http.deps import base_of, part_of
@@ -72,7 +72,7 @@ def _asked(form: Form) -> TokenAsked:
     scopes = tuple(scope for scope in Scope if form.get(f"may_{scope}"))
     days = form.get("days", "")
     if days not in LIFETIMES:
-        raise MalformedTokenRequest("choose for how long the token holds")
+        raise BadInput("MalformedTokenRequest", "choose for how long the token holds")
     ends = None
     if days != NEVER:
         ends = (datetime.now(UTC) + timedelta(days=int(days))).strftime("%Y-%m-%dT%H:%M:%SZ")

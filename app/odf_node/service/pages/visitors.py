@@ -20,13 +20,6 @@ from ..auth.dataset_access import Callers
 COOKIE = "odf_session"
 
 
-class ForeignForm(Refused):
-    """A browser sent a form of another site."""
-
-    def __init__(self) -> None:
-        super().__init__("this form comes from another site; open the page here and try again")
-
-
 def visitor(callers: Callers, request: Request, *, allow_anonymous: bool) -> Actor:
     """Return the actor who requests a page. Raises `AnonymousRestricted`."""
     actor = _signed_in(callers, request.cookies.get(COOKIE))
@@ -69,7 +62,9 @@ def refuse_foreign(request: Request, public_url: str | None) -> None:
     # a proxy may send another Host than the one that browsers use
     own = (request.headers.get("host"), urlsplit(public_url or "").netloc)
     if not site or site not in own:
-        raise ForeignForm
+        raise Refused(
+            "ForeignForm", "this form comes from another site; open the page here and try again"
+        )
 
 
 def local_path(text: str) -> str:

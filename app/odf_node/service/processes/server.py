@@ -33,14 +33,6 @@ LINGER_S = 0.5
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class HeaderTooLong(LimitExceeded):
-    """The headers or trailers of a request are longer than the limits."""
-
-
-class UrlTooLong(LimitExceeded):
-    """The address of a request is longer than the limit."""
-
-
 class PatientHttp(HttpToolsProtocol):
     """HTTP protocol that limits the size and the time of headers.
 
@@ -93,7 +85,7 @@ class PatientHttp(HttpToolsProtocol):
         if len(self.url) > self.max_url_bytes:
             limit = self.max_url_bytes
             message = f"the address is longer than the {limit} bytes taken here"
-            self._refuse(UrlTooLong(message, limit=limit))
+            self._refuse(LimitExceeded("UrlTooLong", message, limit=limit))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._unplaced = 0
@@ -141,8 +133,9 @@ class PatientHttp(HttpToolsProtocol):
             return True
         return not (self._in_header or self.cycle.response_started)
 
-    def _too_long(self) -> HeaderTooLong:
-        return HeaderTooLong(
+    def _too_long(self) -> LimitExceeded:
+        return LimitExceeded(
+            "HeaderTooLong",
             f"a request has {self.max_headers} header lines at most, of {self.max_header_bytes} "
             "bytes in sum",
             limit=self.max_header_bytes,

@@ -48,11 +48,9 @@ MOST_ESCAPES = 4
 """Limit of nested percent encodings of a key."""
 
 
-class NoSuchKey(NotFound):
+def no_such_key() -> NotFound:
     """The key names no file of a dataset that the caller may read."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no such key")
+    return NotFound("NoSuchKey", "there is no such key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +110,21 @@ def _published_file(gateway: Gateway, actor: Actor, key: str, plain: str, name: 
     found = gateway.stores.publications.served_as(name)
     entry = None if found is None else gateway.access.visible(actor, found.dataset)
     if entry is None:
-        raise NoSuchKey
+        raise no_such_key()
     store = served_store(gateway.stores.projections, entry.id)
     try:
         spelling = _as_stored(store, name, key, plain)
         if spelling in state_keys(name) or spelling.endswith(f"/{SCHEMA_NAME}"):
             content = store.read(spelling, most=MAX_STATE_BYTES)
             if content is None:
-                raise NoSuchKey
+                raise no_such_key()
             return _small(entry, content.raw, is_fixed=False)
         slice_hash = noted_slice(store, spelling)
         if slice_hash is not None:
             return _slice(gateway, entry, slice_hash)
         return _stored(entry, store, spelling)
     except (KeyNotFound, KeyRefused):
-        raise NoSuchKey from None
+        raise no_such_key() from None
 
 
 def _as_stored(store: KeyedReads, name: str, key: str, plain: str) -> str:
@@ -147,7 +145,7 @@ def decoded(key: str) -> str:
         if plain == key:
             return key
         key = plain
-    raise NoSuchKey
+    raise no_such_key()
 
 
 def _frozen_file(gateway: Gateway, actor: Actor, key: str, block: Multihash) -> ServedFile:
@@ -155,7 +153,7 @@ def _frozen_file(gateway: Gateway, actor: Actor, key: str, block: Multihash) -> 
     owner = known[0] if known is not None else gateway.stores.blocks.owner(block)
     entry = None if owner is None else gateway.access.visible(actor, owner)
     if entry is None:
-        raise NoSuchKey
+        raise no_such_key()
     if known is None:
         frozen = frozen_dataset(_dataset(gateway, entry), block)
         gateway.frozen.put(block, entry.id, frozen)
@@ -167,7 +165,7 @@ def _frozen_file(gateway: Gateway, actor: Actor, key: str, block: Multihash) -> 
         return _completed(gateway, entry, frozen, key)
     if key in frozen.slices:
         return _slice(gateway, entry, frozen.slices[key])
-    raise NoSuchKey
+    raise no_such_key()
 
 
 def _completed(
@@ -199,7 +197,7 @@ def _slice(gateway: Gateway, entry: DatasetEntry, slice_hash: Multihash) -> Serv
     dataset = _dataset(gateway, entry)
     found = gateway.stores.objects.stat(ObjectKey(entry.id, ObjectKind.DATA, slice_hash))
     if found is None:
-        raise NoSuchKey
+        raise no_such_key()
     return ServedFile(
         open=lambda: dataset.open_whole(ObjectKind.DATA, slice_hash),
         size=found.size,

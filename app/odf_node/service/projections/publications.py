@@ -40,44 +40,6 @@ from ..setting_groups.words import Tenancy
 _log = logging.getLogger("odf.publish")
 
 
-class NoPublication(NotFound):
-    """The dataset is not published."""
-
-    def __init__(self) -> None:
-        super().__init__("the dataset is not published as a Kartothek dataset")
-
-
-class NothingToLeave(BadInput):
-    """The caller wants to keep the files of a publication that the node itself serves."""
-
-    def __init__(self) -> None:
-        super().__init__("the node serves the dataset itself: no file can stay behind")
-
-
-class PublishedElsewhere(Conflict):
-    """The dataset is already published in another store or under another name."""
-
-    def __init__(self, uuid: str) -> None:
-        super().__init__(
-            f"the dataset is published as {uuid[:100]!r}; withdraw that before it gets another "
-            "store or name",
-            uuid=uuid[:100],
-        )
-
-
-class NameOfAnotherAccount(BadInput):
-    """A publication that the node serves has a name outside of the names of its account."""
-
-    def __init__(self, uuid: str, prefix: str) -> None:
-        super().__init__(
-            f"names of tables that this node serves begin with the account, so that none is taken "
-            f"from another: {prefix + uuid[:100]!r}, or leave out the name for the id of the "
-            "dataset",
-            uuid=uuid[:100],
-            prefix=prefix,
-        )
-
-
 @dataclass(frozen=True)
 class Publishing:
     """The stores, allowed targets and clock that publications need."""
@@ -104,7 +66,12 @@ def define(publishing: Publishing, entry: DatasetEntry, definition: Definition) 
     publication.check(_schema(dataset))
     known = stores.publications.find(entry.id)
     if known is not None and (known.store, known.uuid) != (definition.store, publication.uuid):
-        raise PublishedElsewhere(known.uuid)
+        raise Conflict(
+            "PublishedElsewhere",
+            f"the dataset is published as {known.uuid[:100]!r}; withdraw that before it gets "
+            "another store or name",
+            uuid=known.uuid[:100],
+        )
     if known is None and definition.store is None and publishing.tenancy is Tenancy.MULTI:
         _check_account(entry, publication.uuid)
     if definition.store is not None:
@@ -129,14 +96,21 @@ def _check_account(entry: DatasetEntry, uuid: str) -> None:
     prefix = str(entry.alias.account).replace(".", "_") + "+"  # which no account has in its name
     is_own = uuid.lower().startswith(prefix.lower()) and uuid != prefix
     if uuid != dataset_folder(entry.id) and not is_own:
-        raise NameOfAnotherAccount(uuid, prefix)
+        raise BadInput(
+            "NameOfAnotherAccount",
+            f"names of tables that this node serves begin with the account, so that none is taken "
+            f"from another: {prefix + uuid[:100]!r}, or leave out the name for the id of the "
+            "dataset",
+            uuid=uuid[:100],
+            prefix=prefix,
+        )
 
 
 def find(publishing: Publishing, entry: DatasetEntry) -> PublishedDataset:
     """Return the publication of the dataset. Raises `NoPublication`."""
     found = publishing.stores.publications.find(entry.id)
     if found is None:
-        raise NoPublication
+        raise NotFound("NoPublication", "the dataset is not published as a Kartothek dataset")
     return found
 
 
@@ -191,7 +165,9 @@ def abandon(publishing: Publishing, entry: DatasetEntry) -> None:
     """
     found = find(publishing, entry)
     if found.store is None:
-        raise NothingToLeave
+        raise BadInput(
+            "NothingToLeave", "the node serves the dataset itself: no file can stay behind"
+        )
     remove_own_index(publishing.stores.projections, entry.id)
     publishing.stores.publications.remove(entry.id)
     _log.info("publication forgotten dataset=%s store=%s", entry.id, found.store)

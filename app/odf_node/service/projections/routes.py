@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from odf_protocol.errors import NodeError
+from odf_protocol.errors import BadInput, NodeError
 from odf_protocol.instant import NANOS, Instant
 from odf_protocol.multihash import Multihash
 from odf_protocol.typed import decode_json
@@ -30,7 +30,7 @@ from odf_storage.stores.ports.values import Failed, Job, Succeeded
 
 from ..derivatives.follow import is_passing
 from ..http.answers import JsonAnswer
-from ..http.bodies import MalformedBody, small_body
+from ..http.bodies import small_body
 from ..http.deps import BaseDep, MaintainedDep, wired
 from ..http.parameters import NO_BODY
 from ..jobs.job_watch import WaitingDep, accepted, job_answer, patience_of, receipt_answer
@@ -138,7 +138,9 @@ async def define(
     try:
         asked = decode_json(raw or b"{}", Definition)
     except (msgspec.DecodeError, UnicodeError) as bad:
-        raise MalformedBody(f"the publication cannot be read: {str(bad)[:300]}") from None
+        raise BadInput(
+            "MalformedBody", f"the publication cannot be read: {str(bad)[:300]}"
+        ) from None
     job = await run_in_threadpool(usecase.define, publishing, entry, asked)
     await waiting.watch.ended(job, patience_of(prefer, waiting.most_s))
     return await run_in_threadpool(show, publishing, entry)

@@ -30,8 +30,7 @@ from odf_storage.stores.ports.values import Job, JobId, Succeeded
 from ..auth.access import Unauthenticated, refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.dataset_access import DatasetAccess
-from ..datasets.schema_formats import SchemaFormat, UnknownFormat, parse_format
-from ..http.bodies import MalformedBody
+from ..datasets.schema_formats import SchemaFormat, parse_format
 from ..limits.pressure import Pressure
 from ..read.tail import Current
 from .inputs import DatasetPin, Inputs, PinnedDatasetNotFound, Source
@@ -48,10 +47,6 @@ class UnknownField(BadInput):
 
 class InvalidQueryRequest(BadInput):
     """A member of the request has an invalid value."""
-
-
-class TooManyRows(LimitExceeded):
-    """The request asks for more rows than an answer may have."""
 
 
 class Include(StrEnum):
@@ -113,7 +108,7 @@ class Asked:
 def parse_body(data: Any) -> QueryBody:
     """Parse the body of a POST. Raises `MalformedBody`, `UnknownField`."""
     if not isinstance(data, dict):
-        raise MalformedBody("the body has to be a JSON object")
+        raise BadInput("MalformedBody", "the body has to be a JSON object")
     known = {field.encode_name for field in msgspec.structs.fields(QueryBody)}
     if unknown := data.keys() - known:
         names = ", ".join(sorted(known))
@@ -155,7 +150,8 @@ def checked(
         limit = DEFAULT_LIMIT if form in IN_JSON else max_rows
     check_part(body.skip, limit)
     if limit > max_rows:
-        raise TooManyRows(
+        raise LimitExceeded(
+            "TooManyRows",
             f"an answer has {max_rows} rows at most",
             limit=max_rows,
             setting="ODF_NODE_QUERY_MAX_ROWS",
@@ -194,7 +190,7 @@ def included(name: str) -> Include:
         if name[:1].upper() + name[1:] == each.value:
             return each
     known = ", ".join(Include)
-    raise UnknownFormat(f"what can be included is {known}, not {name[:50]!r}")
+    raise BadInput("UnknownFormat", f"what can be included is {known}, not {name[:50]!r}")
 
 
 def check_part(skip: int, limit: int) -> None:
@@ -218,26 +214,13 @@ def check_names(pins: Sequence[DatasetPin]) -> None:
             raise InvalidQueryRequest("datasets: an alias that is an id is that of its dataset")
 
 
-class NotInBackground(BadInput):
-    """The request asks for something that a query as a job does not support."""
-
-
-class NoQueryResult(NotFound):
-    """The job is no query."""
-
-
-class QueryResultGone(NotFound):
+def query_result_gone(job: JobId) -> NotFound:
     """The rows of the job have expired."""
-
-    def __init__(self, job: JobId) -> None:
-        super().__init__(
-            f"the rows of job {job} are kept no more; ask again, with the datasets of its input",
-            setting="ODF_NODE_QUERY_RESULT_KEEP_S",
-        )
-
-
-class QueryNotEnded(Conflict):
-    """The job has no rows: it is unfinished, or it failed or was cancelled."""
+    return NotFound(
+        "QueryResultGone",
+        f"the rows of job {job} are kept no more; ask again, with the datasets of its input",
+        setting="ODF_NODE_QUERY_RESULT_KEEP_S",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +245,11 @@ def runs_in_background(body: QueryBody, prefer: str) -> bool:
     if body.query_dialect.lower() == query_job.DIALECT.lower():
         return True
     if "respond-async" in prefer.lower():
-        raise NotInBackground(
+        raise BadInput(
+            "NotInBackground",
             f"queries run in the background on Spark, whose SQL gives other results here and there "
             f"than {DIALECT}: send the queryDialect {query_job.DIALECT}, or leave out "
-            "`Prefer: respond-async`"
+            "`Prefer: respond-async`",
         )
     return False
 
@@ -279,17 +263,22 @@ def checked_for_background(body: QueryBody, *, form: Form) -> BackgroundQuery:
         NotInBackground, InvalidQueryRequest, UnknownFormat.
     """
     if Include.PROOF in {included(name) for name in body.include}:
-        raise NotInBackground(
+        raise BadInput(
+            "NotInBackground",
             "a query on Spark has no proof: Spark adds and orders rows by how they are spread over "
             "tasks, so another node could not tell a false answer from another order; ask "
-            f"in the dialect {DIALECT}"
+            f"in the dialect {DIALECT}",
         )
     if body.schema_format is not None:
-        raise NotInBackground("the receipt of a job has the schema as OdfJson; no schemaFormat")
+        raise BadInput(
+            "NotInBackground", "the receipt of a job has the schema as OdfJson; no schemaFormat"
+        )
     form = form if body.data_format is None else parse_format(body.data_format, Form)
     if form in IN_JSON:
         known = ", ".join(each for each in Form if each not in IN_JSON)
-        raise NotInBackground(f"the rows of a job are a file of their own: {known}, not {form}")
+        raise BadInput(
+            "NotInBackground", f"the rows of a job are a file of their own: {known}, not {form}"
+        )
     check_part(body.skip, body.limit or 0)
     pins = tuple(body.datasets or ())
     check_names(pins)
@@ -366,19 +355,19 @@ class BackgroundQueries:
             PinnedDatasetNotFound: the actor may no longer read an input.
         """
         if job.spec.kind != query_job.KIND:
-            raise NoQueryResult(f"job {job.id} is no query")
+            raise NotFound("NoQueryResult", f"job {job.id} is no query")
         if not isinstance(job.outcome, Succeeded) or job.finished_at is None:
-            raise QueryNotEnded(f"job {job.id} has no rows: it is {job.status}")
+            raise Conflict("QueryNotEnded", f"job {job.id} has no rows: it is {job.status}")
         receipt = query_job.receipt_of(job.outcome.result)
         for pin in receipt.input["datasets"]:
             if self.access.visible(actor, DatasetId.parse(pin["id"])) is None:
                 raise PinnedDatasetNotFound(pin["id"])
         if job.finished_at.ns + self.keep_s * NANOS < self.clock().ns:
-            raise QueryResultGone(job.id)
+            raise query_result_gone(job.id)
         try:
             return receipt, self.results.open(str(job.spec.account), str(job.id))
         except KeyNotFound:
-            raise QueryResultGone(job.id) from None
+            raise query_result_gone(job.id) from None
 
     def collect(self) -> int:
         """Remove expired rows. Return the number of removed results."""

@@ -140,27 +140,14 @@ class InvalidQuery(BadInput):
     """The engine cannot run the query; its message says why."""
 
 
-class QueryAnswerTooLong(LimitExceeded):
-    """The rows have more bytes than an answer may have."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"the rows take more than the {limit} bytes of an answer; ask for fewer, or for fewer "
-            "columns",
-            limit=limit,
-            setting="ODF_NODE_QUERY_MAX_BYTES",
-        )
-
-
-class QueryTakesTooMuchMemory(LimitExceeded):
+def query_takes_too_much_memory(limit: int) -> LimitExceeded:
     """The query needs more memory than its process may have."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"the query needs more than {limit} bytes of memory; ask for less at a time",
-            limit=limit,
-            setting="ODF_NODE_QUERY_PROCESS_BYTES",
-        )
+    return LimitExceeded(
+        "QueryTakesTooMuchMemory",
+        f"the query needs more than {limit} bytes of memory; ask for less at a time",
+        limit=limit,
+        setting="ODF_NODE_QUERY_PROCESS_BYTES",
+    )
 
 
 class QueryTakesTooLong(LimitExceeded):
@@ -172,14 +159,6 @@ class QueryTakesTooLong(LimitExceeded):
             limit=seconds,
             setting="ODF_NODE_QUERY_TIME_S",
         )
-
-
-class QueryProcessGone(Unavailable):
-    """The process of a query ended unexpectedly."""
-
-
-class QueryEngineBroken(NodeFault):
-    """The engine failed; the query is not at fault."""
 
 
 class Process:
@@ -216,7 +195,7 @@ class Process:
             kind, content = await self._frame()
         if kind != PLANNED:
             self._raise(kind, content)
-            raise QueryEngineBroken("the process of a query planned nothing")
+            raise NodeFault("QueryEngineBroken", "the process of a query planned nothing")
         return decode_json(content, Planned)
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -257,7 +236,9 @@ class Process:
     def _raise(self, kind: bytes, content: bytes) -> None:
         """Raise the error in the last frame, unless it says that all rows were sent."""
         if kind != END:
-            raise QueryEngineBroken("the process of a query says what is not its turn to say")
+            raise NodeFault(
+                "QueryEngineBroken", "the process of a query says what is not its turn to say"
+            )
         end, limits = decode_json(content, End), self._question.limits
         match end.why:
             case None:
@@ -265,16 +246,22 @@ class Process:
             case Why.QUERY:
                 raise InvalidQuery(end.message, line=end.line, column=end.column)
             case Why.LENGTH:
-                raise QueryAnswerTooLong(limits.max_bytes)
+                raise LimitExceeded(
+                    "QueryAnswerTooLong",
+                    f"the rows take more than the {limits.max_bytes} bytes of an answer; ask for "
+                    "fewer, or for fewer columns",
+                    limit=limits.max_bytes,
+                    setting="ODF_NODE_QUERY_MAX_BYTES",
+                )
             case Why.MEMORY:
-                raise QueryTakesTooMuchMemory(limits.process_bytes)
+                raise query_takes_too_much_memory(limits.process_bytes)
             case Why.ENGINE:
-                raise QueryEngineBroken(f"the engine of queries failed: {end.message}")
+                raise NodeFault("QueryEngineBroken", f"the engine of queries failed: {end.message}")
 
     async def _frame(self) -> tuple[bytes, bytes]:
         kind, length = FRAME.unpack(await self._exactly(FRAME.size))
         if kind not in (INDEX, PLANNED, PIECE, END) or length > MAX_PLANNED_BYTES:
-            raise QueryEngineBroken("the process of a query says what none says")
+            raise NodeFault("QueryEngineBroken", "the process of a query says what none says")
         return kind, await self._exactly(length)
 
     async def _exactly(self, size: int) -> bytes:
@@ -311,8 +298,10 @@ class Process:
         if number == signal.SIGXCPU:
             raise QueryTakesTooLong(self._seconds)
         if number in _AT_LIMIT:
-            raise QueryTakesTooMuchMemory(self._question.limits.process_bytes)
-        raise QueryProcessGone("the process of the query ended before it had answered; try again")
+            raise query_takes_too_much_memory(self._question.limits.process_bytes)
+        raise Unavailable(
+            "QueryProcessGone", "the process of the query ended before it had answered; try again"
+        )
 
 
 def born(spawner: Spawner) -> tuple[socket.socket, int, int]:
@@ -338,7 +327,7 @@ def born(spawner: Spawner) -> tuple[socket.socket, int, int]:
             return ours, told, handles[0]
         ours.close()
         os.close(told)
-    raise QueryProcessGone("no process could be started for the query; try again")
+    raise Unavailable("QueryProcessGone", "no process could be started for the query; try again")
 
 
 MOST_NAMES = 1_000

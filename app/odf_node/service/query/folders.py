@@ -34,14 +34,6 @@ from ..readers.messages import Materials
 from .inputs import DatasetPin, Source, views_by_alias
 
 
-class PinsOfFolders(BadInput):
-    """The query has pins, but pins name datasets of a node, not folders."""
-
-
-class NoDataset(NotFound):
-    """The chain in a folder does not begin with a Seed."""
-
-
 class FolderInputs:
     """Folders by their table names in lower case, as of their heads or of one block."""
 
@@ -55,7 +47,7 @@ class FolderInputs:
         Raises `PinsOfFolders`, and the errors of reading a chain.
         """
         if pins:
-            raise PinsOfFolders("folders have no pins; ask as of a block instead")
+            raise BadInput("PinsOfFolders", "folders have no pins; ask as of a block instead")
         found = []
         for alias, views in views_by_alias(query).items():
             if (folder := self._folders.get(alias.lower())) is not None:
@@ -75,7 +67,7 @@ class FolderInputs:
     def _looked_at(self, folder: FolderObjects) -> tuple[DatasetId, Outline]:
         outline = outline_of_source(FolderSource(folder), self._at)
         if outline.dataset is None:
-            raise NoDataset(f"{folder.root} holds no dataset")
+            raise NotFound("NoDataset", f"{folder.root} holds no dataset")
         self._by_id[outline.dataset] = folder
         return outline.dataset, outline
 

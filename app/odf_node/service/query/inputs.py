@@ -81,10 +81,6 @@ class PinnedBlockNotFound(NotFound):
         )
 
 
-class TooManyTables(BadInput):
-    """The query has more names or datasets than the limits allow."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A dataset as of a block, under a name in the query."""
@@ -126,7 +122,9 @@ class Inputs:
         for pin in pins:
             asked.setdefault(pin.alias, set())
         if len(asked) > MAX_NAMES:
-            raise TooManyTables(f"a query has {MAX_NAMES} names at most", limit=MAX_NAMES)
+            raise BadInput(
+                "TooManyTables", f"a query has {MAX_NAMES} names at most", limit=MAX_NAMES
+            )
         by_alias = {pin.alias: self._pinned(actor, pin) for pin in pins}
         found: list[Source] = []
         for alias, views in asked.items():
@@ -135,7 +133,8 @@ class Inputs:
                 continue
             entry, at = source
             if len(found) == self.max_datasets:
-                raise TooManyTables(
+                raise BadInput(
+                    "TooManyTables",
                     f"a query names {self.max_datasets} datasets at most",
                     limit=self.max_datasets,
                 )

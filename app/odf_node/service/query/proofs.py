@@ -29,17 +29,13 @@ from odf_protocol.multihash import MalformedMultibase, Multihash
 ACTIVE, RETIRED = "active", "retired"
 
 
-class SigningNotEnabled(NodeFault):
+def signing_not_enabled() -> NodeFault:
     """The request asks for a proof, but the node has no signing key."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Response signing is not enabled by the node operator", setting="ODF_NODE_SIGNING_KEY"
-        )
-
-
-class MalformedSigningKey(BadInput):
-    """A setting has no valid key. The message does not repeat its text."""
+    return NodeFault(
+        "SigningNotEnabled",
+        "Response signing is not enabled by the node operator",
+        setting="ODF_NODE_SIGNING_KEY",
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class SigningKeys:
     def proven(self, asked: dict[str, Any], output: Multihash) -> dict[str, Any]:
         """Return the parts of an answer that prove it. Raises `SigningNotEnabled`."""
         if self.active is None:
-            raise SigningNotEnabled
+            raise signing_not_enabled()
         commitment = Commitment(
             input_hash=str(hash_of(asked)),
             output_hash=str(output),
@@ -85,14 +81,18 @@ def open_signing_keys(text: str | None, file: Path | None, retired: tuple[str, .
         MalformedSigningKey: the text is no key, or both a setting and a file are given.
     """
     if text is not None and file is not None:
-        raise MalformedSigningKey("give ODF_NODE_SIGNING_KEY or ODF_NODE_SIGNING_KEY_FILE")
+        raise BadInput(
+            "MalformedSigningKey", "give ODF_NODE_SIGNING_KEY or ODF_NODE_SIGNING_KEY_FILE"
+        )
     if file is not None:
         text = file.read_text()
     for each in retired:
         try:
             DatasetId.parse_did_key(each)
         except (MalformedDid, MalformedMultibase):
-            raise MalformedSigningKey(f"{each[:80]!r} is no did:key of Ed25519") from None
+            raise BadInput(
+                "MalformedSigningKey", f"{each[:80]!r} is no did:key of Ed25519"
+            ) from None
     return SigningKeys(None if text is None else key_pair(_seed(text.strip())), retired)
 
 
@@ -106,5 +106,5 @@ def _seed(text: str) -> bytes:
     except (ValueError, binascii.Error):
         seed = b""
     if len(seed) != SEED_BYTES:
-        raise MalformedSigningKey("a signing key is 32 bytes in base64 or hex")
+        raise BadInput("MalformedSigningKey", "a signing key is 32 bytes in base64 or hex")
     return seed

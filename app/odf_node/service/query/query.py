@@ -41,15 +41,7 @@ from ..observe.metrics import Counters
 from ..readers.pool import with_descriptor
 from ..settings import Settings
 from .background import Asked
-from .engine import (
-    InvalidQuery,
-    Process,
-    QueryEngineBroken,
-    Spawner,
-    born,
-    is_installed,
-    with_near_names,
-)
+from .engine import InvalidQuery, Process, Spawner, born, is_installed, with_near_names
 from .inputs import DatasetPin, Source
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - each folder in it has a random name
@@ -107,28 +99,6 @@ QUERY_TERMS = 3_000
 """Most operators, clauses and brackets in a query."""
 
 _SHOWN = [View.CHANGELOG, View.FACTS, View.STATE]
-
-
-class QueriesNotEnabled(NodeFault):
-    """This installation has no query engine."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "queries need DataFusion, which this installation lacks: pip install"
-            " 'odf-node[datafusion]'"
-        )
-
-
-class QueryQueueFull(LimitExceeded):
-    """All query processes stayed busy for as long as a request may wait."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"{limit} queries are running on this node already; try again later",
-            limit=limit,
-            setting="ODF_NODE_QUERY_PROCESSES",
-            retry_after_s=RETRY_AFTER_S,
-        )
 
 
 class Inputs(Protocol):
@@ -223,7 +193,11 @@ class Queries:
             The errors of `Process`; the errors of opening a slice.
         """
         if not is_installed():
-            raise QueriesNotEnabled
+            raise NodeFault(
+                "QueriesNotEnabled",
+                "queries need DataFusion, which this installation lacks: pip install"
+                " 'odf-node[datafusion]'",
+            )
         refuse_bad_token(actor)
         turn = await self._turn(caller)
         end = _End(turn, self._ends)
@@ -267,7 +241,14 @@ class Queries:
         try:
             return await self._turns.take(caller, self.settings.turn_wait_s)
         except AllTaken:
-            raise QueryQueueFull(self.settings.query_processes) from None
+            raise LimitExceeded(
+                "QueryQueueFull",
+                f"{self.settings.query_processes} queries are running on this node already; try "
+                "again later",
+                limit=self.settings.query_processes,
+                setting="ODF_NODE_QUERY_PROCESSES",
+                retry_after_s=RETRY_AFTER_S,
+            ) from None
 
     def _started(
         self,
@@ -356,7 +337,9 @@ class Queries:
     def _index_file(self, sources: Sequence[Source], wanted: Wanted) -> BinaryIO | None:
         """Open an index file for the process. Call in a thread. Raises `QueryEngineBroken`."""
         if not 0 <= wanted.table < len(sources) or sources[wanted.table].index is None:
-            raise QueryEngineBroken("the process of a query asks for what it was not given")
+            raise NodeFault(
+                "QueryEngineBroken", "the process of a query asks for what it was not given"
+            )
         found = self.files.open_index(sources[wanted.table].id, wanted.key)
         return None if found is None else with_descriptor(found)
 
@@ -367,11 +350,15 @@ class Queries:
         """
         for number, wanted in planned.used.items():
             if not 0 <= number < len(sources):
-                raise QueryEngineBroken("the process of a query asks for what it was not given")
+                raise NodeFault(
+                    "QueryEngineBroken", "the process of a query asks for what it was not given"
+                )
             source = sources[number]
             slices = source.outline.slices
             if any(not 0 <= at < len(slices) for at in wanted):
-                raise QueryEngineBroken("the process of a query asks for what it was not given")
+                raise NodeFault(
+                    "QueryEngineBroken", "the process of a query asks for what it was not given"
+                )
             hashes = [slices[at][0].physical_hash for at in wanted]
             link(links, number, self.files.paths(source.id, hashes))
 

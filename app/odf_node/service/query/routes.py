@@ -22,10 +22,10 @@ from odf_storage.datasets.query.messages import Form
 from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 from odf_storage.stores.ports.values import Job, JobStatus, Reach, Scope, Succeeded
 
-from ..auth.access import Unauthenticated, Unauthorized, refuse_bad_token
+from ..auth.access import Unauthenticated, refuse_bad_token, unauthorized
 from ..auth.actors import Actor
 from ..http.answers import JsonAnswer
-from ..http.bodies import MalformedBody, small_body
+from ..http.bodies import small_body
 from ..http.deps import ActorDep, BaseDep, SettingsDep, wired
 from ..http.parameters import MAX_PAGE
 from ..jobs.job_watch import WaitingDep, job_answer
@@ -68,7 +68,7 @@ def own_queries(
     if actor.account is None or not actor.may(Scope.READ):
         raise Unauthenticated
     if actor.reach is not Reach.NODE:
-        raise Unauthorized("this token is for a part of the account's datasets only")
+        raise unauthorized("this token is for a part of the account's datasets only")
     found = jobs.queue.page(
         account=actor.account.id,
         kinds=[query_job.KIND],
@@ -100,14 +100,6 @@ _BY_TYPE = {
 }
 
 router = APIRouter(tags=["query"])
-
-
-class BodyNotJson(BadInput):
-    """The `Content-Type` of the body is not JSON."""
-
-
-class ClientLeft(BadInput):
-    """The client disconnected before its answer was ready."""
 
 
 @router.post("/query", summary="Query datasets by SQL")
@@ -231,11 +223,11 @@ async def _json(request: Request) -> Any:
     """Return the decoded body. Raises `BodyNotJson`, `BodyTooLong`, `MalformedBody`."""
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared != "application/json":
-        raise BodyNotJson("Expected request with `Content-Type: application/json`")
+        raise BadInput("BodyNotJson", "Expected request with `Content-Type: application/json`")
     try:
         return decode_json(await small_body(request, MAX_BODY_BYTES), object)
     except (msgspec.DecodeError, UnicodeDecodeError) as bad:
-        raise MalformedBody(f"the body is no JSON: {str(bad)[:200]}") from None
+        raise BadInput("MalformedBody", f"the body is no JSON: {str(bad)[:200]}") from None
 
 
 def _accepted(request: Request) -> Form:
@@ -255,7 +247,7 @@ async def _unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
         if not working.done():
             working.cancel()
             await asyncio.wait({working})
-            raise ClientLeft("the client left before its answer")
+            raise BadInput("ClientLeft", "the client left before its answer")
         return working.result()
     finally:
         for task in (working, leaving):

@@ -30,11 +30,10 @@ from odf_storage.datasets.read.formats import MEDIA_TYPES, Format
 from ..auth.actors import Actor
 from ..datasets.schema_formats import written
 from ..http.answers import JsonAnswer, StreamedAnswer
-from ..http.bodies import MalformedBody
 from ..read.routes import SLICES
 from .background import Asked, Include, InvalidQueryRequest, UnknownField, checked, parse_body
 from .inputs import PinnedBlockNotFound, PinnedDatasetNotFound
-from .proofs import SigningKeys, SigningNotEnabled, output_hash
+from .proofs import SigningKeys, output_hash, signing_not_enabled
 from .query import Queries, Rows
 
 FILE_PIECE_BYTES = 1 << 18
@@ -51,7 +50,7 @@ async def document(
     Raises `SigningNotEnabled`, and the same errors as `Queries.begin`.
     """
     if asked.is_proven and keys.active is None:
-        raise SigningNotEnabled
+        raise signing_not_enabled()
     rows, data, facts = await gathered(queries, actor, caller, asked)
     parts: dict[str, Any] = {}
     if Include.INPUT in asked.include:
@@ -172,7 +171,9 @@ class Verification:
         try:
             told = convert(body, Proven)
         except msgspec.ValidationError as bad:
-            raise MalformedBody(f"this is no answer with a proof: {str(bad)[:200]}") from None
+            raise BadInput(
+                "MalformedBody", f"this is no answer with a proof: {str(bad)[:200]}"
+            ) from None
         forms = _check_signed(told)
         try:
             # An answer that names no projection is of changelogs, whoever signed it.
@@ -182,7 +183,7 @@ class Verification:
                 max_rows=self.queries.settings.query_max_rows,
             )
         except (UnknownField, InvalidQueryRequest) as bad:
-            raise MalformedBody(f"input: {bad.message}") from None
+            raise BadInput("MalformedBody", f"input: {bad.message}") from None
         try:
             actual, adds_floats = await proven_output(self.queries, actor, caller, asked)
         except PinnedDatasetNotFound as gone:

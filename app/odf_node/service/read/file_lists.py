@@ -154,15 +154,11 @@ COLUMNS = (
 Row = tuple[str | int, ...]
 
 
-class UnknownListFormat(BadInput):
-    """Lists of files have no such format."""
-
-
-class NoPages(BadInput):
+def no_pages() -> BadInput:
     """The request is for a page of a list that has no pages."""
-
-    def __init__(self) -> None:
-        super().__init__("this format lists all files at once: leave `before` and `limit` out")
+    return BadInput(
+        "NoPages", "this format lists all files at once: leave `before` and `limit` out"
+    )
 
 
 class ListFormat(StrEnum):
@@ -179,8 +175,8 @@ class ListFormat(StrEnum):
             return cls(text.strip().lower())
         except ValueError:
             known = ", ".join(cls)
-            raise UnknownListFormat(
-                f"a list of files is json, {known}, not {text[:50]!r}"
+            raise BadInput(
+                "UnknownListFormat", f"a list of files is json, {known}, not {text[:50]!r}"
             ) from None
 
 

@@ -22,7 +22,7 @@ from ..http.answers import JsonAnswer, StreamedAnswer
 from ..http.deps import AccessDep, BaseDep, ReadableDep, SettingsDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
-from .file_lists import ListFormat, NoPages, end_of, list_files, media_type, written
+from .file_lists import ListFormat, end_of, list_files, media_type, no_pages, written
 from .routes import HEAD, CurrentDep
 from .tail import Current
 
@@ -77,7 +77,7 @@ def files(
         return JsonAnswer(told, headers=kept)
     wanted = ListFormat.parse(form)
     if before is not None or limit is not None:
-        raise NoPages
+        raise no_pages()
     dataset = stores.dataset(DatasetRef(id=entry.id))
     end = end_of(dataset, at)
     lines = written(dataset.pages(upto=end), wanted, folder, signed)

@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 CHANGELOG, FACTS = "changelog", "facts"
 
 
-class InvalidTime(BadInput):
-    """A time is neither an RFC 3339 instant nor, where one is allowed, the hash of a block."""
-
-
-class InvalidProjection(BadInput):
-    """The name of a projection or format is unknown."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
     """A request as text; without any parameters it means all current rows."""
@@ -71,8 +63,9 @@ class ReadRequest:
             projection = Projection(self._projection)
         except ValueError:
             known = ", ".join(Projection)
-            raise InvalidProjection(
-                f"a projection is one of {known}, not {str(self.projection)[:50]!r}"
+            raise BadInput(
+                "InvalidProjection",
+                f"a projection is one of {known}, not {str(self.projection)[:50]!r}",
             ) from None
         cut = Cut(
             system_time=None if self.as_at is None else _known(self.as_at)[0],
@@ -106,7 +99,9 @@ class ReadRequest:
             return Format(self.form.strip().lower())
         except ValueError:
             known = ", ".join(Format)
-            raise InvalidProjection(f"a format is one of {known}, not {self.form[:50]!r}") from None
+            raise BadInput(
+                "InvalidProjection", f"a format is one of {known}, not {self.form[:50]!r}"
+            ) from None
 
 
 def _known(text: str) -> tuple[Instant | None, Multihash | None]:
@@ -121,7 +116,7 @@ def _time(text: str, name: str) -> Instant:
     try:
         return Instant.parse(text.strip())
     except MalformedInstant as broken:
-        raise InvalidTime(f"{name}: {broken.message}") from None
+        raise BadInput("InvalidTime", f"{name}: {broken.message}") from None
 
 
 class Reading:

@@ -42,10 +42,6 @@ MAX_TAIL_RECORDS = 10_000
 BLOCKS_A_LOOK = 100
 
 
-class TooManyRecords(LimitExceeded):
-    """The request asks for more records than one request may read."""
-
-
 @dataclass(frozen=True)
 class Tails:
     """The stores of last records, and the limits of one request."""
@@ -73,7 +69,8 @@ def tail_task(
     """
     most = tails.max_records
     if skip + limit > most:
-        raise TooManyRecords(
+        raise LimitExceeded(
+            "TooManyRecords",
             f"skip and limit may add up to {most}; page through offsets instead",
             limit=most,
         )

@@ -34,18 +34,6 @@ from .work import run
 _log = logging.getLogger("odf.reader")
 
 
-class ReaderMemoryFull(LimitExceeded):
-    """The rows need more memory than a reader may use."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"reading these rows takes more than {limit} bytes of memory; ask for fewer, or for "
-            "fewer columns",
-            limit=limit,
-            setting="ODF_NODE_READER_MEMORY_BYTES",
-        )
-
-
 def serve(link: socket.socket) -> None:
     """Receive one task and answer it."""
     _end_with(link)
@@ -69,7 +57,17 @@ def _answer(order: Order, wire: Wire) -> Iterator[bytes]:
             for at in range(0, len(view), PIECE_BYTES):
                 yield frame(Kind.PIECE, view[at : at + PIECE_BYTES])
     except MemoryError:  # Arrow's as well
-        yield failed_frame(Failed.of(ReaderMemoryFull(order.limits.memory_bytes)))
+        yield failed_frame(
+            Failed.of(
+                LimitExceeded(
+                    "ReaderMemoryFull",
+                    f"reading these rows takes more than {order.limits.memory_bytes} bytes of "
+                    "memory; ask for fewer, or for fewer columns",
+                    limit=order.limits.memory_bytes,
+                    setting="ODF_NODE_READER_MEMORY_BYTES",
+                )
+            )
+        )
     except (BrokenPipeError, ConnectionResetError):
         raise
     except NodeError as error:

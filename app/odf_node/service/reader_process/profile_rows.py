@@ -30,13 +30,9 @@ from odf_storage.datasets.read.scan import batches_of, fitted, loosened
 from odf_storage.datasets.read.view import View
 from odf_storage.stores.ports.values import ObjectKind
 
-from ..readers.tasks import AnswerTooLong, Profile, Profiled
+from ..readers.tasks import Profile, Profiled, answer_too_long
 
 Open = Callable[[ObjectKind, Multihash], BinaryIO]
-
-
-class SliceUnreadable(Damaged):
-    """A stored data slice is no valid Parquet file."""
 
 
 def last_rows(
@@ -93,7 +89,8 @@ def _last_of_slice(
         except MemoryError:
             raise
         except (pa.ArrowException, OSError) as broken:
-            raise SliceUnreadable(
+            raise Damaged(
+                "SliceUnreadable",
                 f"data slice {piece.physical_hash} cannot be read: {str(broken)[:200]}",
                 object=f"data/{piece.physical_hash}",
             ) from None
@@ -104,7 +101,7 @@ def _bounded(batches: Iterator[Any], max_bytes: int) -> Iterator[Any]:
     for batch in batches:
         left -= batch.nbytes
         if left < 0:
-            raise AnswerTooLong(max_bytes)
+            raise answer_too_long(max_bytes)
         yield batch
 
 
@@ -331,7 +328,8 @@ def _opened(view: View, data: DataSlice) -> Iterator[tuple[BinaryIO, pq.ParquetF
         except MemoryError:
             raise
         except (pa.ArrowException, OSError, ValueError) as broken:
-            raise SliceUnreadable(
+            raise Damaged(
+                "SliceUnreadable",
                 f"data slice {data.physical_hash} cannot be read: {str(broken)[:200]}",
                 object=f"data/{data.physical_hash}",
             ) from None

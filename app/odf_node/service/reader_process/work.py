@@ -38,8 +38,8 @@ from odf_storage.datasets.pruning.learned import Learned
 from odf_storage.datasets.read.additions import only_adds
 from odf_storage.datasets.read.records import DataFormat, shaped
 from odf_storage.datasets.read.rows import (
-    DatasetHasNoPrimaryKeys,
     Projection,
+    dataset_has_no_primary_keys,
     live_by_key,
     live_facts,
 )
@@ -56,7 +56,6 @@ from ..readers.messages import Opened
 from ..readers.tasks import (
     MAX_ANSWER,
     MAX_TEXT_BYTES,
-    AnswerTooLong,
     ChangedTask,
     ColumnsTask,
     LookTask,
@@ -69,6 +68,7 @@ from ..readers.tasks import (
     TableRef,
     TailTask,
     Task,
+    answer_too_long,
     schema_of,
 )
 from .profile_rows import last_rows, last_standing, profiled
@@ -120,7 +120,7 @@ def _key(view: View, projection: Projection) -> tuple[str, ...] | None:
     if projection is not Projection.STATE:
         return None
     if not view.key:
-        raise DatasetHasNoPrimaryKeys
+        raise dataset_has_no_primary_keys()
     return view.key
 
 
@@ -176,7 +176,7 @@ def _first(
         some = batch.slice(0, limit)
         limit, left = limit - some.num_rows, left - some.nbytes
         if left < 0:
-            raise AnswerTooLong(max_bytes)
+            raise answer_too_long(max_bytes)
         yield some
 
 
@@ -206,7 +206,7 @@ def _tail(task: TailTask, objects: Wire) -> Iterator[Told]:
     )
     text = _JSON.encode(shaped(table, DataFormat(task.shape)))
     if len(text) > task.max_bytes:
-        raise AnswerTooLong(task.max_bytes)
+        raise answer_too_long(task.max_bytes)
     yield len(text)
     yield text
 
@@ -238,7 +238,7 @@ def _read(task: ReadTask, objects: Wire) -> Iterator[Told]:
     for chunk in reading:
         sent += len(chunk)
         if sent > task.max_bytes:
-            raise AnswerTooLong(task.max_bytes, MAX_ANSWER)
+            raise answer_too_long(task.max_bytes, MAX_ANSWER)
         yield chunk
     yield from _learned(reading.narrow)
 
@@ -269,7 +269,7 @@ def _lookup(task: LookupTask, objects: Wire) -> Iterator[Told]:
     yield Opened(narrow.scanned, narrow.total)
     text = _JSON.encode(shaped(table, DataFormat(task.shape)))
     if len(text) > task.max_bytes:
-        raise AnswerTooLong(task.max_bytes)
+        raise answer_too_long(task.max_bytes)
     yield len(text)
     yield text
     yield from _learned(narrow)
@@ -288,7 +288,7 @@ def _standing(task: StandingTask, objects: Wire) -> Iterator[Told]:
     table, count = last_standing(_view(task.table, objects), skip=task.skip, limit=task.limit)
     text = _JSON.encode([count, shaped(table, DataFormat.SOA)])
     if len(text) > task.max_bytes:
-        raise AnswerTooLong(task.max_bytes)
+        raise answer_too_long(task.max_bytes)
     yield len(text)
     yield text
 
@@ -318,7 +318,7 @@ def _markdown(task: MarkdownTask, _: Wire) -> Iterator[Told]:
 def _text(found: Any) -> Iterator[Told]:
     text = _JSON.encode(found)
     if len(text) > MAX_TEXT_BYTES:
-        raise AnswerTooLong(MAX_TEXT_BYTES, "")
+        raise answer_too_long(MAX_TEXT_BYTES, "")
     yield len(text)
     yield text
 

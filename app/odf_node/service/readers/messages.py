@@ -77,10 +77,6 @@ class Opened(msgspec.Struct, frozen=True, array_like=True):
     total: int
 
 
-class ReaderBrokeProtocol(NodeError):
-    """A reader sent an invalid frame."""
-
-
 def frame(kind: Kind, content: bytes | memoryview = b"") -> bytes:
     return HEAD.pack(kind, len(content)) + content
 
@@ -91,9 +87,9 @@ def head_of(raw: bytes) -> tuple[Kind, int]:
     try:
         kind = Kind(number)
     except ValueError:
-        raise ReaderBrokeProtocol(f"there is no frame of kind {number}") from None
+        raise NodeError("ReaderBrokeProtocol", f"there is no frame of kind {number}") from None
     if length > MAX_FRAME_BYTES:
-        raise ReaderBrokeProtocol(f"a frame of {length} bytes is too long")
+        raise NodeError("ReaderBrokeProtocol", f"a frame of {length} bytes is too long")
     return kind, length
 
 

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 import msgspec
 from anyio import CapacityLimiter, from_thread, to_thread
 
-from odf_protocol.errors import BadInput, NodeError
+from odf_protocol.errors import BadInput, NodeError, NodeFault
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.pruning.learned import Learned
 from odf_storage.stores.ports.values import Failed, ObjectKind
@@ -44,7 +44,6 @@ from .messages import (
     Kind,
     Need,
     Opened,
-    ReaderBrokeProtocol,
     frame,
     head_of,
     read_failed,
@@ -52,17 +51,7 @@ from .messages import (
     read_needs,
     read_slices,
 )
-from .tasks import (
-    TEXT_S,
-    ColumnsTask,
-    Limits,
-    LookTask,
-    MarkdownTask,
-    NotThere,
-    Order,
-    Task,
-    write_order,
-)
+from .tasks import TEXT_S, ColumnsTask, Limits, LookTask, MarkdownTask, Order, Task, write_order
 
 
 def with_descriptor(stream: BinaryIO) -> BinaryIO:
@@ -294,7 +283,7 @@ class Answer:
                 case Kind.REQUIRE:
                     await self._require(content)
                 case _:
-                    raise ReaderBrokeProtocol(f"a reader says {kind.name}")
+                    raise NodeError("ReaderBrokeProtocol", f"a reader says {kind.name}")
 
     async def _hand_over(self, content: bytes) -> None:
         """Send the files that the reader requests. Threads open them, since each may be far away.
@@ -304,7 +293,7 @@ class Answer:
         """
         wanted = read_needs(content)
         if len(wanted) > MAX_FILES:
-            raise ReaderBrokeProtocol(f"a reader asks for {len(wanted)} files at once")
+            raise NodeError("ReaderBrokeProtocol", f"a reader asks for {len(wanted)} files at once")
         with ExitStack() as opened:
             files = await self._opened(wanted, opened)
             if not files:
@@ -491,10 +480,10 @@ class _Nothing:
     """The objects of a task that needs none."""
 
     def open_whole(self, kind: ObjectKind, name: Multihash, /) -> BinaryIO:
-        raise NotThere(str(name), kind=kind.value)
+        raise NodeFault("NotThere", str(name), kind=kind.value)
 
     def require(self, kind: ObjectKind, wanted: Iterable[tuple[Multihash, int]], /) -> None:
-        raise NotThere(str(list(wanted)), kind=kind.value)
+        raise NodeFault("NotThere", str(list(wanted)), kind=kind.value)
 
     def open_index(self, key: str, /) -> BinaryIO | None:
-        raise NotThere(key)
+        raise NodeFault("NotThere", key)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from odf_protocol.codec.manifests import from_data, to_data
-from odf_protocol.errors import LimitExceeded, NodeFault
+from odf_protocol.errors import LimitExceeded
 from odf_protocol.instant import Instant
 from odf_protocol.metadata.events import DataSlice, OffsetInterval
 from odf_protocol.metadata.schema import DataSchema
@@ -23,20 +23,15 @@ from odf_storage.datasets.pruning.learned import Bounds
 MAX_ANSWER = "ODF_NODE_MAX_READ_BYTES"
 
 
-class AnswerTooLong(LimitExceeded):
+def answer_too_long(limit: int, setting: str | None = None) -> LimitExceeded:
     """The answer exceeds its limit of bytes."""
-
-    def __init__(self, limit: int, setting: str | None = None) -> None:
-        super().__init__(
-            f"the rows take more than the {limit} bytes of an answer; ask for fewer, or for fewer "
-            "columns",
-            limit=limit,
-            setting=setting,
-        )
-
-
-class NotThere(NodeFault):
-    """A task about a text asked for an object."""
+    return LimitExceeded(
+        "AnswerTooLong",
+        f"the rows take more than the {limit} bytes of an answer; ask for fewer, or for fewer "
+        "columns",
+        limit=limit,
+        setting=setting,
+    )
 
 
 class SliceRef(msgspec.Struct, frozen=True, array_like=True):

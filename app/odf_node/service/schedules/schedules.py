@@ -42,10 +42,6 @@ MAX_EVERY_S = 366 * 86_400
 MAX_CRON_CHARS = 200
 
 
-class InvalidSchedule(BadInput):
-    """The times of a schedule are invalid."""
-
-
 def next_time(schedule: Schedule, after: Instant) -> Instant | None:
     """Return the first time after `after`; None if there is none."""
     if schedule.every_s is not None:
@@ -83,15 +79,16 @@ def check_times(cron: str | None, every_s: int | None, time_zone: str) -> None:
             unknown, or the expression is malformed or has no future time.
     """
     if (cron is None) == (every_s is None):
-        raise InvalidSchedule("a schedule has either `cron` or `everySeconds`")
+        raise BadInput("InvalidSchedule", "a schedule has either `cron` or `everySeconds`")
     if every_s is not None and not MIN_EVERY_S <= every_s <= MAX_EVERY_S:
-        raise InvalidSchedule(f"everySeconds is from {MIN_EVERY_S} to {MAX_EVERY_S}")
+        raise BadInput("InvalidSchedule", f"everySeconds is from {MIN_EVERY_S} to {MAX_EVERY_S}")
     try:
         zone = ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidSchedule(
+        raise BadInput(
+            "InvalidSchedule",
             f"there is no time zone {time_zone[:50]!r}; names are those of IANA, such as "
-            "Europe/Berlin"
+            "Europe/Berlin",
         ) from None
     if cron is not None:
         _check_cron(cron, zone)
@@ -99,13 +96,13 @@ def check_times(cron: str | None, every_s: int | None, time_zone: str) -> None:
 
 def _check_cron(cron: str, zone: ZoneInfo) -> None:
     if len(cron) > MAX_CRON_CHARS or len(cron.split()) not in (5, 6):
-        raise InvalidSchedule("a cron expression has five fields, or six with seconds")
+        raise BadInput("InvalidSchedule", "a cron expression has five fields, or six with seconds")
     try:
         following = next(CronSim(cron, datetime.now(zone)), None)
     except CronSimError as bad:
-        raise InvalidSchedule(f"the cron expression cannot be read: {bad}") from None
+        raise BadInput("InvalidSchedule", f"the cron expression cannot be read: {bad}") from None
     if following is None or following - datetime.now(zone) > timedelta(days=366 * 50):
-        raise InvalidSchedule("the cron expression names no time to come")
+        raise BadInput("InvalidSchedule", "the cron expression names no time to come")
 
 
 def _next_beat(start: Instant, every_s: int, after: Instant) -> Instant:
@@ -120,18 +117,6 @@ MAX_SCHEDULES = 50
 """Limit of schedules of one dataset."""
 DUE_AT_ONCE = 100
 _log = logging.getLogger("odf.node")
-
-
-class ScheduleNotFound(NotFound):
-    """The dataset has no such schedule."""
-
-
-class MalformedSchedule(BadInput):
-    """The description of a schedule is malformed."""
-
-
-class TooManySchedules(LimitExceeded):
-    """The dataset has reached its limit of schedules."""
 
 
 class ScheduleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -154,7 +139,7 @@ def read_body(content: bytes) -> ScheduleBody:
     try:
         return decode_json(content, ScheduleBody)
     except (msgspec.DecodeError, UnicodeError) as bad:
-        raise MalformedSchedule(f"the schedule cannot be read: {bad}") from None
+        raise BadInput("MalformedSchedule", f"the schedule cannot be read: {bad}") from None
 
 
 @dataclass(frozen=True)
@@ -175,7 +160,9 @@ def add_schedule(
 ) -> Schedule:
     """Add a schedule. Raises `InvalidSchedule`, `TooManySchedules`."""
     if len(scheduling.schedules.of_dataset(entry.id)) >= MAX_SCHEDULES:
-        raise TooManySchedules(f"a dataset may have {MAX_SCHEDULES} schedules", limit=MAX_SCHEDULES)
+        raise LimitExceeded(
+            "TooManySchedules", f"a dataset may have {MAX_SCHEDULES} schedules", limit=MAX_SCHEDULES
+        )
     blank = Schedule(
         id=scheduling.random(12).hex(),
         dataset=entry.id,
@@ -202,7 +189,7 @@ def find_schedule(schedules: Schedules, entry: DatasetEntry, schedule: str) -> S
     """Return a schedule of the dataset. Raises `ScheduleNotFound`."""
     found = schedules.find(schedule)
     if found is None or found.dataset != entry.id:
-        raise ScheduleNotFound(f"the dataset has no schedule {schedule[:50]!r}")
+        raise NotFound("ScheduleNotFound", f"the dataset has no schedule {schedule[:50]!r}")
     return found
 
 

@@ -30,31 +30,10 @@ from ..projections.gateway import ServedFile
 from .files import CHANGES, slice_files
 from .lines import Capabilities, FileTold, Form, change_line, head_lines
 from .names import SharedTable
-from .tables import BadVersion, SharedTables, Told, When, told_of, version_of
+from .tables import SharedTables, Told, When, told_of, version_of
 
 SHARING_NEW_FILES = 1_000
 """Most versions that take rows back in one feed of changes."""
-
-
-class NoChangesOfState(BadInput):
-    """The view `state` has no feed of changes, because it is not a list of added rows."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "the tables of the schema 'state' have no feed of changes: read the feed of the table "
-            "of this name in the schema 'changelog'"
-        )
-
-
-class TooManyNewFiles(LimitExceeded):
-    """One request would rewrite too many slices."""
-
-    def __init__(self, count: int, most: int) -> None:
-        super().__init__(
-            f"{count} of the versions take rows back, and one request may name {most} of those: "
-            "ask for fewer versions at a time",
-            limit=most,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +64,11 @@ class ChangeFeeds:
             The errors of `VersionReads` and `write_changed_rows`.
         """
         if table.view is Projection.STATE:
-            raise NoChangesOfState
+            raise BadInput(
+                "NoChangesOfState",
+                "the tables of the schema 'state' have no feed of changes: read the feed of the "
+                "table of this name in the schema 'changelog'",
+            )
         found = await self.tables.reads.of(table.entry, caller)
         first, last = _numbers(found, span)
         return await to_thread.run_sync(self._told, table, found, first, last, can, base)
@@ -106,7 +89,12 @@ class ChangeFeeds:
         told = told_of(table, found, versions, first, about, is_feed=True)
         changed = {number for number in found.history.changed if first <= number <= last}
         if len(changed) > self.most_files:
-            raise TooManyNewFiles(len(changed), self.most_files)
+            raise LimitExceeded(
+                "TooManyNewFiles",
+                f"{len(changed)} of the versions take rows back, and one request may name "
+                f"{self.most_files} of those: ask for fewer versions at a time",
+                limit=self.most_files,
+            )
         files = slice_files(self.tables.urls, self.tables.access, table, found, base)
         lines = head_lines(form, told)
         for each, whole in zip(versions, files.told(versions, {}), strict=True):
@@ -131,11 +119,11 @@ def _numbers(found: Versioned, span: Span) -> tuple[int, int]:
     """Return the numbers of the span's ends. Raises `NoSuchVersion`, `BadVersion`."""
     start, versions = span.first, found.versions
     if (start.version is None) == (start.timestamp is None):
-        raise BadVersion("name one of startingVersion and startingTimestamp")
+        raise BadInput("BadVersion", "name one of startingVersion and startingTimestamp")
     first = versions.since(start.timestamp) if start.timestamp else version_of(found, start)
     last = version_of(found, span.last)
     if first > last:
-        raise BadVersion(f"the first version, {first}, is behind the last one, {last}")
+        raise BadInput("BadVersion", f"the first version, {first}, is behind the last one, {last}")
     return first, last
 
 

@@ -32,29 +32,6 @@ class Form(StrEnum):
     DELTA = "delta"
 
 
-class NeedsDeltaFormat(BadInput):
-    """The table has retracted rows, but the client does not support deletion vectors."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "rows of this table were taken back or corrected, which plain Parquet files cannot "
-            "tell: read it with use_delta_format=True (responseformat=delta and "
-            "readerfeatures=deletionvectors), or read the table of this name in the schema "
-            "'changelog'"
-        )
-
-
-class NotInDeltaFormat(BadInput):
-    """Delta has no type for some columns of the table."""
-
-    def __init__(self, columns: list[str]) -> None:
-        super().__init__(
-            f"the format delta has no type for the columns {', '.join(columns)[:300]}: read the "
-            "table with use_delta_format=False, or by GET …/read of the node",
-            columns=columns[:20],
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """The formats and features that a client supports."""
@@ -82,9 +59,20 @@ class Capabilities:
         if not has_dead_rows and (Form.PARQUET in self.forms or not is_delta):
             return Form.PARQUET
         if not is_delta or (has_dead_rows and VECTORS not in self.features):
-            raise NeedsDeltaFormat
+            raise BadInput(
+                "NeedsDeltaFormat",
+                "rows of this table were taken back or corrected, which plain Parquet files cannot "
+                "tell: read it with use_delta_format=True (responseformat=delta and "
+                "readerfeatures=deletionvectors), or read the table of this name in the schema "
+                "'changelog'",
+            )
         if foreign:
-            raise NotInDeltaFormat(foreign)
+            raise BadInput(
+                "NotInDeltaFormat",
+                f"the format delta has no type for the columns {', '.join(foreign)[:300]}: read "
+                "the table with use_delta_format=False, or by GET …/read of the node",
+                columns=foreign[:20],
+            )
         return Form.DELTA
 
 

@@ -33,13 +33,12 @@ Page = tuple[list[dict[str, Any]], str | None]
 """Items of a page, and the token of the next page."""
 
 
-class TokenMissing(Refused):
+def token_missing() -> Refused:
     """The request has no token, which shared tables require."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "send the bearer token of a profile; the token of any account reads public datasets"
-        )
+    return Refused(
+        "TokenMissing",
+        "send the bearer token of a profile; the token of any account reads public datasets",
+    )
 
 
 class NotShared(NotFound):
@@ -64,11 +63,11 @@ class TableRenamed(NotShared):
         )
 
 
-class MalformedPageToken(BadInput):
+def malformed_page_token() -> BadInput:
     """The page token is not one that this list has returned."""
-
-    def __init__(self) -> None:
-        super().__init__("pageToken is none that a page of this list gave; leave it out")
+    return BadInput(
+        "MalformedPageToken", "pageToken is none that a page of this list gave; leave it out"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class Shares:
         account = self._account(actor, share)
         schema, _, after = (_read(token) or next(iter(VIEWS))).partition("/")
         if schema not in VIEWS:
-            raise MalformedPageToken
+            raise malformed_page_token()
         items: list[dict[str, Any]] = []
         for each in list(VIEWS)[list(VIEWS).index(schema) :]:
             if len(items) == limit:
@@ -208,4 +207,4 @@ def _read(token: str | None) -> str | None:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         return raw.decode()
     except (binascii.Error, ValueError):
-        raise MalformedPageToken from None
+        raise malformed_page_token() from None

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from odf_protocol.errors import BadInput
 from odf_protocol.instant import Instant
 from odf_protocol.typed import decode_json
 
@@ -19,14 +20,14 @@ from ..auth.access import refuse_bad_token
 from ..auth.actors import Actor
 from ..auth.signed_urls import SignedUrls
 from ..http.answers import JsonAnswer
-from ..http.bodies import MalformedBody, small_body
+from ..http.bodies import small_body
 from ..http.deps import AccessDep, ActorDep, BaseDep, StoresDep, wired
 from ..http.parameters import MAX_PAGE
 from ..limits.shares import caller_of
 from ..projections.gateway import file_answer
 from .changes import ChangeFeeds, Span, find_changed_file
 from .lines import HEADER, Capabilities, encoded
-from .names import Page, SharedTable, Shares, TokenMissing
+from .names import Page, SharedTable, Shares, token_missing
 from .tables import SharedTables, Told, Wanted, When, hints_of
 
 FILE_NAME = "config.share"
@@ -53,7 +54,7 @@ async def known(actor: ActorDep) -> Actor:
     """Return the signed-in actor. Raises `TokenMissing`, `TokenInvalid`, `TokenExpired`."""
     refuse_bad_token(actor)
     if actor.account is None:
-        raise TokenMissing
+        raise token_missing()
     return actor
 
 
@@ -188,7 +189,7 @@ async def query(
     try:
         asked = decode_json(raw or b"{}", TableQuery)
     except (msgspec.DecodeError, UnicodeError) as bad:
-        raise MalformedBody(f"the query cannot be read: {str(bad)[:300]}") from None
+        raise BadInput("MalformedBody", f"the query cannot be read: {str(bad)[:300]}") from None
     is_hinted = bool(asked.json_predicate_hints or asked.predicate_hints)
     wanted = Wanted(
         when=When(version=asked.version, timestamp=_time(asked.timestamp)),

@@ -247,10 +247,6 @@ def _is_asked(hint: Hint, schema: pa.Schema) -> bool:
     return kind in hint.kinds and not (kind == "float" and wanted != pa.float64())
 
 
-class BadVersion(BadInput):
-    """The request names too many versions, or an invalid range of versions."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
     """A version by number or by time; by default the newest."""
@@ -375,7 +371,7 @@ class SharedTables:
 def version_of(found: Versioned, when: When) -> int:
     """Return the number of a version. Raises `NoSuchVersion`, `BadVersion`."""
     if when.version is not None and when.timestamp is not None:
-        raise BadVersion("ask by version or by timestamp, not by both")
+        raise BadInput("BadVersion", "ask by version or by timestamp, not by both")
     if when.version is not None:
         return found.versions.check(when.version)
     return found.versions.last if when.timestamp is None else found.versions.at(when.timestamp)

@@ -84,10 +84,6 @@ class PeerLeft(Exception):
     """The client closed its side, or the connection broke."""
 
 
-class PeerSilent(NodeError):
-    """The client sent no message within the time limit."""
-
-
 class Conversation:
     """One accepted socket and the exchange that runs on it."""
 
@@ -164,7 +160,7 @@ class Conversation:
                 message: Message = await self._in_thread(read, _text(event), kind)
                 return message
             if time.monotonic() >= deadline:
-                raise PeerSilent("the peer was silent for too long")
+                raise NodeError("PeerSilent", "the peer was silent for too long")
             self._state = advance(self._state, _PROGRESS)
             await self._say(iter((encode(_PROGRESS),)))
 

@@ -41,17 +41,6 @@ _INTEGER = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 Exchange = PullExchange | PushExchange
 
 
-class VersionMissing(BadInput):
-    """The `x-odf-smtp-version` header is missing or no integer; the response is plain text."""
-
-
-class IncompatibleVersion(BadInput):
-    """The client speaks a protocol version other than ours."""
-
-    def __init__(self) -> None:
-        super().__init__("Incompatible client version")
-
-
 @dataclass(frozen=True)
 class Handshake:
     """What an exchange needs to begin, and how its client reaches this node."""
@@ -79,7 +68,7 @@ def shake(handshake: Handshake, actor: Actor, path: DatasetPath, scope: Scope) -
     if is_push and actor.is_anonymous:
         raise Unauthenticated
     if version != PROTOCOL_VERSION:
-        raise IncompatibleVersion
+        raise BadInput("IncompatibleVersion", "Incompatible client version")
     links = Links(
         handshake.stores.objects,
         _base_url(handshake, scope) + scope["path"].removesuffix(path.word),
@@ -108,7 +97,7 @@ def encoding(scope: Scope) -> str:
 def _version(scope: Scope) -> int:
     text = _header(scope, VERSION_HEADER.encode())
     if text is None or _INTEGER.fullmatch(text) is None:
-        raise VersionMissing(f"the header {VERSION_HEADER} has to be an integer")
+        raise BadInput("VersionMissing", f"the header {VERSION_HEADER} has to be an integer")
     return int(text)
 
 

@@ -75,10 +75,6 @@ _DEFINITIONS_REFUSED = {
 """Reason of a refusal by code of the error, short enough for a Close frame."""
 
 
-class PlanBroken(BadInput):
-    """The batch does not have the number of blocks that the plan announced."""
-
-
 class FirstBlockIsNoSeed(BadInput):
     """The first block of a push that creates a dataset is not a Seed."""
 
@@ -224,9 +220,10 @@ class PushExchange:
         and kind."""
         request = self._asked()
         if batch.num_blocks != request.transfer_plan.num_blocks:
-            raise PlanBroken(
+            raise BadInput(
+                "PlanBroken",
                 f"{batch.num_blocks} blocks where the plan announced "
-                f"{request.transfer_plan.num_blocks}"
+                f"{request.transfer_plan.num_blocks}",
             )
         with without_garbage_collection():
             self._blocks = unpack(batch, limits=self._pushing.limits, encoding=self._encoding)
@@ -309,5 +306,5 @@ class PushExchange:
 
     def _asked(self) -> DatasetPushRequest:
         if self._request is None:
-            raise PlanBroken("no push was asked for")
+            raise BadInput("PlanBroken", "no push was asked for")
         return self._request

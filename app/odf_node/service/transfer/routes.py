@@ -17,11 +17,11 @@ from ..auth.access import Action
 from ..http.deps import AccessDep, ActorDep, ReadableDep
 
 
-class UpgradeRequired(BadInput):
+def upgrade_required() -> BadInput:
     """A request to a smart transfer address has no WebSocket upgrade."""
-
-    def __init__(self) -> None:
-        super().__init__("smart transfer speaks WebSocket: ask with an Upgrade header")
+    return BadInput(
+        "UpgradeRequired", "smart transfer speaks WebSocket: ask with an Upgrade header"
+    )
 
 
 SIMPLE, SMART = "simple transfer", "smart transfer"
@@ -35,13 +35,13 @@ async def in_front() -> Response:
 
 
 def pull(entry: ReadableDep) -> Response:  # noqa: ARG001
-    raise UpgradeRequired
+    raise upgrade_required()
 
 
 def push(request: Request, access: AccessDep, actor: ActorDep) -> Response:
     path = request.path_params
     access.find(actor, path.get("account"), path["dataset"], Action.WRITE, creates=True)
-    raise UpgradeRequired
+    raise upgrade_required()
 
 
 def add_transfer_routes(routes: APIRouter, prefix: str) -> None:

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from odf_protocol.errors import Refused
 from odf_storage.stores.ports.values import Account
 
-from ..accounts.routes import TokenRefused
-from ..auth.access import Unauthorized
+from ..auth.access import unauthorized
 from ..auth.actors import Actor
 from ..auth.signed_urls import UploadToken
 from ..http.answers import MEDIA_TYPES, JsonAnswer
@@ -22,7 +22,7 @@ from ..http.deps import ActorDep, BaseDep, wired
 from ..http.multipart import OVERHEAD_BYTES, UploadForm
 from ..limits.shares import caller_of
 from . import uploaded_files as usecase
-from .uploaded_files import ContentTooLarge, FileUploads
+from .uploaded_files import FileUploads, content_too_large
 
 ADDRESS = "platform/file/upload"
 MAX_LENGTH = 2**53
@@ -66,14 +66,14 @@ async def upload(token: str, request: Request, uploads: UploadsDep, actor: Actor
     limit = uploads.max_bytes
     announced = request.headers.get("content-length", "0")
     if announced.isdigit() and int(announced) > limit + OVERHEAD_BYTES:
-        raise ContentTooLarge(limit)
+        raise content_too_large(limit)
     form = UploadForm(request.headers.get("content-type", ""))
     try:
         async with Body(request.receive, limit=limit + OVERHEAD_BYTES) as body:
             work = partial(usecase.take_in, uploads, file, claimed, form.file(body.chunks()))
             await request.app.state.bodies.run(caller_of(request.scope), work)
     except BodyTooLong:
-        raise ContentTooLarge(limit) from None
+        raise content_too_large(limit) from None
     return Response(b"")
 
 
@@ -91,7 +91,7 @@ def download(token: str, uploads: UploadsDep) -> Response:
 def _uploader(actor: Actor) -> Account:
     """Return the account that uploads. Raises `TokenRefused`, `Unauthorized`."""
     if actor.account is None:
-        raise TokenRefused(actor.reason.value)
+        raise Refused("TokenRefused", actor.reason.value)
     if not usecase.may_upload(actor):
-        raise Unauthorized
+        raise unauthorized()
     return actor.account

@@ -29,7 +29,7 @@ from odf_storage.stores.ports.values import (
     UploadedFile,
 )
 
-from ..auth.access import Unauthorized
+from ..auth.access import unauthorized
 from ..auth.actors import Actor
 from ..auth.signed_urls import UploadToken
 from ..http.multipart import READ_BYTES, spooled
@@ -46,48 +46,26 @@ SWEEP_PAGE = 100
 PUT_ATTEMPTS = 3
 
 
-class ContentTooLarge(BadInput):
+def content_too_large(limit: int) -> BadInput:
     """The file is larger than the limit."""
+    return BadInput(
+        "ContentTooLarge", "Content too large", limit=limit, setting="ODF_NODE_MAX_UPLOAD_BYTES"
+    )
 
-    def __init__(self, limit: int) -> None:
-        super().__init__("Content too large", limit=limit, setting="ODF_NODE_MAX_UPLOAD_BYTES")
 
-
-class LengthDiffers(BadInput):
+def length_differs(actual: int, declared: int) -> BadInput:
     """The file does not have the announced length."""
-
-    def __init__(self, actual: int, declared: int) -> None:
-        super().__init__(
-            f"Actual content length {actual} does not match "
-            f"the initially declared length {declared}",
-            actual=actual,
-            declared=declared,
-        )
+    return BadInput(
+        "LengthDiffers",
+        f"Actual content length {actual} does not match the initially declared length {declared}",
+        actual=actual,
+        declared=declared,
+    )
 
 
-class InvalidFileName(BadInput):
-    """The file name is too long or empty, or has unprintable characters."""
-
-
-class TooManyUploads(LimitExceeded):
-    """The account has reached its limit of uploads."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"an account may have {limit} uploaded files at a time",
-            limit=limit,
-        )
-
-
-class UploadNotFound(NotFound):
+def upload_not_found() -> NotFound:
     """The upload does not exist, or its file has not arrived or is already removed."""
-
-    def __init__(self) -> None:
-        super().__init__("Uploaded file not found on the server")
-
-
-class UploadIsOver(Conflict):
-    """Another file has already arrived under this token."""
+    return NotFound("UploadNotFound", "Uploaded file not found on the server")
 
 
 @dataclass(frozen=True)
@@ -113,11 +91,17 @@ def prepare(
         ContentTooLarge, InvalidFileName, TooManyUploads.
     """
     if length > uploads.max_bytes:
-        raise ContentTooLarge(uploads.max_bytes)
+        raise content_too_large(uploads.max_bytes)
     if not file_name.isprintable() or not 0 < len(file_name) <= MAX_FILE_NAME_CHARS:
-        raise InvalidFileName(f"a file name has 1 to {MAX_FILE_NAME_CHARS} printable characters")
+        raise BadInput(
+            "InvalidFileName", f"a file name has 1 to {MAX_FILE_NAME_CHARS} printable characters"
+        )
     if uploads.stores.files.count(account.id) >= uploads.max_per_account:
-        raise TooManyUploads(uploads.max_per_account)
+        raise LimitExceeded(
+            "TooManyUploads",
+            f"an account may have {uploads.max_per_account} uploaded files at a time",
+            limit=uploads.max_per_account,
+        )
     token = UploadToken(
         upload_id=uuid.UUID(bytes=uploads.random(16), version=4).hex,
         file_name=file_name,
@@ -149,14 +133,14 @@ def expected_upload(uploads: FileUploads, account: Account, token: UploadToken) 
         Unauthorized: the upload is of another account. ContentTooLarge, UploadNotFound.
     """
     if token.owner_account_id != account.id.removeprefix(DID_ODF):
-        raise Unauthorized
+        raise unauthorized()
     if token.content_length > uploads.max_bytes:
-        raise ContentTooLarge(uploads.max_bytes)
+        raise content_too_large(uploads.max_bytes)
     file = uploads.stores.files.find(token.upload_id)
     if file is None or _is_over(uploads, file):
-        raise UploadNotFound
+        raise upload_not_found()
     if file.account != account.id:
-        raise Unauthorized
+        raise unauthorized()
     return file
 
 
@@ -171,7 +155,7 @@ def take_in(
     limited = _limited(chunks, uploads.max_bytes)
     with spooled(uploads.data, limited) as body:
         if body.size != token.content_length:
-            raise LengthDiffers(body.size, token.content_length)
+            raise length_differs(body.size, token.content_length)
         key = _key(file.account, body.hash)
         for _ in range(PUT_ATTEMPTS):
             uploads.stores.objects.put(key, body.chunks())
@@ -179,8 +163,10 @@ def take_in(
             if known is None or known.hash != body.hash:
                 _drop(uploads, file.account, body.hash)
                 if known is None:
-                    raise UploadNotFound
-                raise UploadIsOver("another file was uploaded with this token; prepare a new one")
+                    raise upload_not_found()
+                raise Conflict(
+                    "UploadIsOver", "another file was uploaded with this token; prepare a new one"
+                )
             if uploads.stores.objects.stat(key) is not None:
                 return  # otherwise a sweep of an older upload has removed it
 
@@ -196,7 +182,7 @@ def _limited(chunks: Iterable[bytes], limit: int) -> Iterator[bytes]:
     for chunk in chunks:
         size += len(chunk)
         if size > limit:
-            raise ContentTooLarge(limit)
+            raise content_too_large(limit)
         yield chunk
 
 
@@ -208,22 +194,22 @@ def arrived_file(uploads: FileUploads, token: UploadToken) -> tuple[UploadedFile
     """
     file = uploads.stores.files.find(token.upload_id)
     if file is None or file.hash is None or file.size is None or _is_over(uploads, file):
-        raise UploadNotFound
+        raise upload_not_found()
     if file.account.removeprefix(DID_ODF) != token.owner_account_id:
-        raise UploadNotFound
+        raise upload_not_found()
     if uploads.stores.objects.stat(_key(file.account, file.hash)) is None:
-        raise UploadNotFound
+        raise upload_not_found()
     return file, file.size
 
 
 def opened_upload(uploads: FileUploads, file: UploadedFile) -> BinaryIO:
     """Open an arrived file, whose hash is checked. Raises `UploadNotFound`."""
     if file.hash is None:
-        raise UploadNotFound
+        raise upload_not_found()
     try:
         return open_hashed(uploads.stores, _key(file.account, file.hash))
     except ObjectNotFound:
-        raise UploadNotFound from None
+        raise upload_not_found() from None
 
 
 def content_of(uploads: FileUploads, file: UploadedFile) -> Iterator[bytes]:

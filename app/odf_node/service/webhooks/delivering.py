@@ -95,13 +95,6 @@ CHANCES = 256
 Holder = str
 
 
-class ReadingEnded(Refused):
-    """The account of a webhook may no longer read the dataset."""
-
-    def __init__(self) -> None:
-        super().__init__("the account of the webhook may not read the dataset any more")
-
-
 @dataclass(frozen=True)
 class Delivering:
     """The parts of the node that deliver webhooks."""
@@ -193,7 +186,9 @@ def _sent(
     # Checked after the page was read, so that the account may read what we send.
     entry = _still_readable(delivering, webhook)
     if entry is None:
-        problem = _problem(ReadingEnded())
+        problem = _problem(
+            Refused("ReadingEnded", "the account of the webhook may not read the dataset any more")
+        )
         hooks.store.failed(
             webhook.id, holder, None, problem=problem, state=WebhookState.ENDED, not_before=None
         )

@@ -100,16 +100,12 @@ GONE = 410
 USER_AGENT = "odf-node"
 
 
-class ReceiverUnreachable(RemoteFailed):
-    """The receiver of a webhook was not reached, or did not respond in time."""
-
-
-class ReceiverRefused(RemoteFailed):
+def receiver_refused(status: int) -> RemoteFailed:
     """The receiver of a webhook did not respond with success. The fact `status` has its status."""
-
-    def __init__(self, status: int) -> None:
-        redirects = "; redirects are not followed" if status // 100 == 3 else ""
-        super().__init__(f"the receiver answered {status}{redirects}", status=status)
+    redirects = "; redirects are not followed" if status // 100 == 3 else ""
+    return RemoteFailed(
+        "ReceiverRefused", f"the receiver answered {status}{redirects}", status=status
+    )
 
 
 class ReceiverGone(RemoteFailed):
@@ -149,9 +145,13 @@ class Sender:
         except HostRefused as refused:
             error = refused
         except TimeoutError:
-            error = ReceiverUnreachable(f"the receiver did not answer within {self.timeout_s:g} s")
+            error = RemoteFailed(
+                "ReceiverUnreachable", f"the receiver did not answer within {self.timeout_s:g} s"
+            )
         except (httpx.HTTPError, httpx.InvalidURL) as broken:
-            error = ReceiverUnreachable(f"the receiver was not reached: {type(broken).__name__}")
+            error = RemoteFailed(
+                "ReceiverUnreachable", f"the receiver was not reached: {type(broken).__name__}"
+            )
         took_ms = int((time.monotonic() - began) * 1000)
         return Answer(error, status, retry_after_s, took_ms)
 
@@ -171,7 +171,7 @@ class Sender:
 def _error_of(status: int) -> NodeError | None:
     if 200 <= status < 300:
         return None
-    return ReceiverGone() if status == GONE else ReceiverRefused(status)
+    return ReceiverGone() if status == GONE else receiver_refused(status)
 
 
 def _seconds(retry_after: str | None) -> float:

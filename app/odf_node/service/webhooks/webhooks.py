@@ -38,7 +38,7 @@ from odf_storage.stores.ports.webhooks import DeliveryAttempt, Webhook
 from odf_storage.stores.registers.sealing import SecretKeys
 from odf_storage.stores.registers.webhooks import WebhookStore
 
-from ..auth.access import Unauthenticated, Unauthorized
+from ..auth.access import Unauthenticated, unauthorized
 from ..auth.actors import Actor
 from ..news.feeds import ChainPosition
 from .sending import Sender, ping_of
@@ -120,18 +120,6 @@ PORTS = {"http": 80, "https": 443}
 SHOWN_ATTEMPTS = 100
 
 
-class MalformedWebhook(BadInput):
-    """The body or the address of a webhook is invalid."""
-
-
-class WebhookNotFound(NotFound):
-    """The account has no webhook with this id at the dataset."""
-
-
-class TooManyWebhooks(LimitExceeded):
-    """The account has reached its limit of webhooks at the dataset."""
-
-
 class WebhookBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: str
     since: str | None = None
@@ -159,8 +147,9 @@ def read_body(content: bytes) -> WebhookBody:
     try:
         return decode_json(content, WebhookBody)
     except (msgspec.DecodeError, UnicodeError):
-        raise MalformedWebhook(
-            'the body has to be JSON: {"url": "https://…", "since": "beginning" or a block}'
+        raise BadInput(
+            "MalformedWebhook",
+            'the body has to be JSON: {"url": "https://…", "since": "beginning" or a block}',
         ) from None
 
 
@@ -172,7 +161,7 @@ def managing(actor: Actor) -> Account:
     if actor.account is None:
         raise Unauthenticated
     if not actor.may(Scope.MANAGE):
-        raise Unauthorized
+        raise unauthorized()
     return actor.account
 
 
@@ -201,8 +190,10 @@ def add_webhook(
         position=position,
     )
     if not hooks.store.add(webhook, most=hooks.most):
-        raise TooManyWebhooks(
-            f"an account has at most {hooks.most} webhooks at a dataset", limit=hooks.most
+        raise LimitExceeded(
+            "TooManyWebhooks",
+            f"an account has at most {hooks.most} webhooks at a dataset",
+            limit=hooks.most,
         )
     return webhook, secret
 
@@ -216,17 +207,18 @@ def check_url(url: str, networks: tuple[str, ...]) -> None:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise MalformedWebhook("the address of a webhook is a URL") from None
+        raise BadInput("MalformedWebhook", "the address of a webhook is a URL") from None
     if parts.scheme not in PORTS or not host or len(url) > MAX_URL_CHARS or not url.isascii():
-        raise MalformedWebhook(
-            f"the address of a webhook is http(s)://host/…, of at most {MAX_URL_CHARS} characters"
+        raise BadInput(
+            "MalformedWebhook",
+            f"the address of a webhook is http(s)://host/…, of at most {MAX_URL_CHARS} characters",
         )
     if "@" in parts.netloc:
-        raise MalformedWebhook("the address of a webhook has no user and password")
+        raise BadInput("MalformedWebhook", "the address of a webhook has no user and password")
     try:
         reachable(host, port or PORTS[parts.scheme], networks)
     except (OSError, UnicodeError, ValueError):
-        raise MalformedWebhook(f"the host {host!r} has no address", host=host) from None
+        raise BadInput("MalformedWebhook", f"the host {host!r} has no address", host=host) from None
 
 
 def since_of(entry: DatasetEntry, since: str) -> Multihash | None:
@@ -240,7 +232,7 @@ def find_webhook(
     """Return a webhook of the account at the dataset. Raises `WebhookNotFound`."""
     found = store.find(webhook)
     if found is None or (found.dataset, found.account) != (entry.id, account.id):
-        raise WebhookNotFound(f"you have no webhook {webhook[:50]!r} at this dataset")
+        raise NotFound("WebhookNotFound", f"you have no webhook {webhook[:50]!r} at this dataset")
     return found
 
 

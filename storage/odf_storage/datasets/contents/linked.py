@@ -36,18 +36,17 @@ class InvalidValue(BadInput):
         )
 
 
-class DanglingReference(BadInput):
+def dangling_reference(column: str, missing: Multihash, others: int) -> BadInput:
     """A row links to an object that does not exist in the dataset."""
-
-    def __init__(self, column: str, missing: Multihash, others: int) -> None:
-        more = f" (and {others} more)" if others else ""
-        super().__init__(
-            f"column {column!r} links to {missing}{more}, which is not here; "
-            f"PUT the object to data/{missing} first",
-            column=column,
-            hash=str(missing),
-            missing=others + 1,
-        )
+    more = f" (and {others} more)" if others else ""
+    return BadInput(
+        "DanglingReference",
+        f"column {column!r} links to {missing}{more}, which is not here; "
+        f"PUT the object to data/{missing} first",
+        column=column,
+        hash=str(missing),
+        missing=others + 1,
+    )
 
 
 Links = dict[tuple[str, Multihash], int]
@@ -85,7 +84,7 @@ def check_links(
         count, size = count + often, size + often * known.size
     if missing:
         column, name = min(missing, key=lambda item: (item[0], item[1].digest))
-        raise DanglingReference(column, name, len(missing) - 1)
+        raise dangling_reference(column, name, len(missing) - 1)
     return LinkedObjects(count, size)
 
 

@@ -46,32 +46,30 @@ class InvalidInterval(BadInput):
         self.head, self.tail = head, tail
 
 
-class ObjectMissing(BadInput):
+def object_missing(named: NamedObject, block: Multihash) -> BadInput:
     """A block names an object that was not stored before."""
+    return BadInput(
+        "ObjectMissing",
+        f"block {block} names the {named.kind} object {named.hash}, which is not here; "
+        "put the object first",
+        kind=str(named.kind),
+        hash=str(named.hash),
+        block=str(block),
+    )
 
-    def __init__(self, named: NamedObject, block: Multihash) -> None:
-        super().__init__(
-            f"block {block} names the {named.kind} object {named.hash}, which is not here; "
-            "put the object first",
-            kind=str(named.kind),
-            hash=str(named.hash),
-            block=str(block),
-        )
 
-
-class SizeMismatch(BadInput):
+def size_mismatch(named: NamedObject, block: Multihash, actual: int) -> BadInput:
     """A block declares a size for an object that differs from its real size. Sizes are in bytes."""
-
-    def __init__(self, named: NamedObject, block: Multihash, actual: int) -> None:
-        super().__init__(
-            f"block {block} declares {named.size} bytes for the {named.kind} object "
-            f"{named.hash}, which has {actual}",
-            kind=str(named.kind),
-            hash=str(named.hash),
-            block=str(block),
-            expected=named.size,
-            actual=actual,
-        )
+    return BadInput(
+        "SizeMismatch",
+        f"block {block} declares {named.size} bytes for the {named.kind} object "
+        f"{named.hash}, which has {actual}",
+        kind=str(named.kind),
+        hash=str(named.hash),
+        block=str(block),
+        expected=named.size,
+        actual=actual,
+    )
 
 
 class SeedBlockOverwriteRestricted(Conflict):
@@ -391,9 +389,9 @@ def check_objects(
                 continue
             info = objects.settle(ObjectKey(dataset, named.kind, named.hash))
             if info is None:
-                raise ObjectMissing(named, block.hash)
+                raise object_missing(named, block.hash)
             if info.size != named.size:
-                raise SizeMismatch(named, block.hash, info.size)
+                raise size_mismatch(named, block.hash, info.size)
 
 
 def put_blocks(objects: Objects, dataset: DatasetId, blocks: Sequence[HashedBlock]) -> None:

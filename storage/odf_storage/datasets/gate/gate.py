@@ -51,10 +51,6 @@ _log = logging.getLogger("odf.transfer")
 Answer = list[list[dict[str, str]]]
 
 
-class GateFailed(NodeFault):
-    """Slices could not be checked, and they are not the reason."""
-
-
 class ChildLost(Exception):
     """The process ended, or had to be killed, before it answered."""
 
@@ -91,7 +87,7 @@ class Child:
             _log.warning("a process that looked at received slices was lost: %r", lost)
             raise ChildLost from lost
         if isinstance(answer, str):
-            raise GateFailed(f"received slices could not be looked at: {answer}")
+            raise NodeFault("GateFailed", f"received slices could not be looked at: {answer}")
         return cast("Answer", answer)
 
     def end(self) -> None:

@@ -65,10 +65,6 @@ class PublicationConflict(Conflict):
         )
 
 
-class UnusablePublication(BadInput):
-    """A publication names a column that the dataset lacks, or that cannot be indexed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """How a dataset is published. `primary_key` None: rows are matched by all their columns."""
@@ -93,22 +89,30 @@ class Publication:
     def check(self, schema: pa.Schema) -> None:
         """Check the named columns against the dataset's schema. Raise `UnusablePublication`."""
         if len(self.secondary_indices) > MAX_INDICES:
-            raise UnusablePublication(f"at most {MAX_INDICES} columns have an index")
+            raise BadInput("UnusablePublication", f"at most {MAX_INDICES} columns have an index")
         for name in (*self.secondary_indices, *self.partition_on, *(self.primary_key or ())):
             if name not in schema.names:
-                raise UnusablePublication(f"the dataset has no column {name[:100]!r}", column=name)
+                raise BadInput(
+                    "UnusablePublication", f"the dataset has no column {name[:100]!r}", column=name
+                )
         for name in self.partition_on:
             kind = schema.field(name).type
             if not is_partitionable(kind_of(kind)):
-                raise UnusablePublication(f"column {name!r} of type {kind} cannot make partitions")
+                raise BadInput(
+                    "UnusablePublication", f"column {name!r} of type {kind} cannot make partitions"
+                )
             if name in self.secondary_indices:
-                raise UnusablePublication(f"column {name!r} makes partitions, so it has no index")
+                raise BadInput(
+                    "UnusablePublication", f"column {name!r} makes partitions, so it has no index"
+                )
         if len(set(self.partition_on)) == len(schema.names):
-            raise UnusablePublication("some column has to be left in the files")
+            raise BadInput("UnusablePublication", "some column has to be left in the files")
         for name in self.secondary_indices:
             if not is_indexable(name, schema.field(name).type):
                 kind = schema.field(name).type
-                raise UnusablePublication(f"column {name!r} of type {kind} has no index")
+                raise BadInput(
+                    "UnusablePublication", f"column {name!r} of type {kind} has no index"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,22 +134,6 @@ _Names = Annotated[tuple[_Name, ...], Meta(max_length=64)]
 _Duration = Annotated[str, Meta(max_length=8)]
 KEYED = (MergeStrategySnapshot, MergeStrategyUpsertStream, MergeStrategyChangelogStream)
 """Merge strategies after which each key has at most one row."""
-
-
-class MalformedPublication(BadInput):
-    """The description of a publication cannot be read."""
-
-
-class NameOfAnother(BadInput):
-    """The name is the id of a dataset or the hash of a block: readers would take the publication
-    for what has that id."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name[:100]!r} is the form of an id or a block hash; a publication has the id of its "
-            "own dataset or a name of another form",
-            uuid=name[:100],
-        )
 
 
 class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -172,7 +160,12 @@ class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
             dataset_folder(dataset.id),
         )
         if name != own and _is_hash(name):
-            raise NameOfAnother(name)
+            raise BadInput(
+                "NameOfAnother",
+                f"{name[:100]!r} is the form of an id or a block hash; a publication has the id "
+                "of its own dataset or a name of another form",
+                uuid=name[:100],
+            )
         return name
 
     @property
@@ -184,7 +177,9 @@ class Definition(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
         """Make the publication. Raise `MalformedUuid`, `UnreadableDuration`,
         `MalformedPublication`."""
         if self.partition_on and self.store is None:
-            raise MalformedPublication("partitionOn takes a store: files are written for it")
+            raise BadInput(
+                "MalformedPublication", "partitionOn takes a store: files are written for it"
+            )
         key = self.primary_key
         if isinstance(key, msgspec.UnsetType):
             merge = active_merge(dataset)
@@ -206,7 +201,9 @@ def read_definition(value: Any) -> Definition:
     try:
         return convert(value, Definition)
     except (msgspec.ValidationError, ValueError) as bad:
-        raise MalformedPublication(f"the publication cannot be read: {str(bad)[:300]}") from None
+        raise BadInput(
+            "MalformedPublication", f"the publication cannot be read: {str(bad)[:300]}"
+        ) from None
 
 
 def _is_hash(name: str) -> bool:

@@ -153,17 +153,13 @@ NOTE_BYTES = 200
 """Limit of the bytes of a note. Every Parquet file with a column is longer."""
 
 
-class NoObject(NodeFault):
-    """The source to link is not an object with a hash."""
-
-
 class ServedStore(Below):
     """A keyed store that does not store slices a second time."""
 
     def link(self, key: str, source: LinkSource) -> None:
         """Store a note with the hash of the slice under the key."""
         if source.object_hash is None:
-            raise NoObject(f"{key} is no object of this node")
+            raise NodeFault("NoObject", f"{key} is no object of this node")
         self.put(key, (str(source.object_hash).encode(),))
 
 

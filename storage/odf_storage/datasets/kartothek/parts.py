@@ -70,17 +70,6 @@ Split = Callable[[ChainSlice, "np.ndarray[Any, Any]"], Mapping[str, "np.ndarray[
 """Splits offsets of a slice by the folder of the values of their partition columns."""
 
 
-class TooManyPartitions(LimitExceeded):
-    """The partition columns have too many values."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"the dataset would have more than {MAX_PARTITIONS} partitions; partition on a column "
-            "with fewer values",
-            limit=MAX_PARTITIONS,
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One partition. `source` None: the partition of a dataset without rows."""
@@ -153,7 +142,12 @@ def planned_parts(
                 )
             )
         if len(parts) > MAX_PARTITIONS:
-            raise TooManyPartitions
+            raise LimitExceeded(
+                "TooManyPartitions",
+                f"the dataset would have more than {MAX_PARTITIONS} partitions; partition on a "
+                "column with fewer values",
+                limit=MAX_PARTITIONS,
+            )
     if parts or split is not None:
         return parts
     return [_empty(there, uuid, taken, mark)]

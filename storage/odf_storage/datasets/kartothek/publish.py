@@ -78,13 +78,6 @@ def _batches(data: Columns, part: Part, schema: pa.Schema) -> Iterator[pa.Record
 OFFSET = "offset"
 
 
-class UnusablePartitionValue(BadInput):
-    """A row has a value in a partition column that cannot be part of a key."""
-
-    def __init__(self, column: str, reason: str) -> None:
-        super().__init__(f"partition column {column[:100]!r}: {reason}", column=column[:100])
-
-
 class PartitionRows:
     """Splits slices. Caches the last split, since the partitions of a slice are consecutive."""
 
@@ -134,7 +127,11 @@ class PartitionRows:
         try:
             return text_of(value, kind_of(self._types[column]))
         except UnsupportedColumn as error:
-            raise UnusablePartitionValue(column, error.message) from None
+            raise BadInput(
+                "UnusablePartitionValue",
+                f"partition column {column[:100]!r}: {error.message}",
+                column=column[:100],
+            ) from None
 
 
 def publish(

@@ -20,17 +20,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from odf_protocol.errors import NodeFault, Refused
+from odf_protocol.errors import BadInput, NodeFault, Refused
 from odf_protocol.typed import decode_json
 
-from ...stores.keyed.folder import MalformedKeyedStoreUrl, open_keyed_store
+from ...stores.keyed.folder import open_keyed_store
 from ...stores.ports import KeyedStore
 
 MAX_RECORD_BYTES = 256 << 20
-
-
-class UnreadableRecord(NodeFault):
-    """The record of a publication is damaged; a forced publication makes a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +86,7 @@ class KeyedRecords:
         try:
             return decode_json(found.raw, Record)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UnreadableRecord(f"{self._key} cannot be read: {error}") from None
+            raise NodeFault("UnreadableRecord", f"{self._key} cannot be read: {error}") from None
 
     def write(self, record: Record) -> None:
         """Replace atomically the record that was read or written last. Raise `SwapLost`."""
@@ -104,15 +100,14 @@ class KeyedRecords:
 SETTING = "ODF_STORE_PUBLISH_TO"
 
 
-class StoreNotAllowed(Refused):
+def store_not_allowed() -> Refused:
     """The administrator does not allow publication at this address."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"the administrator allows no publication there; {SETTING} names the folders and "
-            "buckets that are allowed",
-            setting=SETTING,
-        )
+    return Refused(
+        "StoreNotAllowed",
+        f"the administrator allows no publication there; {SETTING} names the folders and "
+        "buckets that are allowed",
+        setting=SETTING,
+    )
 
 
 def allowed_store(url: str, allowed: Sequence[str], *, kept_in: Sequence[Path]) -> KeyedStore:
@@ -124,15 +119,15 @@ def allowed_store(url: str, allowed: Sequence[str], *, kept_in: Sequence[Path]) 
     """
     scheme, segments = _place(url)
     if not any(_is_below(scheme, segments, *_place(each)) for each in allowed):
-        raise StoreNotAllowed
+        raise store_not_allowed()
     if scheme == "file":
         folder = Path("/", *segments).resolve()
         roots = [Path("/", *_place(each)[1]).resolve() for each in allowed if _is_file(each)]
         if not any(folder.is_relative_to(root) for root in roots):  # a symbolic link leads outside
-            raise StoreNotAllowed
+            raise store_not_allowed()
         own = [each.resolve() for each in kept_in]
         if any(folder.is_relative_to(each) or each.is_relative_to(folder) for each in own):
-            raise StoreNotAllowed
+            raise store_not_allowed()
     return open_keyed_store(url)
 
 
@@ -150,9 +145,11 @@ def _place(url: str) -> tuple[str, list[str]]:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise MalformedKeyedStoreUrl("the store is no URL") from None
+        raise BadInput("MalformedKeyedStoreUrl", "the store is no URL") from None
     path = unquote(parts.path) if scheme == "file" else parts.path
     pieces = [piece for piece in (parts.netloc, *path.split("/")) if piece]
     if not separator or parts.query or parts.fragment or not {".", ".."}.isdisjoint(pieces):
-        raise MalformedKeyedStoreUrl("a store is named by a plain URL of a folder or a bucket")
+        raise BadInput(
+            "MalformedKeyedStoreUrl", "a store is named by a plain URL of a folder or a bucket"
+        )
     return scheme, pieces

@@ -28,12 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odf_protocol.errors import BadInput, LimitExceeded, Unavailable
-from odf_protocol.kartothek.keys import (
-    KartothekFileMissing,
-    TypeConflict,
-    UnreadableDataFile,
-    UnsupportedColumn,
-)
+from odf_protocol.kartothek.keys import BadKartothek, KartothekFileMissing, UnsupportedColumn
 from odf_protocol.kartothek.partition_values import kind_of, plain
 from odf_protocol.kartothek.predicates import Predicate, check_predicate, mask_of
 from odf_protocol.multihash import Multihash
@@ -87,14 +82,16 @@ def fitted(column: pa.Array, wanted: pa.DataType, *, name: str, key: str) -> pa.
     if column.type == wanted:
         return column
     if (reason := conflict(column.type, wanted)) is not None:
-        raise TypeConflict(key, f"column {name[:100]!r}: {reason}")
+        raise BadKartothek("TypeConflict", key, f"column {name[:100]!r}: {reason}")
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), wanted)
     try:
         return column.cast(plain(column.type)).cast(wanted)
     except pa.ArrowException as error:
         shown = str(error)[:200]
-        raise TypeConflict(key, f"column {name[:100]!r} is no {wanted}: {shown}") from None
+        raise BadKartothek(
+            "TypeConflict", key, f"column {name[:100]!r} is no {wanted}: {shown}"
+        ) from None
 
 
 def in_schema(
@@ -115,10 +112,6 @@ def in_schema(
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class UnknownKartothekColumn(BadInput):
-    """The schema file has no such column."""
-
-
 def rows_of(
     table: Table, *, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -131,7 +124,7 @@ def rows_of(
     names = list(table.schema.names if columns is None else columns)
     for name in names:
         if name not in table.schema.names:
-            raise UnknownKartothekColumn(f"the table has no column {name[:100]!r}")
+            raise BadInput("UnknownKartothekColumn", f"the table has no column {name[:100]!r}")
     if predicate is not None:
         check_predicate(predicate, table.schema)
     return _rows(table, names, predicate)
@@ -160,7 +153,9 @@ def partition_rows(
         except (UnreadableSlice, *UNREADABLE, ValueError) as error:
             if isinstance(error, MemoryError):  # Arrow's memory error is an `ArrowException` too
                 raise
-            raise UnreadableDataFile(key, f"no Parquet: {str(error)[:200]}") from None
+            raise BadKartothek(
+                "UnreadableDataFile", key, f"no Parquet: {str(error)[:200]}"
+            ) from None
 
 
 def open_partition(table: Table, partition: Partition) -> BinaryIO:
@@ -193,7 +188,9 @@ def _stored(
     wanted = [name for name in names if name in there and name not in partition.values]
     for name in wanted:
         if there.count(name) > 1:
-            raise UnreadableDataFile(key, f"two of its columns are named {name[:100]!r}")
+            raise BadKartothek(
+                "UnreadableDataFile", key, f"two of its columns are named {name[:100]!r}"
+            )
     return wanted
 
 
@@ -256,25 +253,6 @@ Batches = Iterator[pa.RecordBatch]
 _one_at_a_time = Lock()
 
 
-class SliceTooLarge(LimitExceeded):
-    """A slice has more bytes than the node may rewrite for one request."""
-
-    def __init__(self, size: int, most: int) -> None:
-        super().__init__(
-            f"a slice of {size} bytes would have to be written anew for a reader; more than {most} "
-            "bytes are not: publish the dataset, or read it in another way",
-            limit="gateway_rewrite_bytes",
-            value=most,
-        )
-
-
-class CompletingBusy(Unavailable):
-    """The wait for files of other requests took too long."""
-
-    def __init__(self) -> None:
-        super().__init__("files are being made for other readers; ask again")
-
-
 def completed_key(slice_hash: Multihash, schema: bytes) -> str:
     """Return the key of the slice completed to the columns of this schema file."""
     return f"{COMPLETED}/{slice_hash}/{content_hash(schema)[:16]}.parquet"
@@ -316,7 +294,7 @@ def write_anew(
     if _is_there(store, key):
         return
     if not _one_at_a_time.acquire(timeout=PATIENCE_S):
-        raise CompletingBusy
+        raise Unavailable("CompletingBusy", "files are being made for other readers; ask again")
     try:
         if not _is_there(store, key):
             _make(dataset, slice_hash, schema, change, store, key, most)
@@ -339,7 +317,13 @@ def _make(
     ):
         size = stream.seek(0, 2)
         if size > most:
-            raise SliceTooLarge(size, most)
+            raise LimitExceeded(
+                "SliceTooLarge",
+                f"a slice of {size} bytes would have to be written anew for a reader; more than "
+                f"{most} bytes are not: publish the dataset, or read it in another way",
+                limit="gateway_rewrite_bytes",
+                value=most,
+            )
         stream.seek(0)
         path = Path(folder) / "slice.parquet"
         batches = batches_of(open_slice(stream), stream)

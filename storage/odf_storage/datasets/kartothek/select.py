@@ -26,11 +26,10 @@ from odf_protocol.kartothek.keys import (
     INDICES,
     SCHEMA_NAME,
     TABLE,
+    BadKartothek,
     KartothekFileMissing,
     MalformedIndex,
     MalformedPartition,
-    MalformedState,
-    TableNotChosen,
     checked_data_key,
     partition_texts,
     schema_key,
@@ -112,9 +111,13 @@ def open_table(store: KeyedReads, uuid: str, name: str | None = None) -> Table:
 
 def _chosen(key: str, tables: Sequence[str], name: str | None) -> str:
     if name is None and len(tables) > 1:
-        raise TableNotChosen(key, f"it has several tables, name one: {', '.join(tables)[:300]}")
+        raise BadKartothek(
+            "TableNotChosen", key, f"it has several tables, name one: {', '.join(tables)[:300]}"
+        )
     if name is not None and name not in tables:
-        raise TableNotChosen(key, f"its tables are {', '.join(tables)[:300]}, not {name[:100]}")
+        raise BadKartothek(
+            "TableNotChosen", key, f"its tables are {', '.join(tables)[:300]}, not {name[:100]}"
+        )
     return name or tables[0]
 
 
@@ -154,7 +157,9 @@ def _listed(store: KeyedReads, uuid: str) -> Files:
     for label, some in files.items():
         if set(some) != tables:
             missing = ", ".join(sorted(tables - set(some)))
-            raise MalformedState(uuid, f"partition {label[:100]!r} has no file in {missing[:200]}")
+            raise BadKartothek(
+                "MalformedState", uuid, f"partition {label[:100]!r} has no file in {missing[:200]}"
+            )
     return files
 
 
@@ -163,7 +168,9 @@ def _keys_below(store: KeyedReads, uuid: str) -> list[str]:
     for info in store.list(uuid):
         keys.append(info.key)
         if len(keys) > MAX_LISTED:
-            raise MalformedState(uuid, f"more than {MAX_LISTED} files, and no state lists them")
+            raise BadKartothek(
+                "MalformedState", uuid, f"more than {MAX_LISTED} files, and no state lists them"
+            )
     return keys
 
 

@@ -20,17 +20,12 @@ RESERVED = frozenset(
 """First words of the node's own URL paths, present and planned, in lower case."""
 
 
-class ReservedName(BadInput):
-    """The name is the first word of URL paths of the node."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is reserved by the node; choose another name", name=name)
-
-
 def refuse_reserved_account(name: str) -> None:
     """Raise `ReservedName` if the account may not have this name."""
     if name.lower() in RESERVED:
-        raise ReservedName(name)
+        raise BadInput(
+            "ReservedName", f"{name} is reserved by the node; choose another name", name=name
+        )
 
 
 def refuse_reserved(alias: DatasetAlias) -> None:

@@ -44,10 +44,6 @@ _Opened = tuple[ObjectStore, KeyedStore]
 """Store of objects, and store of files that are named by keys."""
 
 
-class UnknownObjectStore(BadInput):
-    """The scheme of an objects URL is not known to this version."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
     """Where a node keeps its state."""
@@ -153,7 +149,7 @@ def _open_objects(settings: StoreSettings, *, check: bool = True) -> _Opened:
     scheme = settings.objects_url.partition("://")[0]
     if scheme not in _OBJECT_STORES:
         known = ", ".join(sorted(_OBJECT_STORES))
-        raise UnknownObjectStore(f"object stores are {known}; not {scheme[:50]!r}")
+        raise BadInput("UnknownObjectStore", f"object stores are {known}; not {scheme[:50]!r}")
     return _OBJECT_STORES[scheme](settings, check)
 
 
@@ -182,8 +178,9 @@ def _open_bucket(settings: StoreSettings, check: bool) -> _Opened:
         from ...stores.objects.s3 import S3ObjectStore
         from ...stores.objects.s3_bucket import Bucket, S3Location
     except ModuleNotFoundError as missing:
-        raise UnknownObjectStore(
-            f"objects in S3 need the package {missing.name}: install odf-node[s3]"
+        raise BadInput(
+            "UnknownObjectStore",
+            f"objects in S3 need the package {missing.name}: install odf-node[s3]",
         ) from None
     location = S3Location.parse(str(settings.objects_url))
     bucket = Bucket(location, public_endpoint=settings.objects_public_url)

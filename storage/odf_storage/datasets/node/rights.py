@@ -121,22 +121,14 @@ def _account(stores: Stores, author: Author) -> Account | None:
         return None
 
 
-class DependencyCycle(Conflict):
-    """A derivative would depend on itself through its inputs."""
-
-    def __init__(self, dataset: DatasetId) -> None:
-        super().__init__(f"{dataset} would depend on itself", dataset_id=str(dataset))
-
-
-class InputsNotHere(BadInput):
+def inputs_not_here(missing: Sequence[str]) -> BadInput:
     """Inputs are not on this node, or are hidden from the author of the definition."""
-
-    def __init__(self, missing: Sequence[str]) -> None:
-        super().__init__(
-            f"inputs that are not here: {', '.join(missing)}; create or pull them first, or have "
-            "them shown to who defined the derivative",
-            missing=list(missing),
-        )
+    return BadInput(
+        "InputsNotHere",
+        f"inputs that are not here: {', '.join(missing)}; create or pull them first, or have "
+        "them shown to who defined the derivative",
+        missing=list(missing),
+    )
 
 
 def declared(state: ChainState) -> list[DatasetId]:
@@ -177,7 +169,9 @@ def refuse_cycle(stores: Stores, dataset: DatasetId, inputs: Iterable[DatasetId]
     them."""
     for one in inputs:
         if one == dataset or dataset in upstream(stores, one):
-            raise DependencyCycle(dataset)
+            raise Conflict(
+                "DependencyCycle", f"{dataset} would depend on itself", dataset_id=str(dataset)
+            )
 
 
 def depths(

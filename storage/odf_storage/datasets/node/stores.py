@@ -33,8 +33,8 @@ from ...stores.ports.errors import (
     AliasTaken,
     DatasetIdTaken,
     DatasetNotFound,
-    NameTooLong,
     RefConflict,
+    name_too_long,
 )
 from ...stores.ports.values import DatasetEntry, Visibility
 from ...stores.registers.access import DeviceLogins, RoleStore, UploadedFiles
@@ -58,14 +58,13 @@ REPAIR_PAGE = 500
 REPAIRS_AT_ONCE = 4
 
 
-class SeedMismatch(BadInput):
+def seed_mismatch(dataset: DatasetId) -> BadInput:
     """The first block is not the Seed of the dataset that is to be created."""
-
-    def __init__(self, dataset: DatasetId) -> None:
-        super().__init__(
-            f"the blocks do not begin with a Seed of {dataset} and its kind",
-            dataset_id=str(dataset),
-        )
+    return BadInput(
+        "SeedMismatch",
+        f"the blocks do not begin with a Seed of {dataset} and its kind",
+        dataset_id=str(dataset),
+    )
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Stores:
         self._refuse_taken(entry)
         state = fold_received(blocks)
         if (state.dataset_id, state.kind) != (entry.id, entry.kind):
-            raise SeedMismatch(entry.id)
+            raise seed_mismatch(entry.id)
         with self.locks.hold(entry.id):
             check_objects(self.objects, entry.id, blocks)
             put_blocks(self.objects, entry.id, blocks)
@@ -345,4 +344,4 @@ def refuse_long(alias: DatasetAlias) -> None:
     """Raise `NameTooLong` if the name of the dataset or account is too long."""
     for name in (alias.name, alias.account):
         if name is not None and len(name.text) > MAX_NAME_CHARS:
-            raise NameTooLong(name)
+            raise name_too_long(name)

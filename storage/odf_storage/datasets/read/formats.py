@@ -158,10 +158,6 @@ JOINED_BYTES = 2 * 1024 * 1024
 further batch is awaited."""
 
 
-class UnwritableColumn(BadInput):
-    """A column has a type that the format cannot represent."""
-
-
 class Format(StrEnum):
     """Output formats of rows; the values are the names that clients request."""
 
@@ -288,7 +284,9 @@ def _binary(make: Callable[[Any], Any], batches: Batches) -> Iterator[bytes]:
                 if chunk := out.taken():
                     yield chunk
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as broken:
-        raise UnwritableColumn(f"the format cannot hold this: {str(broken)[:200]}") from None
+        raise BadInput(
+            "UnwritableColumn", f"the format cannot hold this: {str(broken)[:200]}"
+        ) from None
     yield out.taken()
 
 

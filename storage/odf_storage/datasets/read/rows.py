@@ -48,18 +48,13 @@ class Projection(StrEnum):
     FACTS = "facts"
 
 
-class DatasetHasNoPrimaryKeys(BadInput):
+def dataset_has_no_primary_keys() -> BadInput:
     """The state of a dataset without a primary key was requested."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "no merge strategy of the dataset has a primary key, so it has no state; "
-            "read its changelog or its facts"
-        )
-
-
-class UnusableKey(BadInput):
-    """Rows cannot be grouped by the type of the primary key, or the key is not a column."""
+    return BadInput(
+        "DatasetHasNoPrimaryKeys",
+        "no merge strategy of the dataset has a primary key, so it has no state; "
+        "read its changelog or its facts",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +84,7 @@ def project(
     """
     if projection is Projection.STATE:
         if not key:
-            raise DatasetHasNoPrimaryKeys
+            raise dataset_has_no_primary_keys()
         standing = live_by_key(scan, vocab, key, cut)
         return _selected(scan(columns, standing), columns)
     if projection is Projection.FACTS:
@@ -223,7 +218,9 @@ def _last_of_each(settled: pa.Table | None, pending: list[pa.Table], keys: int) 
             [("offset", "last"), ("op", "last")]
         )
     except (pa.ArrowNotImplementedError, pa.ArrowKeyError) as broken:
-        raise UnusableKey(f"the primary key cannot be used: {str(broken)[:200]}") from None
+        raise BadInput(
+            "UnusableKey", f"the primary key cannot be used: {str(broken)[:200]}"
+        ) from None
     return last.rename_columns([name.removesuffix("_last") for name in last.column_names])
 
 

@@ -65,10 +65,6 @@ from .rows import Projection
 from .view import View
 
 
-class UnknownColumn(BadInput):
-    """A column that the dataset does not have."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """Bounds and indices of slices that are known before they are read."""
@@ -163,7 +159,9 @@ def check_columns(names: Collection[str], schema: pa.Schema) -> None:
     """Check that the columns exist. Raise `UnknownColumn`."""
     for name in names:
         if name not in schema.names:
-            raise UnknownColumn(f"the dataset has no column {name[:100]!r}", column=name[:100])
+            raise BadInput(
+                "UnknownColumn", f"the dataset has no column {name[:100]!r}", column=name[:100]
+            )
 
 
 def loosened(schema: pa.Schema) -> pa.Schema:

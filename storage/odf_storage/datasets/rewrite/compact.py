@@ -30,11 +30,11 @@ from ...stores.ports.values import DatasetEntry
 from ..dataset.dataset import Dataset
 from ..node.stores import Stores
 from .compaction import (
-    InvalidDatasetKind,
     Merge,
     SliceLimits,
     Step,
     hard_compaction,
+    invalid_dataset_kind,
     move_head,
     rewritten,
     rows_of,
@@ -104,7 +104,7 @@ def plan_hard(dataset: Dataset, limits: SliceLimits) -> Plan:
     """Plan a hard compaction. Raise `InvalidDatasetKind` for a derivative: its rows could not be
     computed again."""
     if dataset.entry.kind is not DatasetKind.Root:
-        raise InvalidDatasetKind(DatasetKind.Root, "hard compaction")
+        raise invalid_dataset_kind(DatasetKind.Root, "hard compaction")
     blocks = dataset.blocks()
     return Plan(blocks, hard_compaction(blocks, limits))
 
@@ -183,14 +183,6 @@ def _merged(merge: Merge) -> MergedBlocks:
     )
 
 
-class IsDerivative(BadInput):
-    """The watermark of a derivative is computed from the watermarks of its inputs."""
-
-
-class IsRemote(BadInput):
-    """The dataset mirrors one on another node, where its watermark has to be set."""
-
-
 def set_watermark(
     stores: Stores, entry: DatasetEntry, watermark: Instant, *, now: Instant, dry_run: bool = False
 ) -> HistoryReceipt:
@@ -204,9 +196,9 @@ def set_watermark(
         RefConflict: other writers moved the head at every attempt.
     """
     if entry.kind is DatasetKind.Derivative:
-        raise IsDerivative("the watermark of a derivative follows from its inputs")
+        raise BadInput("IsDerivative", "the watermark of a derivative follows from its inputs")
     if stores.mirrors.find(entry.id) is not None:
-        raise IsRemote("the dataset follows another one; set the watermark there")
+        raise BadInput("IsRemote", "the dataset follows another one; set the watermark there")
     dataset = Dataset(entry, stores)
     for attempt in range(1, ATTEMPTS + 1):
         state = dataset.state(dataset.head())
@@ -252,26 +244,24 @@ def _receipt(before: ChainState, after: ChainState, *, dry_run: bool) -> History
     )
 
 
-class OldHeadMismatch(Conflict):
+def old_head_mismatch(expected: Multihash, actual: Multihash) -> Conflict:
     """The head is not the one the caller expects."""
+    return Conflict(
+        "OldHeadMismatch",
+        f"the head is {actual}, not {expected}: look again before resetting",
+        expected=str(expected),
+        actual=str(actual),
+    )
 
-    def __init__(self, expected: Multihash, actual: Multihash) -> None:
-        super().__init__(
-            f"the head is {actual}, not {expected}: look again before resetting",
-            expected=str(expected),
-            actual=str(actual),
-        )
 
-
-class NotAnAncestor(BadInput):
+def not_an_ancestor(block: Multihash, head: Multihash) -> BadInput:
     """The block is not an ancestor of the head, so it is not an earlier state of the dataset."""
-
-    def __init__(self, block: Multihash, head: Multihash) -> None:
-        super().__init__(
-            f"block {block} is not among the ancestors of the head {head}",
-            block=str(block),
-            head=str(head),
-        )
+    return BadInput(
+        "NotAnAncestor",
+        f"block {block} is not among the ancestors of the head {head}",
+        block=str(block),
+        head=str(head),
+    )
 
 
 def reset(
@@ -293,7 +283,7 @@ def reset(
     dataset = Dataset(entry, stores)
     head = dataset.head()
     if old_head is not None and old_head != head:
-        raise OldHeadMismatch(old_head, head)
+        raise old_head_mismatch(old_head, head)
     new = _ancestor(stores, dataset, head, target)
     before, after = dataset.state(head), dataset.state(new)
     if new != head and not dry_run:
@@ -320,7 +310,7 @@ def _ancestor(
     for last in stores.blocks.lineage(dataset.id, head, down_to=down_to):  # noqa: B007
         pass
     if last is None or (target is not None and last != target):
-        raise NotAnAncestor(target or head, head)
+        raise not_an_ancestor(target or head, head)
     return last
 
 

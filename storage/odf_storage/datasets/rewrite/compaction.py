@@ -47,14 +47,13 @@ from ..node.stores import Stores
 COUNTS = ("numObjectsNaive", "sizeNaive")
 
 
-class InvalidDatasetKind(BadInput):
+def invalid_dataset_kind(wanted: DatasetKind, what: str) -> BadInput:
     """The requested operation is only for datasets of the other kind."""
-
-    def __init__(self, wanted: DatasetKind, what: str) -> None:
-        super().__init__(
-            f"{what} is for {wanted.value} datasets only, and this one is of the other kind",
-            expected=wanted.value,
-        )
+    return BadInput(
+        "InvalidDatasetKind",
+        f"{what} is for {wanted.value} datasets only, and this one is of the other kind",
+        expected=wanted.value,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ from ...stores.sql.engine import large_cache, reading, writing
 from ...stores.sql.tables import blocks, datasets, inputs, refs
 from ..dataset.info import read_info
 from ..node.naming import SINGLE_OWNER
-from ..node.stores import SeedMismatch
+from ..node.stores import seed_mismatch
 
 BATCH = 500
 FIRST_READ = 64 << 10
@@ -165,15 +165,6 @@ Progress = Callable[[str, int], None]
 """Called with the dataset and the blocks read so far."""
 
 
-class IndexNotEmpty(Conflict):
-    """The database has datasets already; an index is only rebuilt in one without datasets."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this database has datasets already; name an empty one, or compare with --check"
-        )
-
-
 @dataclass(slots=True, kw_only=True)
 class RebuildReport:
     """The result of a rebuild, with the datasets that failed."""
@@ -214,7 +205,10 @@ def rebuild_index(
     """
     with reading(engine) as db:
         if db.execute(sa.select(datasets.c.id).limit(1)).first() is not None:
-            raise IndexNotEmpty
+            raise Conflict(
+                "IndexNotEmpty",
+                "this database has datasets already; name an empty one, or compare with --check",
+            )
     report = RebuildReport()
     loader = _Loader(objects, engine, report, owner, pool)
     for dataset in objects.datasets():
@@ -288,7 +282,7 @@ class _Loader:
     def _entry(self, db: sa.Connection, dataset: DatasetId, first: bytes) -> DatasetEntry:
         block = decode_block(first)
         if not isinstance(block.event, Seed) or block.event.dataset_id != dataset:
-            raise SeedMismatch(dataset)
+            raise seed_mismatch(dataset)
         info = read_info(self.objects, dataset)
         if info is None:
             self.report.notes.append(f"{dataset}: no info/node; private, as old as its Seed")

@@ -10,7 +10,7 @@ from odf_protocol.multihash import Multihash
 
 from ...stores.objects.layout import HEAD
 from ...stores.objects.pending_files import FolderObjects
-from ...stores.ports.errors import RefNotFound
+from ...stores.ports.errors import ref_not_found
 from ...stores.ports.values import ObjectKind
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class FolderSource:
         """Return the head. Raise `RefNotFound` if the folder has no dataset."""
         head = self._folder.read_ref(HEAD)
         if head is None:
-            raise RefNotFound(HEAD)
+            raise ref_not_found(HEAD)
         return head
 
     def block_bytes(self, block: Multihash) -> bytes:

@@ -43,17 +43,6 @@ KEPT_BLOCKS = 16
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class TooManyDeadRows(LimitExceeded):
-    """The bitmaps of a table are larger than the limit of the node."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__(
-            f"rows that were taken back need more than {most} bytes of bitmaps; compact the "
-            "dataset, or read its changelog",
-            limit=most,
-        )
-
-
 class Bitmap(NamedTuple):
     """Positions of rows of a slice as a bitmap, and their number."""
 
@@ -102,7 +91,12 @@ class Missing:
             bitmap = Bitmap(portable(positions), len(positions))
             self._size += len(bitmap.portable)
             if self._size > self._most:
-                raise TooManyDeadRows(self._most)
+                raise LimitExceeded(
+                    "TooManyDeadRows",
+                    f"rows that were taken back need more than {self._most} bytes of bitmaps; "
+                    "compact the dataset, or read its changelog",
+                    limit=self._most,
+                )
             self._found[str(data.physical_hash)] = bitmap
         self._at, self._living = self._at + 1, []
 

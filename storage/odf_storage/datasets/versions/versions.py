@@ -32,10 +32,6 @@ from ...stores.ports import KeyedStore
 from ..read.view import Outline
 
 
-class NoSuchVersion(BadInput):
-    """The dataset has no version with that number or at that time."""
-
-
 @dataclass(frozen=True, slots=True)
 class Version:
     """The version that a block with data adds."""
@@ -76,7 +72,8 @@ class Versions(Sequence[Version]):
     def check(self, number: int) -> int:
         """Return the number if it may be requested. Raise `NoSuchVersion`."""
         if not 0 <= number <= self.last:
-            raise NoSuchVersion(
+            raise BadInput(
+                "NoSuchVersion",
                 f"there is no version {number}; the newest one is {self.last}",
                 version=number,
                 newest=self.last,
@@ -87,14 +84,14 @@ class Versions(Sequence[Version]):
         """Return the newest version that existed at a time. Raise `NoSuchVersion`."""
         number = bisect_right(self._times, time.ns) - 1
         if number < 0:
-            raise NoSuchVersion(f"there was no version yet at {time}", time=str(time))
+            raise BadInput("NoSuchVersion", f"there was no version yet at {time}", time=str(time))
         return number
 
     def since(self, time: Instant) -> int:
         """Return the oldest version that was made at a time or later. Raise `NoSuchVersion`."""
         number = bisect_left(self._times, time.ns)
         if number == len(self):
-            raise NoSuchVersion(f"there is no version since {time}", time=str(time))
+            raise BadInput("NoSuchVersion", f"there is no version since {time}", time=str(time))
         return number
 
     @property

@@ -19,7 +19,7 @@ from odf_protocol.multihash import Multihash
 from ...runtime.clock import Clock, system_clock
 from ..jobs.sql_rows import forget_jobs
 from ..objects.layout import HEAD
-from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, RefNotFound
+from ..ports.errors import AliasTaken, DatasetIdTaken, DatasetNotFound, RefConflict, ref_not_found
 from ..ports.values import DatasetEntry, HeadMove, HeadMoved, JobEnd, Visibility
 from ..sql.engine import Source, reading, storable, writing
 from ..sql.publishing import variables
@@ -399,7 +399,7 @@ def _head(db: sa.Connection, dataset: DatasetId, ref: str) -> Multihash:
         return head
     if db.execute(sa.select(datasets.c.id).where(datasets.c.id == dataset)).first() is None:
         raise DatasetNotFound(dataset)
-    raise RefNotFound(ref)
+    raise ref_not_found(ref)
 
 
 def entry_row(entry: DatasetEntry) -> dict[str, object]:

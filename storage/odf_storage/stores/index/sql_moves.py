@@ -25,7 +25,7 @@ from odf_protocol.multihash import Multihash
 from ...runtime.clock import Clock
 from ..jobs.sql_rows import Leases, end_leased, leases_of
 from ..objects.layout import HEAD
-from ..ports.errors import BlockNotFound, DatasetNotFound, RefConflict, RefNotFound
+from ..ports.errors import BlockNotFound, DatasetNotFound, RefConflict, ref_not_found
 from ..ports.values import HeadMove
 from ..sql.tables import blocks as block_rows
 from ..sql.tables import datasets, moves, refs
@@ -88,7 +88,7 @@ class _Seen:
             raise DatasetNotFound(move.dataset)
         head = self.heads.get((move.dataset, move.ref))
         if head is None:
-            raise DatasetNotFound(move.dataset) if created is None else RefNotFound(move.ref)
+            raise DatasetNotFound(move.dataset) if created is None else ref_not_found(move.ref)
         if head != move.expected:
             raise RefConflict(move.expected, head)
         base = _base(move)

@@ -147,10 +147,6 @@ def _tag(raw: bytes) -> str:
     return hashlib.sha3_256(raw).hexdigest()
 
 
-class MalformedKeyedStoreUrl(BadInput):
-    """The URL addresses neither a folder nor a bucket."""
-
-
 def open_keyed_store(url: str, *, durable: bool = True) -> KeyedStore:
     """Return the store at a URL, without accessing it yet.
 
@@ -162,15 +158,18 @@ def open_keyed_store(url: str, *, durable: bool = True) -> KeyedStore:
         parts = urlsplit(url)
         path = unquote(parts.path)
         if parts.netloc or parts.query or parts.fragment or not path.startswith("/"):
-            raise MalformedKeyedStoreUrl("a folder is named as file:///an/absolute/path")
+            raise BadInput(
+                "MalformedKeyedStoreUrl", "a folder is named as file:///an/absolute/path"
+            )
         return FolderKeyedStore(Path(path), durable=durable)
     if scheme in ("s3", "s3+http", "s3+https"):
         from ..objects.s3_bucket import Bucket, S3Location  # boto3 is slow to import
         from .bucket import BucketKeyedStore
 
         return BucketKeyedStore(Bucket(S3Location.parse(url)))
-    raise MalformedKeyedStoreUrl(
-        "a store is at file:///folder, s3://bucket/prefix or s3+http://host:port/bucket/prefix"
+    raise BadInput(
+        "MalformedKeyedStoreUrl",
+        "a store is at file:///folder, s3://bucket/prefix or s3+http://host:port/bucket/prefix",
     )
 
 

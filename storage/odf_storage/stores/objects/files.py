@@ -94,13 +94,6 @@ _log = logging.getLogger("odf.integrity")
 T = TypeVar("T")
 
 
-class FolderRemoved(Conflict):
-    """The dataset is being removed while something is written for it."""
-
-    def __init__(self) -> None:
-        super().__init__("the dataset is being removed; nothing was stored")
-
-
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
     """Guard writes to a folder. Raise `FolderRemoved` if the folder is removed meanwhile."""
@@ -111,7 +104,9 @@ def writing_to(folder: Path) -> Iterator[None]:
         name, root = str(error.filename), str(folder)
         if not (name.startswith(root) or root.startswith(name)):
             raise
-        raise FolderRemoved from error
+        raise Conflict(
+            "FolderRemoved", "the dataset is being removed; nothing was stored"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from odf_protocol.errors import BadInput, NodeError, Unavailable
 from odf_protocol.identity import DatasetId
 from odf_protocol.multihash import Multihash, decode_multibase
 
-from ..ports.errors import NotAPartOfADataset
+from ..ports.errors import not_a_part_of_a_dataset
 from ..ports.values import ObjectKey, ObjectKind
 
 DATASETS = "datasets"
@@ -77,10 +77,6 @@ _REF = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _COPY = re.compile("[0-9a-f]{16}")
 
 
-class MalformedRef(BadInput):
-    """The text is not the name of a reference: lower case letters, digits, `-` and `_`."""
-
-
 def object_path(kind: ObjectKind, object_hash: Multihash) -> PurePosixPath:
     """Return the path of an object below its dataset's folder: `blocks/f1620…`.
 
@@ -88,14 +84,14 @@ def object_path(kind: ObjectKind, object_hash: Multihash) -> PurePosixPath:
         NotAPartOfADataset: uploads are stored outside of the dataset, see `store_path`.
     """
     if kind not in KIND_FOLDERS:
-        raise NotAPartOfADataset(kind)
+        raise not_a_part_of_a_dataset(kind)
     return PurePosixPath(KIND_FOLDERS[kind], str(object_hash))
 
 
 def ref_path(ref: str) -> PurePosixPath:
     """Return the path of a reference in its dataset's folder: `refs/head`. `MalformedRef`."""
     if _REF.fullmatch(ref) is None:
-        raise MalformedRef(f"not the name of a reference: {ref[:100]!r}", ref=ref[:100])
+        raise BadInput("MalformedRef", f"not the name of a reference: {ref[:100]!r}", ref=ref[:100])
     return PurePosixPath("refs", ref)
 
 

@@ -40,7 +40,7 @@ from odf_protocol.instant import Instant
 from odf_protocol.multihash import SHA3_256, HashMismatch, Multihash
 
 from ..ports import LocalPaths, PartialUploads
-from ..ports.errors import ObjectNotFound, OffsetMismatch, UploadBusy
+from ..ports.errors import ObjectNotFound, offset_mismatch, upload_busy
 from ..ports.values import AccountId, BucketPlace, ObjectInfo, ObjectKey, ObjectKind, TransferUrl
 from . import files
 from .layout import (
@@ -170,7 +170,7 @@ class PartialFiles:
         with files.writing_to(path.parent), _locked(partial) as out:
             size = os.fstat(out.fileno()).st_size
             if size != offset:
-                raise OffsetMismatch(offset, size)
+                raise offset_mismatch(offset, size)
             digest = _hashed(out)
             for chunk in chunks:
                 digest.update(chunk)
@@ -217,7 +217,7 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UploadBusy from None
+                raise upload_busy() from None
             if os.fstat(stream.fileno()).st_nlink == 0 or not _is(path, stream):
                 continue  # completed or removed since it was opened
             yield stream

@@ -85,12 +85,12 @@ CREATE_TRIES, CREATE_PAUSE_S = 5, 0.2
 _log = logging.getLogger("odf.integrity")
 
 
-class ObjectBeyondStore(LimitExceeded):
+def object_beyond_store() -> LimitExceeded:
     """The object needs more parts than S3 accepts. The limit is in bytes."""
-
-    def __init__(self) -> None:
-        limit = PART_BYTES * MAX_PARTS
-        super().__init__(f"objects in S3 have at most {limit} bytes here", limit=limit)
+    limit = PART_BYTES * MAX_PARTS
+    return LimitExceeded(
+        "ObjectBeyondStore", f"objects in S3 have at most {limit} bytes here", limit=limit
+    )
 
 
 class S3ObjectStore:
@@ -355,7 +355,7 @@ class S3ObjectStore:
             sent = []
             for number, part in enumerate(parts, 1):
                 if number > MAX_PARTS:
-                    raise ObjectBeyondStore
+                    raise object_beyond_store()
                 answer = self.bucket.call(
                     "upload_part", name, UploadId=upload, PartNumber=number, Body=part
                 )

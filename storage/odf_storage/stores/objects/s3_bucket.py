@@ -48,10 +48,6 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*")
 
 
-class MalformedStoreUrl(BadInput):
-    """The URL of objects is neither `s3://bucket/prefix` nor `s3+http://host/bucket/prefix`."""
-
-
 class StoreUnavailable(Unavailable):
     """The object store is unreachable, keeps failing, or broke off; the outcome is unknown."""
 
@@ -136,10 +132,11 @@ class S3Location:
         return cls(bucket, f"{prefix}/" if prefix else "", endpoint)
 
 
-def _malformed() -> MalformedStoreUrl:
-    return MalformedStoreUrl(
+def _malformed() -> BadInput:
+    return BadInput(
+        "MalformedStoreUrl",
         "objects in S3 are at s3://bucket/prefix or s3+http://host:port/bucket/prefix, "
-        "with plain names and without credentials (those come from the environment)"
+        "with plain names and without credentials (those come from the environment)",
     )
 
 

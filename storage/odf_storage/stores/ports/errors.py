@@ -47,15 +47,14 @@ class AliasTaken(Conflict):
         super().__init__(f"another dataset is called {alias} already", alias=str(alias))
 
 
-class NameTooLong(BadInput):
+def name_too_long(name: Name) -> BadInput:
     """A name of a dataset or account is longer than nodes accept."""
-
-    def __init__(self, name: Name) -> None:
-        super().__init__(
-            f"a name of {len(str(name))} characters; at most {MAX_NAME_CHARS} are taken",
-            characters=len(str(name)),
-            most=MAX_NAME_CHARS,
-        )
+    return BadInput(
+        "NameTooLong",
+        f"a name of {len(str(name))} characters; at most {MAX_NAME_CHARS} are taken",
+        characters=len(str(name)),
+        most=MAX_NAME_CHARS,
+    )
 
 
 class DatasetIdTaken(Conflict):
@@ -65,11 +64,9 @@ class DatasetIdTaken(Conflict):
         super().__init__(f"dataset {dataset} is registered already", dataset_id=str(dataset))
 
 
-class RefNotFound(NotFound):
+def ref_not_found(ref: str) -> NotFound:
     """The dataset has no reference of that name."""
-
-    def __init__(self, ref: str) -> None:
-        super().__init__(f"there is no reference {ref!r} in this dataset", ref=ref)
+    return NotFound("RefNotFound", f"there is no reference {ref!r} in this dataset", ref=ref)
 
 
 class RefConflict(Conflict):
@@ -122,48 +119,41 @@ class AccountNotFound(NotFound):
         super().__init__(f"there is no account {account}", account=str(account))
 
 
-class AccountNameTaken(Conflict):
+def account_name_taken(name: str) -> Conflict:
     """Another account already has this name; names are compared case-insensitively."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"another account is called {name} already", name=name)
+    return Conflict("AccountNameTaken", f"another account is called {name} already", name=name)
 
 
-class TokenIdTaken(Conflict):
+def token_id_taken(token: str) -> Conflict:
     """A token of that id is stored already."""
-
-    def __init__(self, token: str) -> None:
-        super().__init__(f"there is a token {token} already", token=token)
+    return Conflict("TokenIdTaken", f"there is a token {token} already", token=token)
 
 
-class TokenNotFound(NotFound):
+def token_not_found(token: str) -> NotFound:
     """No token of that id."""
-
-    def __init__(self, token: str) -> None:
-        super().__init__(f"there is no token {token}", token=token)
+    return NotFound("TokenNotFound", f"there is no token {token}", token=token)
 
 
-class NotAPartOfADataset(BadInput):
+def not_a_part_of_a_dataset(kind: ObjectKind) -> BadInput:
     """This kind of object is not stored in the folder of a dataset (uploads are elsewhere)."""
+    return BadInput(
+        "NotAPartOfADataset", f"{kind} objects are not kept in a dataset's folder", kind=str(kind)
+    )
 
-    def __init__(self, kind: ObjectKind) -> None:
-        super().__init__(f"{kind} objects are not kept in a dataset's folder", kind=str(kind))
 
-
-class UploadBusy(Conflict):
+def upload_busy() -> Conflict:
     """Another client is appending to the same upload."""
-
-    def __init__(self) -> None:
-        super().__init__("this object is being uploaded by somebody else; try again later")
+    return Conflict("UploadBusy", "this object is being uploaded by somebody else; try again later")
 
 
-class OffsetMismatch(Conflict):
+def offset_mismatch(offset: int, actual: int) -> Conflict:
     """An upload continues at an offset other than the number of bytes received."""
-
-    def __init__(self, offset: int, actual: int) -> None:
-        super().__init__(
-            f"the upload goes on at {actual}, not at {offset}", offset=actual, given=offset
-        )
+    return Conflict(
+        "OffsetMismatch",
+        f"the upload goes on at {actual}, not at {offset}",
+        offset=actual,
+        given=offset,
+    )
 
 
 class KeyNotFound(NotFound):
@@ -180,13 +170,13 @@ class KeyRefused(BadInput):
         super().__init__(f"the store has no key {key[:300]!r}: {reason}", key=key[:300])
 
 
-class KeysNotListed(BadInput):
+def keys_not_listed(folder: str, reason: str) -> BadInput:
     """The store returns files by key but cannot list its keys."""
-
-    def __init__(self, folder: str, reason: str) -> None:
-        super().__init__(
-            f"the files in {folder[:300]!r} cannot be listed: {reason}", key=folder[:300]
-        )
+    return BadInput(
+        "KeysNotListed",
+        f"the files in {folder[:300]!r} cannot be listed: {reason}",
+        key=folder[:300],
+    )
 
 
 class KeyedFileTooLarge(LimitExceeded):
@@ -203,12 +193,11 @@ class SwapLost(Conflict):
         super().__init__(f"somebody else has written {key[:300]}", key=key[:300])
 
 
-class PublicationNameTaken(Conflict):
+def publication_name_taken(uuid: str) -> Conflict:
     """Another dataset in the store has this name, or one of the two names begins with the other."""
-
-    def __init__(self, uuid: str) -> None:
-        super().__init__(
-            f"another dataset is published there as {uuid[:100]!r}, or by a name that one of the "
-            "two begins with",
-            uuid=uuid[:100],
-        )
+    return Conflict(
+        "PublicationNameTaken",
+        f"another dataset is published there as {uuid[:100]!r}, or by a name that one of the "
+        "two begins with",
+        uuid=uuid[:100],
+    )

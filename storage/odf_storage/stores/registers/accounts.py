@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from odf_protocol.instant import NANOS, Instant
 
 from ...runtime.clock import Clock, system_clock
-from ..ports.errors import AccountNameTaken, AccountNotFound, TokenIdTaken, TokenNotFound
+from ..ports.errors import AccountNotFound, account_name_taken, token_id_taken, token_not_found
 from ..ports.values import Account, AccountId, Reach, Scope, StoredPassword, Token
 from ..sql.engine import Source, insert_new, reading, storable, writing
 from ..sql.tables import InstantColumn, accounts, metadata, passwords, secrets, tokens
@@ -89,7 +89,7 @@ class AccountStore(Identities):
                 insert = insert_new(db, accounts).values(id=account.id, **columns)
                 db.execute(insert.on_conflict_do_update(index_elements=["id"], set_=columns))
         except sa.exc.IntegrityError:
-            raise AccountNameTaken(account.name) from None
+            raise account_name_taken(account.name) from None
 
     def find_account(self, name: str) -> Account | None:
         return self._find(accounts.c.name_folded, name.lower())
@@ -125,7 +125,7 @@ class AccountStore(Identities):
             with writing(self._engine) as db:
                 db.execute(sa.insert(tokens).values(**_row_of(token)))
         except sa.exc.IntegrityError:
-            raise TokenIdTaken(token.id) from None
+            raise token_id_taken(token.id) from None
 
     def tokens(self, account: AccountId) -> Sequence[Token]:
         query = sa.select(tokens).where(tokens.c.account == account)
@@ -135,7 +135,7 @@ class AccountStore(Identities):
 
     def revoke_token(self, token: str) -> None:
         if self.find_token(token) is None:
-            raise TokenNotFound(token)
+            raise token_not_found(token)
         alive = (tokens.c.id == token, tokens.c.revoked_at.is_(None))
         with writing(self._engine) as db:
             db.execute(sa.update(tokens).where(*alive).values(revoked_at=self._clock()))

@@ -24,7 +24,7 @@ from odf_protocol.multihash import Multihash
 
 from ..index.sql import entry_of
 from ..objects.layout import HEAD
-from ..ports.errors import DatasetNotFound, PublicationNameTaken
+from ..ports.errors import DatasetNotFound, publication_name_taken
 from ..ports.following import Problem
 from ..ports.publications import (
     After,
@@ -213,7 +213,7 @@ def _refuse_taken(db: sa.Connection, dataset: DatasetId, *, store: str, uuid: st
     others = sa.select(_C.uuid).where(_C.store == store, _C.dataset != dataset)
     for other in db.execute(others).scalars():
         if other.startswith(uuid) or uuid.startswith(other):
-            raise PublicationNameTaken(uuid)
+            raise publication_name_taken(uuid)
 
 
 def _publication(row: sa.RowMapping) -> PublishedDataset:

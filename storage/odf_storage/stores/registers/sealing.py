@@ -27,19 +27,14 @@ KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 KEY_FILE = "secret.key"
 
 
-class MalformedKey(BadInput):
-    """A key is not 32 bytes in base64. The message does not contain the key."""
-
-
-class SecretUnreadable(Damaged):
+def secret_unreadable(name: str, key_id: str | None) -> Damaged:
     """None of this node's keys decrypts the secret."""
-
-    def __init__(self, name: str, key_id: str | None) -> None:
-        super().__init__(
-            f"the secret {name!r} was sealed with the key {key_id}, which this node does not have",
-            name=name,
-            key_id=key_id,
-        )
+    return Damaged(
+        "SecretUnreadable",
+        f"the secret {name!r} was sealed with the key {key_id}, which this node does not have",
+        name=name,
+        key_id=key_id,
+    )
 
 
 @dataclass(frozen=True)
@@ -72,12 +67,12 @@ class SecretKeys:
         key = self.keys.get(variable.key_id or "")
         nonce, rest = variable.value[:NONCE_BYTES], variable.value[NONCE_BYTES:]
         if key is None:
-            raise SecretUnreadable(variable.name, variable.key_id)
+            raise secret_unreadable(variable.name, variable.key_id)
         try:
             cipher = _cipher(key, nonce, owner, variable.name)
             return bytes(cipher.decrypt_and_verify(rest[TAG_BYTES:], rest[:TAG_BYTES])).decode()
         except ValueError:
-            raise SecretUnreadable(variable.name, variable.key_id) from None
+            raise secret_unreadable(variable.name, variable.key_id) from None
 
 
 def open_keys(text: str | None, data: Path) -> SecretKeys:
@@ -97,9 +92,10 @@ def _parsed(text: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != KEY_BYTES:
-        raise MalformedKey(
+        raise BadInput(
+            "MalformedKey",
             f"a key of secrets (ODF_STORE_SECRETS_KEYS) is {KEY_BYTES} random bytes in base64, "
-            f"as `openssl rand -base64 {KEY_BYTES}` makes them"
+            f"as `openssl rand -base64 {KEY_BYTES}` makes them",
         )
     return key
 

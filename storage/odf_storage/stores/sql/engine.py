@@ -29,10 +29,6 @@ _WRITES = "writes"
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
-class UnknownDatabase(BadInput):
-    """The database URL is neither for SQLite nor for PostgreSQL."""
-
-
 def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
@@ -53,8 +49,8 @@ def open_engine(url: str, *, durable: bool = True, pooled: bool = True) -> sa.En
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError:
-        raise UnknownDatabase(
-            "the database URL cannot be read; one is postgresql://user@host/name"
+        raise BadInput(
+            "UnknownDatabase", "the database URL cannot be read; one is postgresql://user@host/name"
         ) from None
     backend = parsed.drivername.partition("+")[0]
     pool = _POOL if pooled else {"poolclass": sa.NullPool}
@@ -64,7 +60,7 @@ def open_engine(url: str, *, durable: bool = True, pooled: bool = True) -> sa.En
         address, arguments = _unprepared(parsed.set(drivername="postgresql+psycopg"))
         engine = sa.create_engine(address, connect_args=arguments, pool_pre_ping=True, **pool)
     else:
-        raise UnknownDatabase(f"databases are sqlite or postgresql, not {backend!r}")
+        raise BadInput("UnknownDatabase", f"databases are sqlite or postgresql, not {backend!r}")
     # convert errors of a database that is full, read-only or unreachable to the node's errors
     sa.event.listen(engine, "handle_error", _translate, retval=True)
     return engine
@@ -79,7 +75,9 @@ def _unprepared(url: sa.URL) -> tuple[sa.URL, dict[str, Any]]:
     if wanted is None:
         return url, {}
     if wanted != "none":
-        raise UnknownDatabase("prepare_threshold of the database URL can be none, or left out")
+        raise BadInput(
+            "UnknownDatabase", "prepare_threshold of the database URL can be none, or left out"
+        )
     return url.difference_update_query(["prepare_threshold"]), {"prepare_threshold": None}
 
 
@@ -132,8 +130,9 @@ def storable(text: str) -> bool:
 
 def _open_sqlite(url: sa.URL, pool: dict[str, Any], *, durable: bool) -> sa.Engine:
     if not url.database or url.database == ":memory:":
-        raise UnknownDatabase(
-            "SQLite needs a file; a throw-away node has one in a temporary folder"
+        raise BadInput(
+            "UnknownDatabase",
+            "SQLite needs a file; a throw-away node has one in a temporary folder",
         )
     engine = sa.create_engine(
         url,

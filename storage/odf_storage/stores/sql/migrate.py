@@ -32,10 +32,6 @@ _MIGRATION_LOCK = 0x0DF_0001
 """Key of the PostgreSQL advisory lock that serializes migrations."""
 
 
-class DatabaseTooOld(NodeFault):
-    """The database has the schema of a version from which no migration leads to this one."""
-
-
 def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
     """Upgrade to `revision` in one transaction. Do nothing if the schema is current or newer.
 
@@ -47,7 +43,8 @@ def migrate(engine: sa.Engine, revision: str = HEAD) -> None:
     """
     found = current(engine)
     if found is not None and found < FIRST:
-        raise DatabaseTooOld(
+        raise NodeFault(
+            "DatabaseTooOld",
             f"the database has schema {found} of a development version, and this version upgrades "
             f"schemas from {FIRST} on; nothing was changed. Run `odf-node db migrate` of commit "
             f"{LAST_CHAIN} first, or name an empty database and fill it from the objects with "

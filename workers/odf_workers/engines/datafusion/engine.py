@@ -42,10 +42,10 @@ from ..port.port import (
     QUIET,
     InvalidQuery,
     Listener,
-    QueryTooLarge,
     QueryTooSlow,
     blamed_on,
     not_incremental,
+    query_too_large,
     said,
     steps_of,
 )
@@ -275,7 +275,7 @@ class _Answer:
             raise EngineBroken(end.failed)
         if end.refused is not None:
             if _OUT_OF_POOL in end.refused:
-                raise QueryTooLarge(end.refused, "ODF_WORKER_DATAFUSION_PROCESS_BYTES")
+                raise query_too_large(end.refused, "ODF_WORKER_DATAFUSION_PROCESS_BYTES")
             raise InvalidQuery(end.refused, **end.facts)
 
 
@@ -299,8 +299,8 @@ def _ends_told(limits: DataFusionLimits) -> Iterator[None]:
         raise EngineBroken(f"its process said what cannot be read: {bad}") from None
 
 
-def _too_large(limits: DataFusionLimits) -> QueryTooLarge:
-    return QueryTooLarge(
+def _too_large(limits: DataFusionLimits) -> InvalidQuery:
+    return query_too_large(
         f"the query took more than {limits.process_bytes} bytes of memory",
         "ODF_WORKER_DATAFUSION_PROCESS_BYTES",
     )

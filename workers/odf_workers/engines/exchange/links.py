@@ -23,7 +23,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from odf_protocol.errors import Unavailable
 from odf_protocol.multihash import SHA3_256, Multihash
 from odf_storage.datasets.integrity.healing import Identity, hash_of_stream, identity_of_file
 from odf_storage.stores.ports.values import StoredFile
@@ -42,10 +41,6 @@ failures of a task; further attempts, after executors were lost, reuse a name.""
 
 class ExchangeFault(OSError):
     """Error in an executor: the bucket does not respond, or has other bytes than expected."""
-
-
-class ExchangeFailed(Unavailable):
-    """Executors could not read or write the bucket. The job may be retried."""
 
 
 class Span(NamedTuple):

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from odf_protocol.errors import Unavailable
 from odf_protocol.multihash import SHA3_256, HashMismatch, Multihash
 from odf_storage.datasets.integrity.healing import hash_of_stream
 from odf_storage.lanes import THREADS, expect, hash_all
 from odf_storage.stores.objects.layout import EXCHANGE
 from odf_storage.stores.ports.values import ObjectKey, StoredFile
 
-from .links import ATTEMPTS, ExchangeFailed, ExchangeFault, Loan, Outbox, Spans, name_of, pieces
+from .links import ATTEMPTS, ExchangeFault, Loan, Outbox, Spans, name_of, pieces
 
 if TYPE_CHECKING:
     from odf_storage.stores.objects.s3_bucket import Bucket
@@ -172,10 +173,10 @@ def collect(url: str, stored: StoredFile, path: Path) -> None:
         with open_stream(_bucket(url), stored.name) as content, path.open("wb") as target:
             found = hash_of_stream(content, target.write)
     except KeyMissing:
-        raise ExchangeFailed(LOST) from None
+        raise Unavailable("ExchangeFailed", LOST) from None
     if found != stored.hash:
         path.unlink()
-        raise ExchangeFailed(CHANGED)
+        raise Unavailable("ExchangeFailed", CHANGED)
 
 
 def keep(url: str, stored: StoredFile, key: ObjectKey) -> None:
@@ -191,9 +192,9 @@ def keep(url: str, stored: StoredFile, key: ObjectKey) -> None:
     try:
         S3ObjectStore(_bucket(url)).put_copy(key, stored)
     except KeyMissing:
-        raise ExchangeFailed(LOST) from None
+        raise Unavailable("ExchangeFailed", LOST) from None
     except (PreconditionLost, HashMismatch):
-        raise ExchangeFailed(CHANGED) from None
+        raise Unavailable("ExchangeFailed", CHANGED) from None
 
 
 def empty(url: str, box: Outbox) -> None:
@@ -225,7 +226,7 @@ def close() -> None:
         _bucket(url).delete_below(f"{folder}/")
 
 
-def failed(error: Exception) -> ExchangeFailed | None:
+def failed(error: Exception) -> Unavailable | None:
     """Return the failure between executors and the bucket, if it is the cause of a Spark error."""
     if _url is None or not isinstance(error, PySparkException | Py4JError):
         return None
@@ -233,7 +234,7 @@ def failed(error: Exception) -> ExchangeFailed | None:
         found = _FAULT.search(str(error))  # `str` calls the Java runtime
     except (Py4JError, OSError):  # the runtime has ended, which is another failure
         return None
-    return None if found is None else ExchangeFailed(found[1])
+    return None if found is None else Unavailable("ExchangeFailed", found[1])
 
 
 def _is_fresh(url: str, place: Place) -> bool:

@@ -69,11 +69,9 @@ class QueryTooSlow(InvalidQuery):
         )
 
 
-class QueryTooLarge(InvalidQuery):
+def query_too_large(said: str, setting: str) -> InvalidQuery:
     """The query took more memory than a setting allows."""
-
-    def __init__(self, said: str, setting: str) -> None:
-        super().__init__(f"{_TOO_LARGE} ({setting}): {said}", setting=setting)
+    return InvalidQuery("QueryTooLarge", f"{_TOO_LARGE} ({setting}): {said}", setting=setting)
 
 
 _TOO_SLOW = "the query did not end within"
@@ -86,10 +84,6 @@ def is_beyond_limits(answer: InvalidQuery) -> bool:
     Only the message is compared: an error from a remote engine has lost its class.
     """
     return answer.message.startswith((_TOO_SLOW, _TOO_LARGE))
-
-
-class UnsupportedEngine(BadInput):
-    """A query requests an engine that this node does not run."""
 
 
 class NotIncremental(InvalidQuery):
@@ -170,7 +164,8 @@ def engine_for(transform: Transform, engines: Sequence[Engine]) -> Engine:
         if engine.name == wanted:
             return engine
     available = list(dict.fromkeys(engine.name for engine in engines))
-    raise UnsupportedEngine(
+    raise BadInput(
+        "UnsupportedEngine",
         f"the query asks for the engine {transform.engine!r}; this node runs "
         f"{', '.join(available)}: rewrite the query for one of them",
         engine=transform.engine,

@@ -78,10 +78,6 @@ Quote = Callable[[str], str]
 """Quotes an identifier in the dialect of an engine."""
 
 
-class NoPrimaryKey(BadInput):
-    """The state is requested of a dataset without a primary key."""
-
-
 def view_sql(view: View, table: Table, base: str, quoted: Quote) -> str:
     """Return the SQL of a view over the changelog `base`. Raise `NoPrimaryKey`."""
     return _SQL[view](table, quoted(base), quoted)
@@ -96,9 +92,10 @@ def columns_of(table: Table) -> pa.Schema:
 def _state(table: Table, base: str, quoted: Quote) -> str:
     """Return SQL for the last row of each primary key, if that row adds: `live_by_key` as SQL."""
     if not table.key:
-        raise NoPrimaryKey(
+        raise BadInput(
+            "NoPrimaryKey",
             "no merge strategy of the dataset has a primary key, so it has no state; ask for its "
-            f"changelog or its facts (…@{View.FACTS})"
+            f"changelog or its facts (…@{View.FACTS})",
         )
     schema = columns_of(table)
     columns = ", ".join(quoted(name) for name in schema.names)

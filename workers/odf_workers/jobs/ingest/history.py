@@ -103,10 +103,6 @@ FEW_ROWS = 10
 """This number of rows of a snapshot may vanish, regardless of their share."""
 
 
-class RowsVanished(BadInput):
-    """A snapshot would retract more rows than its guard allows; it was probably cut short."""
-
-
 def check_vanished(
     plan: IngestPlan, rows: int, slices: Sequence[Written], max_percent: int
 ) -> None:
@@ -124,7 +120,8 @@ def check_vanished(
     stood = rows - done[Operation.APPEND] + vanished
     few = vanished <= FEW_ROWS and max_percent > 0
     if rows == 0 or (not few and vanished * 100 > max_percent * stood):
-        raise RowsVanished(
+        raise BadInput(
+            "RowsVanished",
             f"{vanished} of {stood} rows are gone from the snapshot, and at most {max_percent} "
             "percent may go at once: look whether it was cut short, or allow more "
             "(maxVanishPercent)",

@@ -144,13 +144,6 @@ def read_values(wanted: SliceColumns) -> Output:
 T = TypeVar("T")
 
 
-class NotPublished(NotFound):
-    """The dataset has no publication."""
-
-    def __init__(self) -> None:
-        super().__init__("the dataset is not published")
-
-
 def run_publication(
     stores: Stores, dataset: Dataset, payload: PublishPayload, context: WorkerContext
 ) -> PublishReceipt:
@@ -163,7 +156,7 @@ def run_publication(
     """
     found = stores.publications.find(dataset.id)
     if found is None:
-        raise NotPublished
+        raise NotFound("NotPublished", "the dataset is not published")
     definition = read_definition(found.definition)
     publication = definition.publication(dataset)
     store = _store(stores, dataset, definition, context)

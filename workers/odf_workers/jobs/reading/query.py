@@ -37,18 +37,6 @@ from ..work.context import WorkerContext
 BATCH_ROWS = 65_536
 
 
-class QueryResultTooLong(LimitExceeded):
-    """The rows take more bytes than a result may have."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"the rows take more than the {limit} bytes of a result; ask for fewer, or for fewer "
-            "columns",
-            limit=limit,
-            setting="ODF_WORKER_QUERY_RESULT_BYTES",
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
     """A dataset of the query, and its outline as of its block."""
@@ -145,7 +133,13 @@ class _Counted:
         for chunk in self._chunks:
             self.size += len(chunk)
             if self.size > self._most:
-                raise QueryResultTooLong(self._most)
+                raise LimitExceeded(
+                    "QueryResultTooLong",
+                    f"the rows take more than the {self._most} bytes of a result; ask for fewer, "
+                    "or for fewer columns",
+                    limit=self._most,
+                    setting="ODF_WORKER_QUERY_RESULT_BYTES",
+                )
             yield chunk
 
 

@@ -116,10 +116,6 @@ def of_blocks(blocks: Sequence[HashedBlock]) -> PollReceipt | None:
     )
 
 
-class NotAFolder(BadInput):
-    """Files were asked for by name, and the source is not a folder of files."""
-
-
 SecretsOf = Callable[[SetPollingSource], Mapping[str, str]]
 """Returns the variables that templates of a source may read, beside those that the administrator
 allows."""
@@ -279,7 +275,9 @@ def _attempt(
 def _require_folder(step: FetchStep) -> None:
     """Raise `NotAFolder` if files were asked for by name."""
     if not isinstance(step, FetchStepFilesGlob):
-        raise NotAFolder("only a source of files in a folder (FilesGlob) takes files by name")
+        raise BadInput(
+            "NotAFolder", "only a source of files in a folder (FilesGlob) takes files by name"
+        )
 
 
 def _data(block: HashedBlock) -> AddData | None:

@@ -47,7 +47,7 @@ from odf_storage.datasets.job_payloads.trial_job import (
     TrialPayload,
     TrialReceipt,
 )
-from odf_storage.datasets.node.rights import InputsNotHere
+from odf_storage.datasets.node.rights import inputs_not_here
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.read.records import DataFormat, shaped
 from odf_storage.stores.ports.errors import DatasetNotFound
@@ -178,7 +178,7 @@ def _inputs(
         except DatasetNotFound:
             missing.append(f"{item.alias} ({item.dataset_ref})")
     if missing:
-        raise InputsNotHere(missing)
+        raise inputs_not_here(missing)
     return found
 
 
@@ -253,10 +253,6 @@ def _complete(times: pa.ChunkedArray, now: Instant) -> tuple[Watermark, ...]:
 
 NO_SAMPLE = "no source declares its columns, so the first rows will tell them: give a sample"
 DIFFERENT = "the sources declare different columns, so the first rows will tell them"
-
-
-class NothingToTry(BadInput):
-    """The request has a sample for a dataset that accepts no posted rows."""
 
 
 def try_columns(root: Tried, context: WorkerContext, folder: Path) -> Tried:
@@ -356,7 +352,9 @@ def run_trial(
                 elif known.state.kind is DatasetKind.Root:
                     found = try_columns(known, context, folder)
                 elif body is not None:
-                    raise NothingToTry("a derivative computes its rows: a sample is for a root")
+                    raise BadInput(
+                        "NothingToTry", "a derivative computes its rows: a sample is for a root"
+                    )
                 else:
                     most = payload.input_rows
                     found = try_transform(

@@ -14,7 +14,7 @@ from odf_protocol.metadata.events import HashedBlock, SetTransform, Transform, W
 from odf_protocol.multihash import Multihash
 from odf_storage.datasets.dataset.dataset import Dataset, InvalidInterval
 from odf_storage.datasets.dataset.engines import EngineNote, EngineRun, read_note, write_note
-from odf_storage.datasets.node.rights import InputsNotHere
+from odf_storage.datasets.node.rights import inputs_not_here
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.stores.ports.errors import DatasetNotFound
 
@@ -39,7 +39,7 @@ def input_datasets(stores: Stores, definition: SetTransform) -> list[tuple[Datas
         except DatasetNotFound:
             missing.append(f"{item.alias} ({item.dataset_ref})")
     if missing:
-        raise InputsNotHere(missing)
+        raise inputs_not_here(missing)
     return found
 
 

@@ -32,7 +32,7 @@ from odf_storage.datasets.dataset.dataset import Dataset
 from odf_storage.datasets.dataset.info import chunks
 from odf_storage.datasets.job_payloads.ingest_job import slice_receipt
 from odf_storage.datasets.job_payloads.transform_job import TransformPayload, TransformReceipt
-from odf_storage.datasets.node.rights import InputsNotHere, hidden_inputs, refuse_cycle
+from odf_storage.datasets.node.rights import hidden_inputs, inputs_not_here, refuse_cycle
 from odf_storage.datasets.node.stores import Stores
 from odf_storage.datasets.rewrite.compaction import rewritten, swap, without_data
 from odf_storage.stores.ports.errors import RefConflict
@@ -237,7 +237,7 @@ class Run:
             self.stores, self.dataset.entry, state, everything_is_read=self.everything_is_read
         )
         if hidden:
-            raise InputsNotHere(hidden)
+            raise inputs_not_here(hidden)
 
     def _attempt(self, state: ChainState, plan: TransformPlan) -> TransformReceipt | None:
         """Return the receipt of a committed iteration; None if it has nothing to record."""

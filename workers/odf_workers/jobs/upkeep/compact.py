@@ -41,14 +41,13 @@ from ...slices.write import ROW_GROUP_ROWS, WRITE_ROWS, described, parquet_setti
 from ..work.context import local_file
 
 
-class SliceDamaged(Damaged):
+def slice_damaged(data: DataSlice, why: str) -> Damaged:
     """A stored slice does not contain what its block states."""
-
-    def __init__(self, data: DataSlice, why: str) -> None:
-        super().__init__(
-            f"data slice {data.physical_hash} cannot be merged: {why}",
-            object=f"data/{data.physical_hash}",
-        )
+    return Damaged(
+        "SliceDamaged",
+        f"data slice {data.physical_hash} cannot be merged: {why}",
+        object=f"data/{data.physical_hash}",
+    )
 
 
 def merge_slices(
@@ -74,7 +73,7 @@ def _schema_of(data: DataSlice, path: Path) -> pa.Schema:
     try:
         return pq.read_schema(path).remove_metadata()
     except (pa.ArrowException, OSError) as broken:
-        raise SliceDamaged(data, str(broken)[:200]) from None
+        raise slice_damaged(data, str(broken)[:200]) from None
 
 
 def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -102,16 +101,16 @@ def _rows(
                     expected += batch.num_rows
                     yield _conformed(batch, schema)
         except (pa.ArrowException, OSError, KeyError) as broken:
-            raise SliceDamaged(data, str(broken)[:200]) from None
+            raise slice_damaged(data, str(broken)[:200]) from None
         if expected != data.offset_interval.end + 1:
-            raise SliceDamaged(data, f"it ends before offset {data.offset_interval.end}")
+            raise slice_damaged(data, f"it ends before offset {data.offset_interval.end}")
 
 
 def _check_offsets(data: DataSlice, batch: pa.RecordBatch, column: str, expected: int) -> None:
     found = batch.column(column).to_numpy(zero_copy_only=False)
     wanted = np.arange(expected, expected + len(found))
     if not np.array_equal(found, wanted):
-        raise SliceDamaged(data, f"offsets from {expected} on are not in order")
+        raise slice_damaged(data, f"offsets from {expected} on are not in order")
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

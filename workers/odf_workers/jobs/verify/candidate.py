@@ -30,10 +30,6 @@ from ..work.context import WorkerContext
 from .run import Subject, described, note, verify_dataset
 
 
-class NotValidated(Conflict):
-    """Pushed blocks are not valid, or this node cannot validate them."""
-
-
 class OverlaidBlocks:
     """A `BlockIndex` that adds some blocks to a dataset."""
 
@@ -161,7 +157,8 @@ def _let_in(
     found = verify_dataset(overlaid, subject, payload, context)
     first = next(iter((*found.report.problems, *found.replays.notes)), None)
     if first is not None:
-        raise NotValidated(
+        raise Conflict(
+            "NotValidated",
             f"block {first.sequence_number} was not validated: {first.kind}: {first.message}",
             kind=first.kind,
             block=first.block,

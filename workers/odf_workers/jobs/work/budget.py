@@ -60,30 +60,6 @@ class JobOverBudget(LimitExceeded):
     """A job took more of its worker's time or memory than allowed; nothing of it was committed."""
 
 
-class JobTooLong(JobOverBudget):
-    """The job took longer than allowed."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            f"the job took longer than {seconds:g} seconds and was ended: post less at once",
-            limit="job_s",
-            value=seconds,
-            setting="ODF_WORKER_JOB_S",
-        )
-
-
-class JobTooLarge(JobOverBudget):
-    """The job took more memory than allowed."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(
-            f"the job took more than {size} bytes of memory and was ended: post less at once",
-            limit="job_memory_bytes",
-            value=size,
-            setting="ODF_WORKER_JOB_MEMORY_BYTES",
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """Limits of time in seconds and of memory in bytes; zero means no limit."""
@@ -93,9 +69,23 @@ class Budget:
 
     def broken_by(self, seconds: float, memory: int) -> JobOverBudget | None:
         if self.memory and memory > self.memory:
-            return JobTooLarge(self.memory)
+            return JobOverBudget(
+                "JobTooLarge",
+                f"the job took more than {self.memory} bytes of memory and was ended: post less "
+                "at once",
+                limit="job_memory_bytes",
+                value=self.memory,
+                setting="ODF_WORKER_JOB_MEMORY_BYTES",
+            )
         if self.seconds and seconds > self.seconds:
-            return JobTooLong(self.seconds)
+            return JobOverBudget(
+                "JobTooLong",
+                f"the job took longer than {self.seconds:g} seconds and was ended: post less at "
+                "once",
+                limit="job_s",
+                value=self.seconds,
+                setting="ODF_WORKER_JOB_S",
+            )
         return None
 
     def has_room(self) -> bool:
