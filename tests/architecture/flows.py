@@ -93,16 +93,20 @@ loaded = importlib.import_module(module)
 real = loaded.answer
 def answer(connection):
     seen = set()
-    sys.setprofile(lambda frame, event, _: event == "call" and seen.add(frame.f_code))
+    def look(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_name != "<module>" and code.co_filename not in seen:
+            seen.add(code.co_filename)
+            text = "\\n".join(seen).encode()
+            shared[1 : 1 + len(text)] = text
+            shared[0] = 1
+    sys.setprofile(look)
     real(connection)
-    sys.setprofile(None)
-    text = "\\n".join({each.co_filename for each in seen if each.co_name != "<module>"}).encode()
-    shared[1 : 1 + len(text)] = text
-    shared[0] = 1
 loaded.answer = answer
 spawner.main(module)
 """
-"""The program that forks a process for each query, which writes the files it ran into a file."""
+"""The program that forks a process for each query, which writes the files it ran into a file, each
+when it is first run: the process may be ended as soon as it has answered."""
 
 
 class _Beside:
@@ -121,7 +125,7 @@ class _Beside:
         )
 
     def files(self) -> list[str]:
-        """Of the last query, once; waits until its process has written them."""
+        """Of the last query, once, which was answered."""
         for _ in range(1_200):
             content = self._path.read_bytes()
             if content[0]:

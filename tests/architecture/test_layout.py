@@ -121,12 +121,14 @@ def test_a_reader_follows_a_flow_by_few_files(name):
 
 
 def test_a_flow_runs_no_more_files_than_it_did():
-    run = _run_files()
-    assert run.keys() == RUN.keys()
-    if over := [name for name, count in run.items() if count > RUN[name]]:
-        # On a busy machine, what a node does in the background may fall into a flow.
+    least = _run_files()
+    assert least.keys() == RUN.keys()
+    for _ in range(3):  # on a busy machine, what a node does in the background may fall into a flow
+        if all(least[name] <= RUN[name] for name in RUN):
+            break
         again = _run_files()
-        assert {name: again[name] for name in over if again[name] > RUN[name]} == {}
+        least = {name: min(count, again[name]) for name, count in least.items()}
+    assert {name: count for name, count in least.items() if count > RUN[name]} == {}
 
 
 def _run_files() -> dict[str, int]:
